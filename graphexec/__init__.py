@@ -1,0 +1,1 @@
+"""LLM agents as an explicit, typed state machine."""

@@ -1,0 +1,168 @@
+"""What an agent decides, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, final, overload
+
+from pydantic_core import core_schema
+
+from graphexec.limits import Exhausted
+from graphexec.messages import AssistantMessage
+
+# A tool's input: text for a tool of one argument, or the arguments by name.
+ToolInput: TypeAlias = str | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAction:
+    """A decision to call `tool` with `tool_input`.
+
+    `log` is what the model said on the way to it. A native tool call also has its `call_id` and the `message` that it
+    was part of, so that the conversation can be told to the model again as it was.
+    """
+
+    tool: str
+    tool_input: ToolInput
+    log: str = ""
+    call_id: str | None = None
+    message: AssistantMessage | None = None
+
+
+StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStep:
+    """An action and what was observed. Unpacks as the pair `(action, observation)`.
+
+    `status` says how it went: `ok`; `error`, the tool raised; `bad_arguments`, it was not called; `unknown_tool`;
+    `timed_out`, the tool's own timeout; `cut`, the run's deadline; `parse_error`, there was no action to run.
+    """
+
+    action: AgentAction
+    # Whatever the tool returned.
+    observation: Any
+    status: StepStatus = "ok"
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.action
+        yield self.observation
+
+
+_extending = threading.Lock()
+
+
+@final
+class Steps(Sequence[AgentStep]):
+    """The steps of a run so far: an immutable sequence whose extensions share what they have in common.
+
+    `extended` costs only the new steps, however long the sequence is, as long as the longest one is extended (which is
+    what a run does); extending an older one copies. Safe between threads.
+    """
+
+    __slots__ = ("_length", "_shared")
+
+    def __init__(self, steps: Iterable[AgentStep] = ()) -> None:
+        self._shared = list(steps)
+        self._length = len(self._shared)
+
+    def extended(self, steps: Sequence[AgentStep]) -> Steps:
+        """Return these steps and the new ones behind them."""
+        longer = Steps.__new__(Steps)
+        with _extending:
+            # The empty beginning is shared by every run: it is never extended in place.
+            latest = 0 < self._length == len(self._shared)
+            shared = self._shared if latest else self._shared[: self._length]
+            shared.extend(steps)
+            longer._shared = shared
+            longer._length = len(shared)
+        return longer
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> AgentStep: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[AgentStep, ...]: ...
+    def __getitem__(self, index: int | slice) -> AgentStep | tuple[AgentStep, ...]:
+        if isinstance(index, slice):
+            return tuple(self._shared[position] for position in range(*index.indices(self._length)))
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
+            raise IndexError(f"step {index} of {self._length}")
+        return self._shared[position]
+
+    def __iter__(self) -> Iterator[AgentStep]:
+        shared = self._shared
+        return (shared[position] for position in range(self._length))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Steps) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._length)
+
+    def __repr__(self) -> str:
+        return f"Steps({list(self)!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:
+        """Validate from, and dump as, a list of steps. `handler` is pydantic's, whose type it does not export."""
+        return core_schema.no_info_after_validator_function(
+            cls,
+            core_schema.list_schema(handler.generate_schema(AgentStep)),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                list, return_schema=core_schema.list_schema(handler.generate_schema(AgentStep))
+            ),
+        )
+
+
+NO_STEPS = Steps()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AgentFinish:
+    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the steps."""
+
+    return_values: Mapping[str, Any]
+    log: str = ""
+    steps: Steps = field(default=NO_STEPS)
+    return_direct: bool = False
+
+    @property
+    def output(self) -> Any:
+        """The answer itself: the value under `output`, or the only one there is."""
+        values = self.return_values
+        return values["output"] if "output" in values or len(values) != 1 else next(iter(values.values()))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoppedResponse:
+    """The run was stopped before the agent had an answer: by which limit, and with which steps done."""
+
+    output: str
+    limit: Exhausted
+    steps: Steps = field(default=NO_STEPS)
+
+    @property
+    def reason(self) -> str:
+        """One sentence for people: which limit, its value, and what was reached."""
+        return f"Stopped after {len(self.steps)} steps: {self.limit}."
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run knows: the inputs it was started with, and its steps so far."""
+
+    inputs: Mapping[str, Any]
+    steps: Steps = field(default=NO_STEPS)
+
+    def observed(self, steps: Sequence[AgentStep]) -> Run:
+        """Return the run with these steps done."""
+        return Run(self.inputs, self.steps.extended(steps))

@@ -1,0 +1,180 @@
+"""What a node may ask the world for: an effect is a value, and its reply is typed.
+
+A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does; who answers it, and
+how, is not the node's concern::
+
+    @charged(when_spent=limit_reached)
+    @node
+    def translate(draft: Draft) -> Asks[CallModel, Translated]:
+        reply = yield from ask(CallModel(ChatRequest([UserMessage(draft.text)])))
+        return Translated(reply.content)
+
+An effect of your own is a frozen dataclass, `class Fetch(Effect[Page])`, with a handler for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, get_origin
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError
+
+from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
+from graphexec.errors import NodeError
+from graphexec.limits import Exhausted
+from graphexec.messages import ModelReply, ModelRequest
+
+R_co = TypeVar("R_co", covariant=True)
+E_co = TypeVar("E_co", covariant=True)
+E = TypeVar("E")
+R = TypeVar("R")
+O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
+
+Budget: TypeAlias = Literal["model_calls", "tool_calls"]
+
+
+class Effect(Generic[R_co]):
+    """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
+
+    `budget` names the limit that one such effect is charged to, if any.
+    """
+
+    __slots__ = ()
+    budget: ClassVar[Budget | None] = None
+
+    def __ask__(self) -> Generator[Self, Any, R_co]:
+        """Ask for this effect alone. `ask` is the way to call it."""
+        # The reply comes from outside: the engine has decoded it by `reply_type`.
+        reply: R_co = yield self
+        return reply
+
+    def tokens(self, reply: Any) -> int:
+        """How many tokens the reply took. `reply` is an `R`, which a covariant parameter cannot say."""
+        del reply
+        return 0
+
+    def cut(self, exhausted: Exhausted) -> Any:
+        """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
+        del exhausted
+        return None
+
+
+class Askable(Protocol[E_co, R_co]):
+    """An effect, seen as what it is and what it replies: this is how both types survive `ask`."""
+
+    def __ask__(self) -> Generator[E_co, Any, R_co]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class All(Generic[E_co]):
+    """Several effects at once; the reply is the tuple of their replies, in the order asked."""
+
+    effects: tuple[E_co, ...]
+
+
+# The return annotation of a node that asks: `Asks[CallModel | CallTool, Outcome]`.
+Asks: TypeAlias = Generator[E | All[E], Any, O]
+
+
+def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
+    """Ask for one effect: `reply = yield from ask(CallModel(request))`."""
+    return effect.__ask__()
+
+
+def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R, ...]]:
+    """Ask for several effects at once; the replies come in the order asked. Asking for none answers at once."""
+    if not effects:
+        return ()
+    # An Askable[E, R] is an E: `__ask__` yields the effect itself.
+    batch: All[Any] = All(tuple(effects))
+    replies: tuple[R, ...] = yield batch
+    return replies
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel(Effect[ModelReply]):
+    """Ask the model to continue a conversation or a text."""
+
+    budget: ClassVar[Budget | None] = "model_calls"
+    request: ModelRequest
+
+    def tokens(self, reply: ModelReply) -> int:
+        """The tokens that the provider counted, prompt and completion."""
+        return reply.usage.total_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a callable agent decided."""
+
+    decision: AgentFinish | tuple[AgentAction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallAgent(Effect[Decided]):
+    """Ask a callable agent for its next decision; it counts as a model call."""
+
+    budget: ClassVar[Budget | None] = "model_calls"
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of a tool call: the observation, and how it went (see `AgentStep.status`)."""
+
+    # Whatever the tool returned.
+    observation: Any
+    status: StepStatus = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class CallTool(Effect[ToolResult]):
+    """Call the tool `name`. An unknown name is answered, and charged, like any other."""
+
+    budget: ClassVar[Budget | None] = "tool_calls"
+    name: str
+    # Text for a tool of one argument, or the arguments by name.
+    tool_input: str | Mapping[str, Any]
+
+    def cut(self, exhausted: Exhausted) -> ToolResult:
+        """Say in the observation that the deadline cut the call: its siblings keep their results."""
+        return ToolResult(f"{self.name} was cut off: {exhausted}.", "cut")
+
+
+@dataclass(frozen=True, slots=True)
+class AskHuman(Effect[str]):
+    """Ask a person, who answers with text."""
+
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Perform(Effect[Any]):
+    """Run an opaque node's function on its value; the reply is the node's outcome."""
+
+    node: str
+    function: Callable[[Any], Any]
+    value: object
+
+
+@cache
+def reply_type(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
+    """The type of an effect's reply, read from `class Fetch(Effect[Page])`, to decode a stored reply with.
+
+    Raises `NodeError` if the class does not say it, or says a type that cannot be read back from JSON.
+    """
+    for base in effect.__mro__:
+        for generic in getattr(base, "__orig_bases__", ()):
+            if get_origin(generic) is Effect:
+                (reply,) = get_args(generic)
+                try:
+                    return TypeAdapter(reply)
+                except PydanticSchemaGenerationError as error:
+                    raise NodeError(
+                        f"{effect.__name__} replies {reply!r}, which cannot be stored as JSON; reply a dataclass or a "
+                        f"pydantic model"
+                    ) from error
+    raise NodeError(f"{effect.__name__} does not say its reply; write class {effect.__name__}(Effect[Reply])")

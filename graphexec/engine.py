@@ -1,0 +1,296 @@
+"""The engine: pure, from a snapshot and a reply to the next effect or to the end.
+
+`begin` and `advance` are the contract: no clock, no I/O, no randomness, and nothing but plain data between two calls::
+
+    snapshot = begin(machine, value)
+    while isinstance(state := advance(machine, snapshot, limits), Asking):
+        snapshot = state.reply(perform(state.effect), at=seconds)
+
+The live drivers follow the same `Walk`, and keep it between replies instead of replaying it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, final
+
+from graphexec.effects import All, Effect
+from graphexec.errors import InputError, UndeclaredEffect, UndeclaredOutcome
+from graphexec.events import Answered, Asked, Ended, Entered, Moved
+from graphexec.graph import END, Graph, Step
+from graphexec.limits import Exhausted, LimitName, Limits, Spent
+from graphexec.snapshot import Snapshot, Stored
+
+S = TypeVar("S")
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
+
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The answer to an effect that the deadline cut.
+
+    For `All` it holds the replies of those that had finished, in the order asked, and a `Cut` for each that had not.
+    """
+
+    finished: tuple[object, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Done(Generic[F_co]):
+    """The run is over."""
+
+    outcome: F_co
+    spent: Spent
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asking(Generic[F_co]):
+    """The run waits for a reply to `effect`, which is charged already.
+
+    `deadline` is the second of the run's clock at which the effect is to be cut, if there is one. `snapshot` is the
+    run at this point: resumed from it, the effect is asked for, and charged, again.
+    """
+
+    effect: Effect[Any] | All[Effect[Any]]
+    snapshot: Snapshot
+    deadline: float | None
+    _walk: Callable[[Any, float], Snapshot]
+
+    def reply(self, value: object, *, at: float) -> Snapshot:
+        """Return the run with the effect answered `at` this second of the run's clock."""
+        return self._walk(value, at)
+
+    def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
+        """Return the run with the effect cut by the deadline; `finished` is as in `Cut`."""
+        return self._walk(Cut(finished), at)
+
+
+def begin(graph: Graph[S, Any], value: S) -> Snapshot:
+    """Return the run at its start. Raises `InputError` if the first node does not take such a value."""
+    takes = graph.nodes[graph.start].takes
+    if not isinstance(value, takes):
+        names = " | ".join(kind.__name__ for kind in takes)
+        raise InputError(f"{graph.start} takes {names}, not {type(value).__name__}; start the run with one")
+    return Snapshot(graph.start, value)
+
+
+def advance(graph: Graph[Any, F], snapshot: Snapshot, limits: Limits) -> Asking[F] | Done[F]:
+    """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
+
+    Costs the pure nodes on the way, and one pass over the replies that the current node has had.
+    Raises `UndeclaredOutcome` or `UndeclaredEffect` before anything undeclared is followed or carried out, and
+    whatever a node raises.
+    """
+    walk = Walk(graph, snapshot, limits)
+    path = walk.path()
+    try:
+        effect = next(path)
+    except StopIteration as end:
+        return Done(end.value, walk.spent())
+    finally:
+        path.close()
+    asked = walk.snapshot()
+
+    def answered(value: object, at: float) -> Snapshot:
+        return Walk(graph, asked, limits).answered(effect, value, at)
+
+    return Asking(effect, asked, limits.seconds, answered)
+
+
+@final
+class Walk:
+    """One run on its way through a graph: the counters, and the path as a generator.
+
+    `path()` yields the effects to be answered (and, if watched, events); it is sent pairs of reply and seconds, and
+    returns the last outcome. The walk is exactly as far as the path was driven.
+    """
+
+    __slots__ = (
+        "_iterations",
+        "_limits",
+        "_model_calls",
+        "_replies",
+        "_step",
+        "_tokens",
+        "_tool_calls",
+        "_value",
+        "graph",
+        "seconds",
+    )
+
+    def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits) -> None:
+        self.graph = graph
+        self._limits = limits
+        self._step: Step = graph.steps[snapshot.node]
+        self._value = snapshot.value
+        self._replies = list(snapshot.replies)
+        spent = snapshot.spent
+        self._iterations = spent.iterations
+        self._model_calls = spent.model_calls
+        self._tool_calls = spent.tool_calls
+        self._tokens = spent.tokens
+        self.seconds = spent.seconds
+
+    def spent(self) -> Spent:
+        """What is spent so far."""
+        return Spent(
+            iterations=self._iterations,
+            seconds=self.seconds,
+            model_calls=self._model_calls,
+            tool_calls=self._tool_calls,
+            tokens=self._tokens,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands."""
+        return Snapshot(self._step.name, self._value, tuple(self._replies), self.spent())
+
+    def path(self, *, watched: bool = False) -> Generator[Any, tuple[Any, float], Any]:
+        """The run from here to its end. What is yielded is an effect, or an `Event` (answered with anything)."""
+        step, value = self._step, self._value
+        while True:
+            if watched and not self._replies:
+                yield Entered(step.name, value, self.spent())
+            # A node with replies was entered before: its entry is paid for.
+            exhausted = self._enter() if step.metered and not self._replies else None
+            if exhausted is None:
+                if step.asks:
+                    outcome = yield from self._asked(step, value, watched)
+                else:
+                    outcome = step.function(value)
+            else:
+                outcome = exhausted
+            if type(outcome) is Exhausted and step.when_spent is not None:
+                outcome = step.when_spent(value, outcome)
+            following = step.following.get(type(outcome), step)
+            if following is step and type(outcome) not in step.following:
+                raise UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in step.following])
+            if watched:
+                yield Moved(step.name, outcome, END.name if following is None else following.name)
+            if following is None:
+                if watched:
+                    yield Ended(outcome, self.spent())
+                return outcome
+            self._step = step = following
+            self._value = value = outcome
+            if self._replies:
+                self._replies = []
+
+    def answered(self, effect: Any, answer: object, at: float) -> Snapshot:
+        """The run with `effect`, for which it stands waiting, answered."""
+        reply = self._settled(effect, answer, at)
+        if type(reply) is Exhausted and self._step.when_spent is not None:
+            outcome = self._step.when_spent(self._value, reply)
+            following = self._step.following[type(outcome)]
+            assert following is not None, "a spent limit ends a run through a node"
+            return Snapshot(following.name, outcome, (), self.spent())
+        self._replies.append(reply)
+        return self.snapshot()
+
+    def _enter(self) -> Exhausted | None:
+        """Charge the entry into a metered node, or say what does not allow it."""
+        limits = self._limits
+        if limits.seconds is not None and self.seconds >= limits.seconds:
+            return Exhausted("seconds", limits.seconds, self.seconds)
+        if limits.iterations is not None and self._iterations >= limits.iterations:
+            return Exhausted("iterations", limits.iterations, self._iterations)
+        self._iterations += 1
+        return None
+
+    def _asked(self, step: Step, value: Any, watched: bool) -> Generator[Any, tuple[Any, float], Any]:
+        """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
+        node: Generator[Any, Any, Any] = step.generator(value)
+        replay = iter(self._replies) if self._replies else None
+        try:
+            effect = next(node)
+            while True:
+                kind = type(effect)
+                if kind not in step.effects and not _declared(step, effect):
+                    raise UndeclaredEffect(step.name, effect, [asked.__name__ for asked in step.effects])
+                stored = next(replay, self) if replay is not None else self
+                if stored is not self:
+                    reply = stored.read(effect, self.graph.outcomes) if type(stored) is Stored else stored
+                else:
+                    replay = None
+                    exhausted = self._charge(effect, kind)
+                    if exhausted is not None:
+                        return exhausted
+                    if watched:
+                        yield Asked(step.name, effect)
+                    begun = self.seconds
+                    answer, at = yield effect
+                    reply = self._settled(effect, answer, at)
+                    if watched:
+                        yield Answered(step.name, effect, reply, self.seconds - begun, self.spent())
+                    if type(reply) is Exhausted:
+                        return reply
+                    self._replies.append(reply)
+                effect = node.send(reply)
+        except StopIteration as end:
+            return end.value
+        finally:
+            node.close()
+
+    def _charge(self, effect: Any, kind: type) -> Exhausted | None:
+        """Charge an effect before it is carried out, a batch as a whole, or say what does not allow it."""
+        limits = self._limits
+        if limits.seconds is not None and self.seconds >= limits.seconds:
+            return Exhausted("seconds", limits.seconds, self.seconds)
+        members = effect.effects if kind is All else (effect,)
+        models = tools = 0
+        for member in members:
+            budget = member.budget
+            if budget == "model_calls":
+                models += 1
+            elif budget == "tool_calls":
+                tools += 1
+        if models:
+            if limits.tokens is not None and self._tokens >= limits.tokens:
+                return Exhausted("tokens", limits.tokens, self._tokens)
+            if limits.model_calls is not None and self._model_calls + models > limits.model_calls:
+                return Exhausted("model_calls", limits.model_calls, self._model_calls)
+        if tools and limits.tool_calls is not None and self._tool_calls + tools > limits.tool_calls:
+            return Exhausted("tool_calls", limits.tool_calls, self._tool_calls)
+        self._model_calls += models
+        self._tool_calls += tools
+        return None
+
+    def _settled(self, effect: Any, answer: object, at: float) -> Any:
+        """Take in an answer: the clock, the tokens, and what the deadline cut. Return the reply, or what is exhausted."""
+        # A clock that seems to go backwards, as after a resume, does not give time back.
+        if at > self.seconds:
+            self.seconds = at
+        batch = type(effect) is All
+        if type(answer) is Cut:
+            limit: LimitName = "seconds"
+            exhausted = Exhausted(limit, self._limits.seconds or 0.0, self.seconds)
+            if not batch:
+                reply = effect.cut(exhausted)
+                return exhausted if reply is None else reply
+            settled: list[object] = []
+            for member, one in zip(effect.effects, answer.finished or (answer,) * len(effect.effects), strict=True):
+                reply = member.cut(exhausted) if type(one) is Cut else one
+                if reply is None and type(one) is Cut:
+                    return exhausted
+                settled.append(reply)
+            answer = tuple(settled)
+        if batch:
+            # The driver answers a batch with a tuple of as many replies.
+            replies: Any = answer
+            for member, reply in zip(effect.effects, replies, strict=True):
+                self._tokens += member.tokens(reply)
+        else:
+            self._tokens += effect.tokens(answer)
+        return answer
+
+
+def _declared(step: Step, effect: object) -> bool:
+    return type(effect) is All and all(type(member) in step.effects for member in effect.effects)
+
+

@@ -1,0 +1,217 @@
+"""Every exception of graphexec, in one tree.
+
+::
+
+    GraphexecError
+    ├── NodeError             a function cannot be a node                        (decorating)
+    ├── GraphError            a table is wrong; carries every fault at once      (building)
+    ├── ToolDefinitionError   a function cannot be a tool                        (decorating)
+    ├── LimitsError           a limit is negative, or not a number               (building)
+    ├── InputError            a run was given inputs that it cannot start from   (starting)
+    ├── UndeclaredOutcome     a node returned what its annotation does not say   (running)
+    ├── UndeclaredEffect      a node asked for what its annotation does not say  (running)
+    ├── NoHandler             nobody answers an effect                           (running)
+    ├── AgentError            a callable agent returned no decision              (running)
+    ├── ParseError            a model's reply could not be read                  (running)
+    ├── SnapshotError         stored text is not a snapshot of this graph        (resuming)
+    └── ModelError            a model could not answer                           (running)
+        ├── MissingAPIKey         no key was given, and none is in the environment
+        ├── AuthenticationFailed  the server refuses the key (401, 403)
+        ├── ModelNotFound         the server does not know the model (404)
+        ├── RateLimited           too many requests (429), after the retries
+        ├── ContextOverflow       the prompt is longer than the model's context
+        ├── BadRequest            the server refuses the request (another 4xx)
+        ├── ServerError           the server failed (5xx), after the retries
+        ├── ConnectionFailed      no connection, or it broke
+        ├── ModelTimeout          the server did not answer in time
+        ├── BadReply              the reply is not what the protocol says, or was cut short
+        └── WeightsError          a local model's weights cannot be had
+
+An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, so that nothing that was
+paid for is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class GraphexecError(Exception):
+    """The root of every exception that graphexec raises of its own."""
+
+
+class NodeError(GraphexecError, TypeError):
+    """A function cannot be a node: raised by `node`, `opaque`, `metered` and `charged`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a table.
+
+    `node` and `outcome` are the names it concerns (`None` where it concerns no single one); `text` is one line that
+    says what is wrong and what to write.
+    """
+
+    node: str | None
+    outcome: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class GraphError(GraphexecError, ValueError):
+    """A table is wrong. `faults` holds everything that is wrong with it, not only the first."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(fault.text for fault in self.faults))
+
+
+class ToolDefinitionError(GraphexecError, TypeError):
+    """A function cannot be a tool, or two tools of one set share a name."""
+
+
+class LimitsError(GraphexecError, ValueError):
+    """A limit is negative or not a number. Zero is a limit, and `None` is none."""
+
+
+class InputError(GraphexecError, ValueError):
+    """A run was given inputs that it cannot start from. `missing` names the absent keys."""
+
+    def __init__(self, text: str, *, missing: Sequence[str] = ()) -> None:
+        self.missing = tuple(missing)
+        super().__init__(text)
+
+
+class UndeclaredOutcome(GraphexecError, TypeError):
+    """A node returned an outcome that its annotation does not declare; it was not followed."""
+
+    def __init__(self, node: str, outcome: object, declared: Sequence[str]) -> None:
+        self.node = node
+        self.outcome = outcome
+        self.declared = tuple(declared)
+        super().__init__(
+            f"{node} returned {_of(outcome)}, which its annotation does not declare; it was not followed; "
+            f"return one of {', '.join(self.declared)}, or add the class to the annotation and to the table"
+        )
+
+
+class UndeclaredEffect(GraphexecError, TypeError):
+    """A node asked for an effect that its annotation does not declare; it was not carried out."""
+
+    def __init__(self, node: str, effect: object, declared: Sequence[str]) -> None:
+        self.node = node
+        self.effect = effect
+        self.declared = tuple(declared)
+        super().__init__(
+            f"{node} asked for {_of(effect)}, which its annotation does not declare; it was not carried out; "
+            f"ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
+        )
+
+
+class NoHandler(GraphexecError, LookupError):
+    """Nobody answers an effect."""
+
+    def __init__(self, effect: object) -> None:
+        self.effect = effect
+        name = type(effect).__name__
+        super().__init__(f"nobody answers {name}; pass handlers={{{name}: a function from {name} to its reply}}")
+
+
+class AgentError(GraphexecError, TypeError):
+    """A callable agent returned something that is neither an action, a list of actions nor a finish."""
+
+
+class ParseError(GraphexecError, ValueError):
+    """A model's reply could not be read.
+
+    `observation` is what to tell the model, so that it can mend its reply; `llm_output` is the text that could not
+    be read.
+    """
+
+    def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "") -> None:
+        self.observation = observation
+        self.llm_output = llm_output
+        super().__init__(text)
+
+
+class SnapshotError(GraphexecError, ValueError):
+    """Stored text is not a snapshot of this graph."""
+
+
+class ModelError(GraphexecError):
+    """A model could not answer. `status` is the HTTP status, where there was one."""
+
+    def __init__(self, text: str, *, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+class MissingAPIKey(ModelError):
+    """No key was given, and none is in the environment."""
+
+
+class AuthenticationFailed(ModelError):
+    """The server refuses the key (401, 403)."""
+
+
+class ModelNotFound(ModelError):
+    """The server does not know the model, or the path (404)."""
+
+
+class RateLimited(ModelError):
+    """Too many requests (429). `retry_after` is the wait the server asks for, in seconds, where it says."""
+
+    def __init__(self, text: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(text, status=status)
+
+
+class ContextOverflow(ModelError):
+    """The prompt is longer than the model's context. Both counts are in tokens, where the server says."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        status: int | None = None,
+        prompt_tokens: int | None = None,
+        context_tokens: int | None = None,
+    ) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.context_tokens = context_tokens
+        super().__init__(text, status=status)
+
+
+class BadRequest(ModelError):
+    """The server refuses the request (a 4xx without a class of its own)."""
+
+
+class ServerError(ModelError):
+    """The server failed (5xx)."""
+
+
+class ConnectionFailed(ModelError):
+    """No connection to the server, or it broke."""
+
+
+class ModelTimeout(ModelError):
+    """The server did not answer within the client's own timeout. The run's deadline is not this: it stops the run."""
+
+
+class BadReply(ModelError):
+    """The reply is not what the protocol says, or it was cut short."""
+
+
+class WeightsError(ModelError):
+    """A local model's weights cannot be had: offline, no room on the disk, or not the pinned bytes."""
+
+
+def _of(value: object) -> str:
+    name = type(value).__name__
+    return ("an " if name[:1] in "AEIOUaeiou" else "a ") + name

@@ -1,0 +1,58 @@
+"""What a run tells its watchers: news, in the order in which it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from graphexec.effects import All, Effect
+from graphexec.limits import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The run is at `node` with `value`; `spent` does not yet contain this entry."""
+
+    node: str
+    value: object
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`node` asks for `effect` (or several: `All`); it is charged already, and not carried out yet."""
+
+    node: str
+    effect: Effect[Any] | All[Effect[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`effect` was answered with `reply` (a tuple for `All`) after `seconds`; `spent` contains what it cost."""
+
+    node: str
+    effect: Effect[Any] | All[Effect[Any]]
+    # The reply of whatever effect it was.
+    reply: Any
+    seconds: float
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """`node` was left with `outcome` for `target`, a node's name or `"END"`: one edge of the table."""
+
+    node: str
+    outcome: object
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run is over: `outcome` is its result. The last event of every run that is not ended by an exception."""
+
+    outcome: object
+    spent: Spent
+
+
+Event: TypeAlias = Entered | Asked | Answered | Moved | Ended

@@ -1,0 +1,145 @@
+"""What is said to a model and what it answers, in no provider's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    """Standing instructions."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the person, or the program in its place, says."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to call a tool. `arguments` is the text as it came: JSON if the model kept to the protocol."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """What the model said, and the tools it wishes to call."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """The result of the tool call `call_id`, as text for the model."""
+
+    call_id: str
+    content: str
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. `parameters` is the JSON schema of an object."""
+
+    name: str
+    description: str
+    # A JSON schema: its values are arbitrary JSON.
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A conversation to continue.
+
+    `tools` are offered for native calls; `stop` ends the reply before the first of these texts; `schema` is a JSON
+    schema that the reply's text must follow.
+    """
+
+    messages: Sequence[Message]
+    tools: tuple[ToolSpec, ...] = ()
+    stop: tuple[str, ...] = ()
+    # A JSON schema: its values are arbitrary JSON.
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A plain text to continue, until one of the `stop` texts."""
+
+    prompt: str
+    stop: tuple[str, ...] = ()
+
+
+ModelRequest: TypeAlias = ChatRequest | CompletionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The tokens of one or several model calls."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Both together: what a limit on tokens counts."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default=Usage())
+    finish_reason: FinishReason = "stop"
+
+    @property
+    def message(self) -> AssistantMessage:
+        """The answer as a message of the conversation."""
+        return AssistantMessage(self.content, self.tool_calls)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyDelta:
+    """A piece of an answer while it comes: text, or a piece of the tool call number `index` of the answer.
+
+    The last piece of a stream is the whole `ModelReply`, not a delta.
+    """
+
+    content: str = ""
+    index: int | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class Model(Protocol):
+    """A language model: anything with these two methods."""
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`."""
+        ...
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does."""
+        ...

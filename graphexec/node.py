@@ -1,0 +1,244 @@
+"""Nodes: functions from one value to one of the outcomes that their annotation declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import types
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from graphexec.effects import All, Effect, O, Perform
+from graphexec.errors import NodeError
+from graphexec.limits import Exhausted
+
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
+I = TypeVar("I")  # noqa: E741 - what a node takes, throughout the package
+W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)
+
+# pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
+NodeKind: TypeAlias = Literal["pure", "asks", "opaque"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Node(Generic[In_contra, Out_co]):
+    """A named step of a machine, from a value of `In` to one of the outcomes `Out`.
+
+    `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
+    A `metered` node costs one iteration at each entry. `when_spent` makes the outcome with which a node is left when
+    a limit stops it; `spent_outcome` is its class. Made by `node`, `opaque`, `metered` and `charged`.
+    """
+
+    name: str
+    kind: NodeKind
+    # The function as it was written; what it returns depends on the kind.
+    function: Callable[[In_contra], Any]
+    takes: tuple[type, ...]
+    # `Out_co` as classes: what the function returns, and `spent_outcome`.
+    outcomes: tuple[type, ...]
+    effects: tuple[type[Effect[Any]], ...] = ()
+    metered: bool = False
+    when_spent: Callable[[Any, Exhausted], object] | None = None
+    spent_outcome: type | None = None
+
+    def __repr__(self) -> str:
+        takes = " | ".join(kind.__name__ for kind in self.takes)
+        outcomes = " | ".join(kind.__name__ for kind in self.outcomes)
+        return f"<node {self.name}: {takes} -> {outcomes}>"
+
+
+@overload
+def node(function: Callable[[I], Generator[Any, Any, O]], /) -> Node[I, O]: ...
+@overload
+def node(function: Callable[[I], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+@overload
+def node(function: Callable[[I], O], /) -> Node[I, O]: ...
+def node(function: Callable[[Any], Any], /) -> Node[Any, Any]:
+    """Make a node of a function of one annotated value whose return annotation lists its outcomes.
+
+    - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed. It does no I/O and
+      must return promptly: no deadline can cut it. (`opaque` is for a function that blocks.)
+    - `def f(x: A) -> Asks[CallModel, B | C]` asks for effects with `yield from ask(...)`.
+    - `async def f(x: A) -> B | C` does as it likes: it is one opaque effect, cut at the deadline.
+
+    Raises `NodeError` if the annotations are missing, cannot be resolved, or name something that is not a class.
+    """
+    return _node(function, blocking=False, depth=2)
+
+
+@overload
+def opaque(function: Callable[[I], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+@overload
+def opaque(function: Callable[[I], O], /) -> Node[I, O]: ...
+def opaque(function: Callable[[Any], Any], /) -> Node[Any, Any]:
+    """Make a node of a function that does I/O of its own, `def` or `async def`: one opaque effect.
+
+    It runs outside the engine, is cut at the deadline (a blocking function in its thread, which is abandoned), and its
+    outcome is what is stored: a resumed run does not call it again.
+
+    Raises `NodeError` as `node` does.
+    """
+    return _node(function, blocking=True, depth=2)
+
+
+class _Charge(Generic[W_co]):
+    """What `metered` and `charged` return: it adds the outcome for a spent limit to a node's outcomes."""
+
+    __slots__ = ("_metered", "_when_spent")
+
+    def __init__(self, when_spent: Callable[[Any, Exhausted], W_co], *, metered: bool) -> None:
+        self._when_spent = when_spent
+        self._metered = metered
+
+    def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
+        spent_outcome, takes = _spent_outcome(self._when_spent)
+        strangers = [given.__name__ for given in charged_node.takes if not _accepts(takes, given)]
+        if strangers:
+            raise NodeError(
+                f"{charged_node.name} takes {', '.join(strangers)}, which {_name(self._when_spent)} does not; widen "
+                f"the annotation of its first parameter"
+            )
+        outcomes = charged_node.outcomes
+        if spent_outcome not in outcomes:
+            outcomes = (*outcomes, spent_outcome)
+        return dataclasses.replace(
+            charged_node,
+            outcomes=outcomes,
+            metered=self._metered or charged_node.metered,
+            when_spent=self._when_spent,
+            spent_outcome=spent_outcome,
+        )
+
+
+def metered(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
+    """Charge one iteration at each entry into the node; when a limit is spent, leave it with `when_spent`'s outcome.
+
+    `when_spent(value, exhausted)` gets what the node was given and which limit is spent, and returns an outcome (a
+    class with two such fields will do). The engine counts and diverts, before the node runs; the outcome is routed by
+    the table like any other. The effects that the node asks for are charged as with `charged`.
+
+    Raises `NodeError` if `when_spent` does not take what the node takes.
+    """
+    return _Charge(when_spent, metered=True)
+
+
+def charged(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
+    """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
+
+    `when_spent` is as in `metered`. Entering the node costs nothing. Raises `NodeError` as `metered` does.
+    """
+    return _Charge(when_spent, metered=False)
+
+
+def _node(function: Callable[[Any], Any], *, blocking: bool, depth: int) -> Node[Any, Any]:
+    name = _name(function)
+    hints = _hints(function, name, depth + 1)
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if not positional or any(p is not positional[0] for p in required):
+        raise NodeError(f"{name} must take exactly one value; write def {name}(value: In) -> Out")
+    for what in (positional[0].name, "return"):
+        if what not in hints:
+            raise NodeError(f"{name} does not annotate {what!r}; write def {name}({positional[0].name}: In) -> Out")
+    returns = hints["return"]
+    effects: tuple[type[Effect[Any]], ...] = ()
+    kind: NodeKind = "pure"
+    if inspect.isgeneratorfunction(function) or get_origin(returns) is Generator:
+        if blocking:
+            raise NodeError(f"{name} yields effects, so it is not opaque; make it a node with @node")
+        if get_origin(returns) is not Generator:
+            raise NodeError(f"{name} yields, but returns {returns!r}; write -> Asks[Effect, Outcome]")
+        kind = "asks"
+        asked, _, returns = get_args(returns)
+        effects = _effects(name, asked)
+    elif blocking or inspect.iscoroutinefunction(function):
+        kind = "opaque"
+        effects = (Perform,)
+    return Node(
+        name,
+        kind,
+        function,
+        takes=_classes(name, f"takes {positional[0].name}", hints[positional[0].name]),
+        outcomes=_classes(name, "returns", returns),
+        effects=effects,
+    )
+
+
+def _hints(function: Callable[..., Any], name: str, depth: int) -> dict[str, Any]:
+    """Resolve a function's annotations; names that are local to the decorating function are seen too."""
+    try:
+        return get_type_hints(function)
+    except NameError:
+        pass
+    try:
+        return get_type_hints(function, localns=sys._getframe(depth).f_locals)
+    except NameError as error:
+        raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+
+
+def _classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
+    members = _members(annotation)
+    for member in members:
+        if not isinstance(member, type) or member is types.NoneType:
+            shown = "None" if member in (None, types.NoneType) else member
+            raise NodeError(f"{name} {what} {shown}, which is not a class of yours; name the class of the value")
+    return members
+
+
+def _effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
+    effects: list[type[Effect[Any]]] = []
+    for member in _members(asked):
+        if get_origin(member) is All:
+            continue
+        if not isinstance(member, type) or not issubclass(member, Effect):
+            raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
+        effects.append(member)
+    return tuple(effects)
+
+
+def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
+    """The class of the outcome that `when_spent` makes, and the classes of values it takes."""
+    name = _name(when_spent)
+    called = when_spent.__init__ if isinstance(when_spent, type) else when_spent
+    hints = _hints(called, name, 3)
+    parameters = [p for p in inspect.signature(when_spent).parameters if p in hints]
+    takes = hints[parameters[0]] if parameters else object
+    if isinstance(when_spent, type):
+        return when_spent, _members(takes)
+    if "return" not in hints:
+        raise NodeError(f"{name} does not annotate its outcome; write def {name}(value: In, limit: Exhausted) -> Out")
+    outcomes = _classes(name, "returns", hints["return"])
+    if len(outcomes) > 1:
+        raise NodeError(f"{name} returns {len(outcomes)} outcomes; a spent limit takes one edge, so return one class")
+    return outcomes[0], _members(takes)
+
+
+def _accepts(takes: tuple[Any, ...], given: type) -> bool:
+    """Whether a value of the class `given` fits one of `takes`; what is not a plain class is left to the checkers."""
+    return any(
+        not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or issubclass(given, kind) for kind in takes
+    )

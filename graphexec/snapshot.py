@@ -1,0 +1,112 @@
+"""Where a run is, as plain data: node, value, the replies so far at that node, and what is spent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from graphexec.effects import All, Perform, reply_type
+from graphexec.errors import SnapshotError
+from graphexec.limits import Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from graphexec.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run between two replies. The machine is not in it: a snapshot belongs to the graph that it was taken from.
+
+    `value` is what `node` was given; `replies` are the answers to what the node has asked for so far, from which the
+    node's function is brought back to where it was.
+    """
+
+    node: str
+    value: object
+    replies: tuple[object, ...] = ()
+    spent: Spent = field(default=Spent())
+
+    def to_json(self) -> str:
+        """Return the snapshot as JSON text; its size is that of the value and of this node's replies.
+
+        Raises `SnapshotError` if the value or a reply holds something that JSON cannot express.
+        """
+        try:
+            data = {
+                "node": self.node,
+                "value": stored(self.value),
+                "replies": [r.data if type(r) is Stored else to_jsonable_python(r) for r in self.replies],
+                "spent": to_jsonable_python(self.spent),
+            }
+        except PydanticSerializationError as error:
+            raise SnapshotError(f"the value of {self.node} cannot be stored as JSON: {error}") from error
+        return json.dumps(data)
+
+    @staticmethod
+    def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
+        """Read a snapshot of `graph`. Raises `SnapshotError` if it is not one."""
+        try:
+            data = json.loads(text)
+            node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SnapshotError(f"this is not a snapshot, which has node, value, replies and spent: {error!r}") from None
+        if node not in graph:
+            raise SnapshotError(f"the snapshot is at {node}, which this graph does not have; resume it with its own")
+        try:
+            return Snapshot(
+                node,
+                restored(value, graph.outcomes),
+                tuple(Stored(reply) for reply in replies),
+                _adapter(Spent).validate_python(spent),
+            )
+        except (ValidationError, TypeError) as error:
+            raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A reply as it came from JSON; it is read when the effect that it answers is known."""
+
+    # Any JSON value.
+    data: Any
+
+    def read(self, effect: object, outcomes: Mapping[str, type]) -> Any:
+        """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
+        try:
+            if type(effect) is All:
+                # The members of a batch are effects; the batch itself erases their type.
+                return tuple(Stored(data).read(one, outcomes) for one, data in zip(effect.effects, self.data, strict=True))
+            if isinstance(effect, Perform):
+                return restored(self.data, outcomes)
+            # Whoever asks has checked that it is an effect.
+            kind: Any = type(effect)
+            return reply_type(kind).validate_python(self.data)
+        except (ValidationError, ValueError, TypeError) as error:
+            if isinstance(error, SnapshotError):
+                raise
+            raise SnapshotError(f"a stored reply is not a reply to {type(effect).__name__}: {error}") from error
+
+
+def stored(value: object) -> dict[str, Any]:
+    """An outcome as JSON: its class's name and its data."""
+    return {"class": type(value).__name__, "data": _adapter(type(value)).dump_python(value, mode="json")}
+
+
+def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
+    """The outcome that `stored` stored. Raises `SnapshotError` for a class that the graph does not have."""
+    name = data["class"]
+    if name not in outcomes:
+        raise SnapshotError(f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own")
+    return _adapter(outcomes[name]).validate_python(data["data"])
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -1,0 +1,113 @@
+"""Changing a machine: each operation returns a new graph, checked like any other, and leaves the old one as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from graphexec.effects import O
+from graphexec.errors import Fault, GraphError
+from graphexec.graph import Edge, Graph, Table, checked
+from graphexec.node import I, Node
+
+S = TypeVar("S")
+F = TypeVar("F")
+G = TypeVar("G")
+
+
+def replace(machine: Graph[S, F], new: Node[Any, Any]) -> Graph[S, F]:
+    """Put `new` in the place of the node of the same name: same edges, another body.
+
+    Raises `GraphError` if there is no such node, or if `new` takes or returns something that the edges do not fit.
+    """
+    _known(machine, new.name)
+    nodes = [new if node.name == new.name else node for node in machine]
+    return checked(nodes, machine.edges, machine.start)
+
+
+def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type) -> Graph[S, F | G]:
+    """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
+
+    `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine::
+
+        splice(machine, edges(guard, on(Acted, dispatch_tools) | on(AgentFinish, END)), after=parse, on=Acted)
+
+    Raises `GraphError` if there is no such edge, or if the result is not a total table.
+    """
+    _known(machine, after.name)
+    old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
+    if not old:
+        outcomes = ", ".join(edge.outcome.__name__ for edge in machine.edges if edge.source == after.name)
+        text = f"{after.name} has no edge for {on.__name__}; splice on one of {outcomes}"
+        raise GraphError([Fault(after.name, on.__name__, text)])
+    entry = table.rows[0][0].name
+    added = [Edge(source.name, outcome, target.name) for source, routes in table.rows for outcome, target in routes.pairs]
+    names = [source.name for source, _ in table.rows]
+    faults = [
+        Fault(name, None, f"the graph already has a node {name}; rename the function, or use replace")
+        for name in names
+        if name in machine or names.count(name) > 1
+    ]
+    faults += [
+        Fault(edge.source, edge.outcome.__name__, f"{edge.source} leads to {edge.target}, which is not in the graph")
+        for edge in added
+        if edge.target not in machine and edge.target not in names and edge.target != "END"
+    ]
+    if faults:
+        raise GraphError(faults)
+    edges: list[Edge] = []
+    for edge in machine.edges:
+        edges.append(dataclasses.replace(edge, target=entry) if edge in old else edge)
+    return checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
+
+
+def wrap(
+    machine: Graph[S, F],
+    wrapped: Node[I, O],
+    *,
+    before: Callable[[I], I] | None = None,
+    after: Callable[[O], O] | None = None,
+) -> Graph[S, F]:
+    """Change what a node is given (`before`) or returns (`after`); both are pure functions of one value.
+
+    `after` sees what the node's function returns, not the outcome of a spent limit, and returns one of the node's
+    declared outcomes. Raises `GraphError` if there is no such node.
+    """
+    _known(machine, wrapped.name)
+    inner = machine[wrapped.name]
+    function = _wrapped(inner, before or _same, after or _same)
+    functools.update_wrapper(function, inner.function)
+    return replace(machine, dataclasses.replace(inner, function=function))
+
+
+def _wrapped(
+    inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    function = inner.function
+
+    def pure(value: Any) -> Any:
+        return after(function(before(value)))
+
+    def asks(value: Any) -> Generator[Any, Any, Any]:
+        outcome = yield from function(before(value))
+        return after(outcome)
+
+    async def awaits(value: Any) -> Any:
+        return after(await function(before(value)))
+
+    if inner.kind == "asks":
+        return asks
+    return awaits if inspect.iscoroutinefunction(function) else pure
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _known(machine: Graph[Any, Any], name: str) -> None:
+    if name not in machine:
+        text = f"the graph has no node {name}; its nodes are {', '.join(machine.nodes)}"
+        raise GraphError([Fault(name, None, text)])
