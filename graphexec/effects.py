@@ -36,6 +36,9 @@ O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 Budget: TypeAlias = Literal["model_calls", "tool_calls"]
 
 
+_NO_TOKENS = (0, 0)
+
+
 class Effect(Generic[R_co]):
     """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
 
@@ -51,10 +54,10 @@ class Effect(Generic[R_co]):
         reply: R_co = yield self
         return reply
 
-    def tokens(self, reply: Any) -> int:
-        """How many tokens the reply took. `reply` is an `R`, which a covariant parameter cannot say."""
+    def tokens(self, reply: Any) -> tuple[int, int]:
+        """The prompt and completion tokens that the reply took; `reply` is an `R`, which a covariant class cannot say."""
         del reply
-        return 0
+        return _NO_TOKENS
 
     def cut(self, exhausted: Exhausted) -> Any:
         """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
@@ -101,9 +104,9 @@ class CallModel(Effect[ModelReply]):
     budget: ClassVar[Budget | None] = "model_calls"
     request: ModelRequest
 
-    def tokens(self, reply: ModelReply) -> int:
-        """The tokens that the provider counted, prompt and completion."""
-        return reply.usage.total_tokens
+    def tokens(self, reply: ModelReply) -> tuple[int, int]:
+        """The tokens that the provider counted."""
+        return reply.usage.prompt_tokens, reply.usage.completion_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +126,15 @@ class CallAgent(Effect[Decided]):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a tool call: the observation, and how it went (see `AgentStep.status`)."""
+    """What came of a tool call: the observation, and how it went (see `AgentStep.status`).
+
+    `return_direct` says that the observation is to be the run's answer: a successful call of a tool that is so.
+    """
 
     # Whatever the tool returned.
     observation: Any
     status: StepStatus = "ok"
+    return_direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

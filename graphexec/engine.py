@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, final
+from typing import Any, TypeVar, final
 
 from graphexec.effects import All, Effect
 from graphexec.errors import InputError, UndeclaredEffect, UndeclaredOutcome
-from graphexec.events import Answered, Asked, Ended, Entered, Moved
+from graphexec.events import Answered, Asked, Done, Entered, Moved
 from graphexec.graph import END, Graph, Step
 from graphexec.limits import Exhausted, LimitName, Limits, Spent
 from graphexec.snapshot import Snapshot, Stored
 
 S = TypeVar("S")
 F = TypeVar("F")
-F_co = TypeVar("F_co", covariant=True)
 
 
 
@@ -41,16 +40,7 @@ class Cut:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Done(Generic[F_co]):
-    """The run is over."""
-
-    outcome: F_co
-    spent: Spent
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Asking(Generic[F_co]):
+class Asking:
     """The run waits for a reply to `effect`, which is charged already.
 
     `deadline` is the second of the run's clock at which the effect is to be cut, if there is one. `snapshot` is the
@@ -72,7 +62,13 @@ class Asking(Generic[F_co]):
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
-    """Return the run at its start. Raises `InputError` if the first node does not take such a value."""
+    """Return the run at its start.
+
+    Raises `InputError` if the first node does not take such a value, or if a node lacks a setting.
+    """
+    for node in graph.nodes.values():
+        for name, kind in node.settings.items():
+            raise InputError(f"{node.name} needs a {kind.__name__} for {name}; run bind(machine, ...) with one")
     takes = graph.nodes[graph.start].takes
     if not isinstance(value, takes):
         names = " | ".join(kind.__name__ for kind in takes)
@@ -80,7 +76,7 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
     return Snapshot(graph.start, value)
 
 
-def advance(graph: Graph[Any, F], snapshot: Snapshot, limits: Limits) -> Asking[F] | Done[F]:
+def advance(graph: Graph[Any, F], snapshot: Snapshot, limits: Limits) -> Asking | Done[F]:
     """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
 
     Costs the pure nodes on the way, and one pass over the replies that the current node has had.
@@ -112,12 +108,13 @@ class Walk:
     """
 
     __slots__ = (
+        "_completion_tokens",
         "_iterations",
         "_limits",
         "_model_calls",
+        "_prompt_tokens",
         "_replies",
         "_step",
-        "_tokens",
         "_tool_calls",
         "_value",
         "graph",
@@ -134,7 +131,8 @@ class Walk:
         self._iterations = spent.iterations
         self._model_calls = spent.model_calls
         self._tool_calls = spent.tool_calls
-        self._tokens = spent.tokens
+        self._prompt_tokens = spent.prompt_tokens
+        self._completion_tokens = spent.completion_tokens
         self.seconds = spent.seconds
 
     def spent(self) -> Spent:
@@ -144,7 +142,8 @@ class Walk:
             seconds=self.seconds,
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
-            tokens=self._tokens,
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
         )
 
     def snapshot(self) -> Snapshot:
@@ -174,8 +173,6 @@ class Walk:
             if watched:
                 yield Moved(step.name, outcome, END.name if following is None else following.name)
             if following is None:
-                if watched:
-                    yield Ended(outcome, self.spent())
                 return outcome
             self._step = step = following
             self._value = value = outcome
@@ -184,13 +181,8 @@ class Walk:
 
     def answered(self, effect: Any, answer: object, at: float) -> Snapshot:
         """The run with `effect`, for which it stands waiting, answered."""
-        reply = self._settled(effect, answer, at)
-        if type(reply) is Exhausted and self._step.when_spent is not None:
-            outcome = self._step.when_spent(self._value, reply)
-            following = self._step.following[type(outcome)]
-            assert following is not None, "a spent limit ends a run through a node"
-            return Snapshot(following.name, outcome, (), self.spent())
-        self._replies.append(reply)
+        # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
+        self._replies.append(self._settled(effect, answer, at))
         return self.snapshot()
 
     def _enter(self) -> Exhausted | None:
@@ -216,6 +208,8 @@ class Walk:
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
                     reply = stored.read(effect, self.graph.outcomes) if type(stored) is Stored else stored
+                    if type(reply) is Exhausted:
+                        return reply
                 else:
                     replay = None
                     exhausted = self._charge(effect, kind)
@@ -251,8 +245,9 @@ class Walk:
             elif budget == "tool_calls":
                 tools += 1
         if models:
-            if limits.tokens is not None and self._tokens >= limits.tokens:
-                return Exhausted("tokens", limits.tokens, self._tokens)
+            tokens = self._prompt_tokens + self._completion_tokens
+            if limits.tokens is not None and tokens >= limits.tokens:
+                return Exhausted("tokens", limits.tokens, tokens)
             if limits.model_calls is not None and self._model_calls + models > limits.model_calls:
                 return Exhausted("model_calls", limits.model_calls, self._model_calls)
         if tools and limits.tool_calls is not None and self._tool_calls + tools > limits.tool_calls:
@@ -284,10 +279,15 @@ class Walk:
             # The driver answers a batch with a tuple of as many replies.
             replies: Any = answer
             for member, reply in zip(effect.effects, replies, strict=True):
-                self._tokens += member.tokens(reply)
+                self._measure(member, reply)
         else:
-            self._tokens += effect.tokens(answer)
+            self._measure(effect, answer)
         return answer
+
+    def _measure(self, effect: Effect[Any], reply: object) -> None:
+        prompt, completion = effect.tokens(reply)
+        self._prompt_tokens += prompt
+        self._completion_tokens += completion
 
 
 def _declared(step: Step, effect: object) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from graphexec.effects import All, Effect
 from graphexec.limits import Spent
+
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,13 @@ class Moved:
     target: str
 
 
+@final
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The run is over: `outcome` is its result. The last event of every run that is not ended by an exception."""
+class Done(Generic[F_co]):
+    """The run is over, and `outcome` is its result: the last event, unless an exception ended the run."""
 
-    outcome: object
+    outcome: F_co
     spent: Spent
 
 
-Event: TypeAlias = Entered | Asked | Answered | Moved | Ended
+Event: TypeAlias = Entered | Asked | Answered | Moved | Done[F]

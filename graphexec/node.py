@@ -6,10 +6,11 @@ import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import (
     Any,
+    Concatenate,
     Generic,
     Literal,
     TypeAlias,
@@ -41,13 +42,13 @@ class Node(Generic[In_contra, Out_co]):
 
     `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
     A `metered` node costs one iteration at each entry. `when_spent` makes the outcome with which a node is left when
-    a limit stops it; `spent_outcome` is its class. Made by `node`, `opaque`, `metered` and `charged`.
+    a limit stops it; `spent_outcome` is its class. `settings` are what `bind` has still to supply. Made by `node`, `opaque`, `metered` and `charged`.
     """
 
     name: str
     kind: NodeKind
     # The function as it was written; what it returns depends on the kind.
-    function: Callable[[In_contra], Any]
+    function: Callable[Concatenate[In_contra, ...], Any]
     takes: tuple[type, ...]
     # `Out_co` as classes: what the function returns, and `spent_outcome`.
     outcomes: tuple[type, ...]
@@ -55,6 +56,8 @@ class Node(Generic[In_contra, Out_co]):
     metered: bool = False
     when_spent: Callable[[Any, Exhausted], object] | None = None
     spent_outcome: type | None = None
+    # Parameters of the function that are not bound yet, by name, with their classes.
+    settings: Mapping[str, type] = field(default_factory=dict[str, type])
 
     def __repr__(self) -> str:
         takes = " | ".join(kind.__name__ for kind in self.takes)
@@ -63,12 +66,12 @@ class Node(Generic[In_contra, Out_co]):
 
 
 @overload
-def node(function: Callable[[I], Generator[Any, Any, O]], /) -> Node[I, O]: ...
+def node(function: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O]: ...
 @overload
-def node(function: Callable[[I], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+def node(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
 @overload
-def node(function: Callable[[I], O], /) -> Node[I, O]: ...
-def node(function: Callable[[Any], Any], /) -> Node[Any, Any]:
+def node(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
+def node(function: Callable[..., Any], /) -> Node[Any, Any]:
     """Make a node of a function of one annotated value whose return annotation lists its outcomes.
 
     - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed. It does no I/O and
@@ -76,16 +79,19 @@ def node(function: Callable[[Any], Any], /) -> Node[Any, Any]:
     - `def f(x: A) -> Asks[CallModel, B | C]` asks for effects with `yield from ask(...)`.
     - `async def f(x: A) -> B | C` does as it likes: it is one opaque effect, cut at the deadline.
 
+    Further parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings: `bind` supplies them
+    to a whole graph, by class, so that nodes and tables can stand at the top of a module.
+
     Raises `NodeError` if the annotations are missing, cannot be resolved, or name something that is not a class.
     """
     return _node(function, blocking=False, depth=2)
 
 
 @overload
-def opaque(function: Callable[[I], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+def opaque(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
 @overload
-def opaque(function: Callable[[I], O], /) -> Node[I, O]: ...
-def opaque(function: Callable[[Any], Any], /) -> Node[Any, Any]:
+def opaque(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
+def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
     """Make a node of a function that does I/O of its own, `def` or `async def`: one opaque effect.
 
     It runs outside the engine, is cut at the deadline (a blocking function in its thread, which is abandoned), and its
@@ -145,15 +151,16 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
     return _Charge(when_spent, metered=False)
 
 
-def _node(function: Callable[[Any], Any], *, blocking: bool, depth: int) -> Node[Any, Any]:
+def _node(function: Callable[..., Any], *, blocking: bool, depth: int) -> Node[Any, Any]:
     name = _name(function)
     hints = _hints(function, name, depth + 1)
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if not positional or any(p is not positional[0] for p in required):
-        raise NodeError(f"{name} must take exactly one value; write def {name}(value: In) -> Out")
-    for what in (positional[0].name, "return"):
+    if not positional:
+        raise NodeError(f"{name} takes no value; write def {name}(value: In) -> Out")
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    settings = [p.name for p in parameters if p is not positional[0] and p.default is p.empty and p.kind not in variadic]
+    for what in (positional[0].name, *settings, "return"):
         if what not in hints:
             raise NodeError(f"{name} does not annotate {what!r}; write def {name}({positional[0].name}: In) -> Out")
     returns = hints["return"]
@@ -177,7 +184,13 @@ def _node(function: Callable[[Any], Any], *, blocking: bool, depth: int) -> Node
         takes=_classes(name, f"takes {positional[0].name}", hints[positional[0].name]),
         outcomes=_classes(name, "returns", returns),
         effects=effects,
+        settings={setting: _classes(name, f"takes {setting}", hints[setting])[0] for setting in settings},
     )
+
+
+def renamed(source: Node[I, O], name: str) -> Node[I, O]:
+    """Return the node under another name: one function can then stand twice in a graph."""
+    return dataclasses.replace(source, name=name)
 
 
 def _hints(function: Callable[..., Any], name: str, depth: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from graphexec.effects import All, Perform, reply_type
 from graphexec.errors import SnapshotError
-from graphexec.limits import Spent
+from graphexec.limits import Exhausted, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Snapshot:
     """A run between two replies. The machine is not in it: a snapshot belongs to the graph that it was taken from.
 
     `value` is what `node` was given; `replies` are the answers to what the node has asked for so far, from which the
-    node's function is brought back to where it was.
+    node's function is brought back to where it was (and last, where the deadline cut it, an `Exhausted`).
     """
 
     node: str
@@ -42,7 +42,7 @@ class Snapshot:
             data = {
                 "node": self.node,
                 "value": stored(self.value),
-                "replies": [r.data if type(r) is Stored else to_jsonable_python(r) for r in self.replies],
+                "replies": [_stored_reply(reply) for reply in self.replies],
                 "spent": to_jsonable_python(self.spent),
             }
         except PydanticSerializationError as error:
@@ -63,10 +63,10 @@ class Snapshot:
             return Snapshot(
                 node,
                 restored(value, graph.outcomes),
-                tuple(Stored(reply) for reply in replies),
+                tuple(_restored_reply(reply) for reply in replies),
                 _adapter(Spent).validate_python(spent),
             )
-        except (ValidationError, TypeError) as error:
+        except (ValidationError, TypeError, KeyError) as error:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
 
 
@@ -107,6 +107,34 @@ def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
     return _adapter(outcomes[name]).validate_python(data["data"])
 
 
+def _stored_reply(reply: object) -> dict[str, Any]:
+    if type(reply) is Stored:
+        return {"reply": reply.data}
+    if type(reply) is Exhausted:
+        return {"exhausted": to_jsonable_python(reply)}
+    return {"reply": to_jsonable_python(reply)}
+
+
+def _restored_reply(data: dict[str, Any]) -> object:
+    return _adapter(Exhausted).validate_python(data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
+
+
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def remember(error: BaseException, snapshot: Snapshot) -> None:
+    """Attach to an exception that ends a run where the run was; the traceback says it too."""
+    error.__dict__["graphexec_snapshot"] = snapshot
+    spent = snapshot.spent
+    error.add_note(
+        f"graphexec: the run was at the node {snapshot.node} (iterations: {spent.iterations}, model calls: "
+        f"{spent.model_calls}, tool calls: {spent.tool_calls}); snapshot_of(error) is its state"
+    )
+
+
+def snapshot_of(error: BaseException) -> Snapshot | None:
+    """Return where the run was that this exception ended (`KeyboardInterrupt` included), or `None`."""
+    found = error.__dict__.get("graphexec_snapshot")
+    return found if isinstance(found, Snapshot) else None

@@ -83,6 +83,32 @@ def wrap(
     return replace(machine, dataclasses.replace(inner, function=function))
 
 
+def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
+    """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
+
+    What no node needs is left over without complaint; what is bound already stays. Raises `GraphError` if a parameter
+    fits none of `settings`, or several.
+    """
+    faults: list[Fault] = []
+    nodes: list[Node[Any, Any]] = []
+    for node in machine:
+        found: dict[str, object] = {}
+        for name, kind in node.settings.items():
+            fitting = [setting for setting in settings if isinstance(setting, kind)]
+            if len(fitting) == 1:
+                found[name] = fitting[0]
+            else:
+                how = f"{len(fitting)} were given" if fitting else "none was given"
+                text = f"{node.name} needs one {kind.__name__} for {name}, and {how}; pass it to bind(machine, ...)"
+                faults.append(Fault(node.name, None, text))
+        if found:
+            node = dataclasses.replace(node, function=functools.partial(node.function, **found), settings={})  # noqa: PLW2901
+        nodes.append(node)
+    if faults:
+        raise GraphError(faults)
+    return checked(nodes, machine.edges, machine.start)
+
+
 def _wrapped(
     inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:

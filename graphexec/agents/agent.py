@@ -1,0 +1,83 @@
+"""An agent is two pure functions: what to ask the model, and how to read its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from graphexec.actions import AgentAction, AgentFinish, Run, Steps
+from graphexec.effects import CallAgent, CallModel, Decided
+from graphexec.errors import AgentError, ParseError
+from graphexec.messages import Model, ModelReply
+
+Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
+
+# A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. (What a coroutine
+# function returns cannot be written beside what a function returns without naming both here.)
+AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """How a model decides, without the model's being called.
+
+    `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
+    raises `ParseError`. Both are pure. `answered_by` is the model that the question goes to, or the function that
+    decides itself. `input_keys` are the inputs that a run needs.
+    """
+
+    ask: Callable[[Run], CallModel | CallAgent]
+    read: Callable[[ModelReply | Decided], Decision]
+    answered_by: Model | AgentFunction
+    input_keys: tuple[str, ...] = ("input",)
+
+
+def chat_agent(
+    ask: Callable[[Run], CallModel],
+    read: Callable[[ModelReply], Decision],
+    model: Model,
+    *,
+    input_keys: Sequence[str] = ("input",),
+) -> Agent:
+    """Make an agent of a model and the two functions."""
+
+    def read_reply(reply: ModelReply | Decided) -> Decision:
+        assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
+        return read(reply)
+
+    return Agent(ask, read_reply, model, tuple(input_keys))
+
+
+def callable_agent(function: AgentFunction) -> Agent:
+    """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
+
+    Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`.
+    """
+    return Agent(CallAgent, _read_decision, function, input_keys=())
+
+
+def _read_decision(reply: ModelReply | Decided) -> Decision:
+    assert isinstance(reply, Decided), "CallAgent is answered with Decided"
+    if reply.decision == ():
+        raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
+    return reply.decision
+
+
+def decided(function: AgentFunction, decision: object) -> Decided:
+    """Return what a callable agent decided, checked. Raises `AgentError` if it is no decision."""
+    if isinstance(decision, AgentFinish):
+        return Decided(decision)
+    if isinstance(decision, AgentAction):
+        return Decided((decision,))
+    name = getattr(function, "__name__", type(function).__name__)
+    if not isinstance(decision, (list, tuple)):
+        raise AgentError(
+            f"the agent {name} returned {decision!r}; return an AgentAction, a list of them, or an AgentFinish"
+        )
+    actions: list[AgentAction] = []
+    for action in decision:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(action, AgentAction):
+            raise AgentError(f"the agent {name} returned a list with {action!r}; return a list of AgentAction only")
+        actions.append(action)
+    return Decided(tuple(actions))

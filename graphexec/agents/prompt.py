@@ -1,0 +1,59 @@
+"""Prompts: plain templates whose variables are checked when the agent is made."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from graphexec.errors import InputError
+from graphexec.tools import AnyTool
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with `{variables}`; `{{` and `}}` are braces. `parts` alternates literal text and variable."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables, each once, in order."""
+        return tuple(dict.fromkeys(name for _, name in self.parts if name is not None))
+
+    def filled(self, values: Mapping[str, object]) -> str:
+        """Return the text with every variable replaced. Raises `InputError` for one without a value."""
+        missing = [name for name in self.variables if name not in values]
+        if missing:
+            raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing)
+        return "".join(text + ("" if name is None else str(values[name])) for text, name in self.parts)
+
+
+def template(text: str, *, required: Sequence[str]) -> Template:
+    """Read a template. Raises `InputError` if a `required` variable is not in it, or if it cannot be read."""
+    try:
+        parts = tuple((literal, name) for literal, name, _, _ in string.Formatter().parse(text))
+    except ValueError as error:
+        raise InputError(f"the prompt is not a template: {error}; write {{{{ and }}}} for braces") from None
+    odd = [name for _, name in parts if name is not None and not name.isidentifier()]
+    if odd:
+        raise InputError(f"the prompt has the variable {{{odd[0]}}}, which is no name; write {{{{ and }}}} for braces")
+    read = Template(parts)
+    missing = [name for name in required if name not in read.variables]
+    if missing:
+        wanted = ", ".join(f"{{{name}}}" for name in missing)
+        raise InputError(f"the prompt lacks {wanted}; write it where it belongs in the text", missing=missing)
+    return read
+
+
+def rendered_tools(tools: Sequence[AnyTool]) -> str:
+    """Describe tools to a model, one on a line: `name(argument: type) - description`."""
+    return "\n".join(f"{tool.signature} - {' '.join(tool.description.split())}" for tool in tools)
+
+
+def shown(observation: Any) -> str:
+    """An observation as text for a model: text as it is, everything else as JSON."""
+    return observation if isinstance(observation, str) else to_json(observation, fallback=str).decode()

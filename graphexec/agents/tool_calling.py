@@ -1,0 +1,133 @@
+"""The tool-calling agent: the model's native tool calls, several at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
+from graphexec.agents.agent import Agent, Decision, chat_agent
+from graphexec.agents.prompt import shown, template
+from graphexec.effects import CallModel
+from graphexec.errors import ParseError
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    Model,
+    ModelReply,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from graphexec.tools import AnyTool
+
+SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
+
+
+def create_tool_calling_agent(
+    model: Model, tools: Sequence[AnyTool], *, system: str = SYSTEM_PROMPT, prompt: str = "{input}"
+) -> Agent:
+    """Make an agent of a model that calls tools natively.
+
+    `prompt` is the template of the user's message; its variables are the inputs of a run. A reply without tool calls
+    is the answer.
+    """
+    question = template(prompt, required=())
+    specs = tuple(tool.spec for tool in tools)
+    instructions = SystemMessage(system)
+
+    def ask(run: Run) -> CallModel:
+        head = (instructions, UserMessage(question.filled(run.inputs)))
+        return CallModel(ChatRequest(Conversation(head, run.steps), tools=specs))
+
+    return chat_agent(ask, read, model, input_keys=question.variables)
+
+
+class Conversation(Sequence[Message]):
+    """The messages of a run: the first ones, and those that its steps amount to, made when they are looked at.
+
+    So a step costs the same however long the conversation is; sending it costs its length.
+    """
+
+    __slots__ = ("_head", "_steps")
+
+    def __init__(self, head: tuple[Message, ...], steps: Steps) -> None:
+        self._head = head
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self._head
+        yield from told(self._steps)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        return tuple(self)[index]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def told(steps: Steps) -> Iterator[Message]:
+    """The steps as messages: each reply of the model once, with the calls that steps answer, then their results.
+
+    A step without a native call, such as a parse error, is told as what the model said and what it was answered.
+    """
+    position = 0
+    while position < len(steps):
+        step = steps[position]
+        message = step.action.message
+        if message is None or step.action.call_id is None:
+            yield AssistantMessage(step.action.log)
+            yield UserMessage(shown(step.observation))
+            position += 1
+            continue
+        answered: list[AgentStep] = []
+        while position < len(steps) and steps[position].action.message == message:
+            answered.append(steps[position])
+            position += 1
+        ids = {one.action.call_id for one in answered}
+        yield AssistantMessage(message.content, tuple(call for call in message.tool_calls if call.id in ids))
+        for one in answered:
+            yield ToolMessage(one.action.call_id or "", shown(one.observation))
+
+
+def read(reply: ModelReply) -> Decision:
+    """Read the tool calls, or the text as the answer. Raises `ParseError` if a call's arguments are not JSON."""
+    if not reply.tool_calls:
+        return AgentFinish({"output": reply.content}, reply.content)
+    message = reply.message
+    said = f"responded: {reply.content}\n" if reply.content else "\n"
+    actions: list[AgentAction] = []
+    for call in reply.tool_calls:
+        arguments = _arguments(call, reply)
+        log = f"\nInvoking: `{call.name}` with `{arguments}`\n{said}\n"
+        actions.append(AgentAction(call.name, arguments, log, call.id, message))
+    return tuple(actions)
+
+
+def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
+    """A call's arguments. Never a guess at what was meant: truncated JSON is not completed and not executed."""
+    try:
+        arguments: object = json.loads(call.arguments or "{}")
+    except ValueError as error:
+        why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
+        text = f"The arguments of the call to {call.name} are not valid JSON: {why}. Call it again."
+        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=_said(reply)) from None
+    if not isinstance(arguments, dict):
+        text = f"The arguments of the call to {call.name} are not a JSON object. Call it again."
+        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=_said(reply))
+    return {str(name): value for name, value in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _said(reply: ModelReply) -> str:
+    calls = "".join(f"\n{call.name}({call.arguments})" for call in reply.tool_calls)
+    return f"{reply.content}{calls}".strip()

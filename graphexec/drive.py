@@ -1,0 +1,201 @@
+"""Driving a run: the loop around the engine, once with and once without an `await`.
+
+What is to be done is decided by the engine; here effects are handed to their handlers, deadlines are kept, the clock is
+read, and events are passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, final
+
+from graphexec.effects import All, Effect
+from graphexec.engine import Cut, Walk, begin
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.graph import Graph
+from graphexec.handlers import Answer, Handlers, handler_of, handlers_for
+from graphexec.limits import Limits
+from graphexec.snapshot import Snapshot, remember
+from graphexec.waiting import NOT_DONE, await_all, await_for, wait_for, wait_for_all
+
+S = TypeVar("S")
+F = TypeVar("F")
+
+# How many effects of one batch are carried out at a time, unless the caller says otherwise: enough for any sensible
+# fan-out, few enough threads for a laptop.
+AT_ONCE = 64
+
+# An async run that is never made to wait gives the loop to others after so many replies.
+TURN = 64
+
+_EVENTS = (Entered, Asked, Answered, Moved)
+_CUT = Cut()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds."""
+
+    handlers: Handlers
+    limits: Limits
+    at_once: int = AT_ONCE
+    clock: Callable[[], float] = time.monotonic
+
+
+def world(
+    answers: Mapping[type[Effect[Any]], Answer],
+    *,
+    limits: Limits | None = None,
+    at_once: int = AT_ONCE,
+    clock: Callable[[], float] = time.monotonic,
+) -> World:
+    """Make a world of functions that answer effects: `world({AskHuman: lambda asked: input(asked.question)})`."""
+    return World(handlers_for(answers), limits or Limits(), at_once, clock)
+
+
+def run(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
+    """Run `graph` from `value`, or on from a snapshot, to its end.
+
+    Raises what a node or a handler raises; `snapshot_of(error)` is the run's state then.
+    """
+    for event in _drive(graph, value, world, watched=False):
+        if type(event) is Done:
+            return event
+    raise AssertionError("a run ends with Done or with an exception")
+
+
+def stream(graph: Graph[S, F], value: S | Snapshot, world: World) -> Generator[Event[F], None, None]:
+    """Run `graph` like `run`, and yield each event when it happens; the last is `Done`.
+
+    The run goes on only while it is iterated; closing the generator ends it.
+    """
+    return _drive(graph, value, world, watched=True)
+
+
+async def arun(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
+    """Run like `run`, on the running event loop; functions that block run in threads."""
+    async for event in _adrive(graph, value, world, watched=False):
+        if type(event) is Done:
+            return event
+    raise AssertionError("a run ends with Done or with an exception")
+
+
+def astream(graph: Graph[S, F], value: S | Snapshot, world: World) -> AsyncGenerator[Event[F], None]:
+    """Run like `stream`, on the running event loop."""
+    return _adrive(graph, value, world, watched=True)
+
+
+def _drive(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool
+) -> Generator[Event[F], None, None]:
+    walk = _walk(graph, value, world)
+    clock, seconds = world.clock, world.limits.seconds
+    began = clock() - walk.seconds
+    path = walk.path(watched=watched)
+    try:
+        answer: Any = None
+        while True:
+            try:
+                item = path.send(answer)
+            except StopIteration as end:
+                outcome: F = end.value
+                break
+            if watched and isinstance(item, _EVENTS):
+                yield item
+                answer = None
+            else:
+                left = None if seconds is None else seconds - (clock() - began)
+                reply = _answer(world, item, left)
+                answer = (reply, clock() - began)
+        yield Done(outcome, walk.spent())
+    except BaseException as error:
+        remember(error, walk.snapshot())
+        raise
+    finally:
+        path.close()
+
+
+async def _adrive(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool
+) -> AsyncGenerator[Event[F], None]:
+    walk = _walk(graph, value, world)
+    clock, seconds = world.clock, world.limits.seconds
+    began = clock() - walk.seconds
+    path = walk.path(watched=watched)
+    replies = 0
+    try:
+        answer: Any = None
+        while True:
+            try:
+                item = path.send(answer)
+            except StopIteration as end:
+                outcome: F = end.value
+                break
+            if watched and isinstance(item, _EVENTS):
+                yield item
+                answer = None
+            else:
+                left = None if seconds is None else seconds - (clock() - began)
+                reply = await _aanswer(world, item, left)
+                answer = (reply, clock() - began)
+                replies += 1
+                if not replies % TURN:
+                    await asyncio.sleep(0)
+        yield Done(outcome, walk.spent())
+    except BaseException as error:
+        remember(error, walk.snapshot())
+        raise
+    finally:
+        path.close()
+
+
+def _walk(graph: Graph[Any, Any], value: Any, world: World) -> Walk:
+    return Walk(graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits)
+
+
+def _answer(world: World, effect: Any, left: float | None) -> object:
+    """Carry out an effect, or several; what is not there when no seconds are `left` is `Cut`."""
+    if left is not None and left <= 0:
+        return _CUT
+    if type(effect) is All:
+        handlers = [handler_of(world.handlers, member) for member in effect.effects]
+        calls = [partial(handler.call, member, left) for handler, member in zip(handlers, effect.effects, strict=True)]
+        if all(handler.instant for handler in handlers) or (left is None and len(calls) == 1):
+            return tuple([call() for call in calls])
+        return _finished(wait_for_all(calls, left, at_once=world.at_once))
+    handler = handler_of(world.handlers, effect)
+    if left is None or handler.instant:
+        return handler.call(effect, left)
+    reply = wait_for(partial(handler.call, effect, left), left)
+    return _CUT if reply is NOT_DONE else reply
+
+
+async def _aanswer(world: World, effect: Any, left: float | None) -> object:
+    if left is not None and left <= 0:
+        return _CUT
+    if type(effect) is All:
+        handlers = [handler_of(world.handlers, member) for member in effect.effects]
+        if all(handler.instant for handler in handlers):
+            return tuple([handler.call(member, left) for handler, member in zip(handlers, effect.effects, strict=True)])
+        calls = [handler.acall(member, left) for handler, member in zip(handlers, effect.effects, strict=True)]
+        if left is None and len(calls) == 1:
+            return (await calls[0],)
+        return _finished(await await_all(calls, left, at_once=world.at_once))
+    handler = handler_of(world.handlers, effect)
+    if handler.instant:
+        return handler.call(effect, left)
+    if left is None:
+        return await handler.acall(effect, left)
+    reply = await await_for(handler.acall(effect, left), left)
+    return _CUT if reply is NOT_DONE else reply
+
+
+def _finished(results: tuple[object, ...]) -> object:
+    if NOT_DONE not in results:
+        return results
+    return Cut(tuple(_CUT if result is NOT_DONE else result for result in results))

@@ -1,0 +1,101 @@
+"""Who answers which effect."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from graphexec.effects import CallModel, Effect, Perform
+from graphexec.errors import NoHandler
+from graphexec.messages import Model, ModelReply
+from graphexec.waiting import from_thread, own_loop
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How one kind of effect is answered, for sync runs (`call`) and for async ones (`acall`).
+
+    Both get the effect and the seconds that are left until the run's deadline (`None`: as many as it takes), and return
+    the reply. The drivers enforce the deadline; a handler may use it to give up in time. An `instant` handler answers
+    without waiting, so its `call` serves both, in the driver's own thread.
+    """
+
+    # Effects and replies are paired by type only where a handler is made: a mapping cannot say it.
+    call: Callable[[Any, float | None], Any]
+    acall: Callable[[Any, float | None], Awaitable[Any]]
+    instant: bool = False
+
+
+# A plain function from an effect to its reply, `def` or `async def`, or a whole handler.
+Answer: TypeAlias = Handler | Callable[[Any], Any]
+Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
+
+
+def answering(answer: Answer) -> Handler:
+    """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere."""
+    if isinstance(answer, Handler):
+        return answer
+    function = answer
+    if inspect.iscoroutinefunction(function):
+
+        async def awaited(effect: Any, left: float | None) -> Any:
+            del left
+            return await function(effect)
+
+        return Handler(lambda effect, left: own_loop(lambda: awaited(effect, left)), awaited)
+
+    async def threaded(effect: Any, left: float | None) -> Any:
+        del left
+        return await from_thread(lambda: function(effect))
+
+    def called(effect: Any, left: float | None) -> Any:
+        del left
+        return function(effect)
+
+    return Handler(called, threaded)
+
+
+def asking_model(model: Model) -> Handler:
+    """Answer `CallModel` with a model. One that has `instant = True` is called without a thread or a task."""
+
+    def called(effect: CallModel, left: float | None) -> ModelReply:
+        return model.complete(effect.request, timeout=left)
+
+    async def awaited(effect: CallModel, left: float | None) -> ModelReply:
+        return await model.acomplete(effect.request, timeout=left)
+
+    return Handler(called, awaited, instant=bool(getattr(model, "instant", False)))
+
+
+def _perform(effect: Perform, left: float | None) -> Any:
+    del left
+    if inspect.iscoroutinefunction(effect.function):
+        return own_loop(lambda: effect.function(effect.value))
+    return effect.function(effect.value)
+
+
+async def _aperform(effect: Perform, left: float | None) -> Any:
+    del left
+    if inspect.iscoroutinefunction(effect.function):
+        return await effect.function(effect.value)
+    return await from_thread(lambda: effect.function(effect.value))
+
+
+PERFORMING = Handler(_perform, _aperform)
+
+
+def handlers_for(answers: Mapping[type[Effect[Any]], Answer]) -> Handlers:
+    """Make handlers of `answers`, and add the one that performs opaque nodes."""
+    return {Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}}
+
+
+def handler_of(handlers: Handlers, effect: object) -> Handler:
+    """Return who answers `effect`. Raises `NoHandler` if nobody does."""
+    # The keys are classes of effects; any class may be looked up.
+    kind: Any = type(effect)
+    try:
+        return handlers[kind]
+    except KeyError:
+        raise NoHandler(effect) from None

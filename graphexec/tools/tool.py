@@ -1,0 +1,205 @@
+"""A tool: a typed function that a model may call, with its name, description and JSON schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_type_hints, overload
+
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
+
+from graphexec.errors import ToolDefinitionError
+from graphexec.messages import ToolSpec
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+# What an exception in a tool becomes: an observation that tells the model, or the end of the run.
+ErrorPolicy: TypeAlias = Literal["observe", "raise"]
+
+
+class BadArguments(ValueError):  # noqa: N818 - a fact about a call, turned into an observation; nobody sees it raised
+    """A call's arguments do not fit the tool; the text tells the model what to mend."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tool(Generic[P, R_co]):
+    """A function as a model sees it; calling the tool calls the function.
+
+    `timeout` is in seconds, for one call. With `return_direct` the result of a successful call is the run's answer.
+    `parameters` is the JSON schema of the arguments, an object.
+    """
+
+    name: str
+    description: str
+    # A JSON schema: its values are arbitrary JSON.
+    parameters: Mapping[str, Any]
+    function: Callable[P, R_co]
+    arguments: TypeAdapter[Any]
+    return_direct: bool = False
+    timeout: float | None = None
+    on_error: ErrorPolicy = "observe"
+    is_async: bool = False
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.signature}>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments, in order."""
+        return tuple(self.parameters["properties"])
+
+    @property
+    def signature(self) -> str:
+        """The call as one would write it: `convert(value: number, unit?: string)`."""
+        properties: Mapping[str, Mapping[str, Any]] = self.parameters["properties"]
+        required = self.parameters.get("required", ())
+        shown = ", ".join(
+            f"{name}{'' if name in required else '?'}: {schema.get('type', 'any')}" for name, schema in properties.items()
+        )
+        return f"{self.name}({shown})"
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as it is told to a model."""
+        return ToolSpec(self.name, self.description, self.parameters)
+
+    def read(self, tool_input: str | Mapping[str, Any]) -> dict[str, Any]:
+        """Return the validated arguments by name. Text is the one (required) argument, or a JSON object with all.
+
+        Raises `BadArguments`.
+        """
+        named = self._named(tool_input) if isinstance(tool_input, str) else tool_input
+        try:
+            arguments: dict[str, Any] = self.arguments.validator.validate_python(named)
+        except ValidationError as error:
+            faults = "; ".join(f"{_where(fault['loc'])}: {fault['msg']}" for fault in error.errors())
+            raise BadArguments(f"{self.name} was not called: {faults}. Call it as {self.signature}.") from None
+        return arguments
+
+    def _named(self, text: str) -> Mapping[str, Any]:
+        names = self.names
+        required = self.parameters.get("required", ())
+        alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
+        try:
+            decoded: object = json.loads(text)
+        except ValueError:
+            decoded = None
+        if isinstance(decoded, dict) and (alone is None or alone in decoded):
+            return {str(key): value for key, value in decoded.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if not names:
+            return {}
+        if alone is not None:
+            return {alone: text}
+        raise BadArguments(
+            f"{self.name} was not called: its input is not a JSON object with {', '.join(names)}. "
+            f"Call it as {self.signature}."
+        )
+
+
+# A tool whatever its function: how sets of tools are typed. A parameter list cannot be erased but by `...`.
+AnyTool: TypeAlias = Tool[..., Any]
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    return_direct: bool = False,
+    timeout: float | None = None,
+    on_error: ErrorPolicy = "observe",
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    return_direct: bool = False,
+    timeout: float | None = None,
+    on_error: ErrorPolicy = "observe",
+) -> Any:
+    """Make a tool of a typed function, `def` or `async def`.
+
+    Its name is the function's, its description the docstring, its schema what pydantic makes of the annotations
+    (`Annotated[str, Field(description=...)]` describes an argument). `timeout` is in seconds. What a call raises becomes
+    an observation, unless `on_error="raise"`.
+
+    Raises `ToolDefinitionError` if an argument is not annotated, has a type without a schema or is `*args` or
+    `**kwargs`, if there is no description, or if `timeout` is not a positive number.
+    """
+    seconds = _timeout(timeout, name or "a tool")
+
+    def made(undecorated: Callable[..., Any]) -> AnyTool:
+        return dataclasses.replace(
+            _tool(undecorated, name, description), return_direct=return_direct, timeout=seconds, on_error=on_error
+        )
+
+    return made if function is None else made(function)
+
+
+def _timeout(seconds: float | None, name: str) -> float | None:
+    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+        raise ToolDefinitionError(f"{name} has the timeout {seconds!r}; give seconds above 0, or None for none")
+    return seconds
+
+
+def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
+    name = name or getattr(function, "__name__", type(function).__name__)
+    description = description or inspect.getdoc(function)
+    if not description:
+        raise ToolDefinitionError(f"{name} has no docstring, so no model knows what it does; write one line")
+    adapter = _arguments(function, name)
+    schema = adapter.json_schema()
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    for described in schema["properties"].values():
+        described.pop("title", None)
+    return Tool(name, description, schema, function, adapter, is_async=inspect.iscoroutinefunction(function))
+
+
+def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
+    """The arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ToolDefinitionError(f"{name} has an annotation that cannot be resolved: {error}; import it") from error
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")
+        if parameter.name not in hints:
+            raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
+        kind = hints[parameter.name]
+        if parameter.default is not parameter.empty:
+            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_shown_default(parameter.default))]]
+        fields[parameter.name] = kind
+    arguments = TypedDict(name, fields)  # type: ignore[operator, misc]  # pyright: ignore[reportArgumentType, reportCallIssue, reportGeneralTypeIssues]
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+        adapter.json_schema()
+    except PydanticUserError as error:
+        first = str(error).splitlines()[0]
+        raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
+    return adapter
+
+
+def _shown_default(default: object) -> dict[str, Any]:
+    return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location) or "arguments"

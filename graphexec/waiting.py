@@ -1,0 +1,205 @@
+"""How the world is waited for: threads that can be abandoned, deadlines, and several calls at once.
+
+Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline runs
+in a thread or a task of its own; when the deadline passes, control returns, and what still runs is abandoned: a task is
+cancelled first, a (daemon) thread runs on to its end without anybody waiting for it, at exit neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar, final
+
+T = TypeVar("T")
+
+# Seconds that a cancelled task gets to clean up before it is abandoned.
+GRACE = 0.05
+
+
+@final
+class NotDone:
+    """What stands in the place of a result that did not come in time."""
+
+    __slots__ = ()
+
+
+NOT_DONE = NotDone()
+
+
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """Start `call` in a daemon thread of its own, with the caller's context variables; return its future.
+
+    Not a pool: its threads would be joined at exit, and an abandoned call must not hold the program up. Starting a
+    thread takes some 50 µs.
+    """
+    future: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            result = context.run(call)
+        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to whoever waits
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=work, name="graphexec-call", daemon=True).start()
+    return future
+
+
+def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
+    """Return what `call` returns, or `NOT_DONE` after `seconds`. What `call` raises is raised, a `TimeoutError` too."""
+    if seconds <= 0:
+        return NOT_DONE
+    finished = threading.Event()
+    future = in_thread(call)
+    future.add_done_callback(lambda _: finished.set())
+    return future.result() if finished.wait(seconds) else NOT_DONE
+
+
+@final
+class _Batch(Generic[T]):
+    """Calls that share a queue: at most `width` threads work it off, until it is closed."""
+
+    def __init__(self, calls: Sequence[Callable[[], T]], width: int) -> None:
+        self.results: list[T | NotDone] = [NOT_DONE] * len(calls)
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self._calls = iter(enumerate(calls))
+        self._left = len(calls)
+        self._lock = threading.Lock()
+        for _ in range(min(width, len(calls))):
+            in_thread(self._work)
+
+    def _work(self) -> None:
+        while (claimed := self._claim()) is not None:
+            position, call = claimed
+            try:
+                result: T | NotDone = call()
+            except BaseException as error:  # noqa: BLE001 - the first error is raised where the batch is waited for
+                self.error = self.error or error
+                self.close()
+                return
+            with self._lock:
+                if not self.ended.is_set():
+                    self.results[position] = result
+                self._left -= 1
+                if not self._left:
+                    self.ended.set()
+
+    def _claim(self) -> tuple[int, Callable[[], T]] | None:
+        with self._lock:
+            return None if self.ended.is_set() else next(self._calls, None)
+
+    def close(self) -> None:
+        """Take in no more results, and start no more calls."""
+        with self._lock:
+            self.ended.set()
+
+
+def wait_for_all(
+    calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int
+) -> tuple[T | NotDone, ...]:
+    """Return the results of `calls` in their order, at most `at_once` running at a time.
+
+    After `seconds` those that are not there yet are `NOT_DONE`, and calls that had not begun never begin. The first
+    exception of a call is raised at once; its siblings are abandoned.
+    """
+    if seconds is not None and seconds <= 0:
+        return (NOT_DONE,) * len(calls)
+    batch = _Batch(calls, at_once)
+    try:
+        batch.ended.wait(seconds)
+    finally:
+        batch.close()
+    if batch.error is not None:
+        raise batch.error
+    return tuple(batch.results)
+
+
+async def from_thread(call: Callable[[], T]) -> T:
+    """Await `call`, run in a thread of its own; cancelling this abandons the thread."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[T] = loop.create_future()
+
+    def deliver(future: Future[T]) -> None:
+        if waiter.done():
+            return
+        error = future.exception()
+        if isinstance(error, StopIteration):
+            # asyncio cannot carry one in a future; PEP 479 turns it into the same.
+            waiter.set_exception(RuntimeError(f"{call} raised StopIteration"))
+        elif error is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(future.result())
+
+    def wake(future: Future[T]) -> None:
+        # The loop may be closed when an abandoned call ends at last.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(deliver, future)
+
+    in_thread(call).add_done_callback(wake)
+    return await waiter
+
+
+async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
+    """Return what `call` returns, or `NOT_DONE` after `seconds`, as `wait_for` does.
+
+    Not `asyncio.wait_for`, which waits for a task that ignores its cancellation, and whose `TimeoutError` cannot be told
+    from the call's own.
+    """
+    return (await await_all([call], seconds, at_once=1))[0]
+
+
+async def await_all(
+    calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int
+) -> tuple[T | NotDone, ...]:
+    """Return the results of `calls` in their order, as `wait_for_all` does.
+
+    If this itself is cancelled, so are the calls.
+    """
+    gate = asyncio.Semaphore(at_once)
+
+    async def through(call: Awaitable[T]) -> T:
+        async with gate:
+            return await call
+
+    tasks = [asyncio.ensure_future(through(call) if at_once < len(calls) else call) for call in calls]
+    late = set(tasks)
+    try:
+        if seconds is None or seconds > 0:
+            finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task in finished and not task.cancelled() and task.exception() is not None:
+                    # raises what the call raised
+                    task.result()
+        return tuple(NOT_DONE if task in late else task.result() for task in tasks)
+    finally:
+        await _abandon([task for task in tasks if not task.done()])
+
+
+async def _abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+        # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    if tasks:
+        await asyncio.wait(tasks, timeout=GRACE)
+
+
+def own_loop(call: Callable[[], Awaitable[T]]) -> T:
+    """Run something async to its end from a sync run: on an event loop of its own, in a thread of its own.
+
+    So it works under a running loop too (in a notebook, say). What it awaits must not belong to another loop.
+    """
+
+    async def awaited() -> T:
+        return await call()
+
+    return in_thread(lambda: asyncio.run(awaited())).result()
