@@ -1,1 +1,54 @@
-"""LLM agents as an explicit, typed state machine."""
+"""graphexec: LLM agents as an explicit, typed state machine.
+
+The names here are the public ones; what is not here, or in `graphexec.models`, `graphexec.testing` and the other
+packages' own `__all__`, is free to change.
+"""
+
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
+from graphexec.agents import (
+    Agent,
+    WorkedExample,
+    callable_agent,
+    chat_agent,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+)
+from graphexec.effects import (
+    All,
+    AskHuman,
+    Asks,
+    CallAgent,
+    CallModel,
+    CallTool,
+    Effect,
+    Perform,
+    ToolResult,
+    ask,
+    ask_all,
+)
+from graphexec.engine import Asking, advance, begin
+from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.executor import AgentExecutor, RunResult
+from graphexec.graph import END, Edge, Graph, edges, graph, on
+from graphexec.limits import Exhausted, Limits, Spent
+from graphexec.machine import (
+    AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    Observed,
+    Ready,
+    Replied,
+    check_return_direct,
+    dispatch_tools,
+    limit_reached,
+    parse,
+    plan,
+    stopped_response,
+)
+from graphexec.node import Node, charged, metered, node, opaque, renamed
+from graphexec.snapshot import Snapshot, snapshot_of
+from graphexec.surgery import bind, replace, splice, wrap
+from graphexec.tools import Tool, tool

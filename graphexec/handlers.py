@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphexec.effects import CallModel, Effect, Perform
-from graphexec.errors import NoHandler
+from graphexec.actions import AgentAction, AgentFinish, Steps
+from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform
+from graphexec.errors import AgentError, NoHandler
 from graphexec.messages import Model, ModelReply
 from graphexec.waiting import from_thread, own_loop
 
@@ -67,6 +68,40 @@ def asking_model(model: Model) -> Handler:
         return await model.acomplete(effect.request, timeout=left)
 
     return Handler(called, awaited, instant=bool(getattr(model, "instant", False)))
+
+
+def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
+    """Answer `CallAgent` with a callable agent, `def` or `async def`; raises `AgentError` for what is no decision."""
+    if inspect.iscoroutinefunction(function):
+
+        async def awaited(effect: CallAgent) -> Decided:
+            return decided(function, await function(effect.run.steps, dict(effect.run.inputs)))
+
+        return answering(awaited)
+
+    def called(effect: CallAgent) -> Decided:
+        return decided(function, function(effect.run.steps, dict(effect.run.inputs)))
+
+    return answering(called)
+
+
+def decided(function: Callable[..., Any], decision: object) -> Decided:
+    """Return what a callable agent decided, checked. Raises `AgentError` if it is no decision."""
+    if isinstance(decision, AgentFinish):
+        return Decided(decision)
+    if isinstance(decision, AgentAction):
+        return Decided((decision,))
+    name = getattr(function, "__name__", type(function).__name__)
+    if not isinstance(decision, (list, tuple)):
+        raise AgentError(
+            f"the agent {name} returned {decision!r}; return an AgentAction, a list of them, or an AgentFinish"
+        )
+    actions: list[AgentAction] = []
+    for action in decision:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(action, AgentAction):
+            raise AgentError(f"the agent {name} returned a list with {action!r}; return a list of AgentAction only")
+        actions.append(action)
+    return Decided(tuple(actions))
 
 
 def _perform(effect: Perform, left: float | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.effects import CallAgent, CallModel, Decided
-from graphexec.errors import AgentError, ParseError
+from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -23,13 +23,14 @@ class Agent:
     """How a model decides, without the model's being called.
 
     `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
-    raises `ParseError`. Both are pure. `answered_by` is the model that the question goes to, or the function that
-    decides itself. `input_keys` are the inputs that a run needs.
+    raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
+    `input_keys` are the inputs that a run needs.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
     read: Callable[[ModelReply | Decided], Decision]
-    answered_by: Model | AgentFunction
+    model: Model | None = None
+    function: AgentFunction | None = None
     input_keys: tuple[str, ...] = ("input",)
 
 
@@ -46,7 +47,7 @@ def chat_agent(
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
         return read(reply)
 
-    return Agent(ask, read_reply, model, tuple(input_keys))
+    return Agent(ask, read_reply, model=model, input_keys=tuple(input_keys))
 
 
 def callable_agent(function: AgentFunction) -> Agent:
@@ -54,7 +55,7 @@ def callable_agent(function: AgentFunction) -> Agent:
 
     Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`.
     """
-    return Agent(CallAgent, _read_decision, function, input_keys=())
+    return Agent(CallAgent, _read_decision, function=function, input_keys=())
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:
@@ -62,22 +63,3 @@ def _read_decision(reply: ModelReply | Decided) -> Decision:
     if reply.decision == ():
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
     return reply.decision
-
-
-def decided(function: AgentFunction, decision: object) -> Decided:
-    """Return what a callable agent decided, checked. Raises `AgentError` if it is no decision."""
-    if isinstance(decision, AgentFinish):
-        return Decided(decision)
-    if isinstance(decision, AgentAction):
-        return Decided((decision,))
-    name = getattr(function, "__name__", type(function).__name__)
-    if not isinstance(decision, (list, tuple)):
-        raise AgentError(
-            f"the agent {name} returned {decision!r}; return an AgentAction, a list of them, or an AgentFinish"
-        )
-    actions: list[AgentAction] = []
-    for action in decision:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(action, AgentAction):
-            raise AgentError(f"the agent {name} returned a list with {action!r}; return a list of AgentAction only")
-        actions.append(action)
-    return Decided(tuple(actions))

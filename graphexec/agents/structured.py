@@ -7,12 +7,13 @@ small models answer better without one (see the table in the README).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec.actions import AgentAction, AgentFinish, Run
+from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
+from graphexec.agents.conversation import Conversation
 from graphexec.agents.prompt import rendered_tools, shown, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -73,13 +74,16 @@ def create_structured_agent(
     fixed = tuple(head)
 
     def ask(run: Run) -> CallModel:
-        messages = [*fixed, UserMessage(asked.filled(run.inputs))]
-        for step in run.steps:
-            messages.append(AssistantMessage(step.action.log))
-            messages.append(UserMessage(f"Observation: {shown(step.observation)}"))
-        return CallModel(ChatRequest(tuple(messages), schema=schema))
+        opening = (*fixed, UserMessage(asked.filled(run.inputs)))
+        return CallModel(ChatRequest(Conversation(opening, run.steps, _steps_told), schema=schema))
 
     return chat_agent(ask, read, model, input_keys=asked.variables)
+
+
+def _steps_told(steps: Steps) -> Iterator[Message]:
+    for step in steps:
+        yield AssistantMessage(step.action.log)
+        yield UserMessage(f"Observation: {shown(step.observation)}")
 
 
 def _told(example: WorkedExample) -> list[Message]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
+from graphexec.agents.conversation import Conversation
 from graphexec.agents.prompt import shown, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError
@@ -41,39 +42,9 @@ def create_tool_calling_agent(
 
     def ask(run: Run) -> CallModel:
         head = (instructions, UserMessage(question.filled(run.inputs)))
-        return CallModel(ChatRequest(Conversation(head, run.steps), tools=specs))
+        return CallModel(ChatRequest(Conversation(head, run.steps, told), tools=specs))
 
     return chat_agent(ask, read, model, input_keys=question.variables)
-
-
-class Conversation(Sequence[Message]):
-    """The messages of a run: the first ones, and those that its steps amount to, made when they are looked at.
-
-    So a step costs the same however long the conversation is; sending it costs its length.
-    """
-
-    __slots__ = ("_head", "_steps")
-
-    def __init__(self, head: tuple[Message, ...], steps: Steps) -> None:
-        self._head = head
-        self._steps = steps
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from self._head
-        yield from told(self._steps)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        return tuple(self)[index]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
 
 def told(steps: Steps) -> Iterator[Message]:

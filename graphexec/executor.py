@@ -1,0 +1,260 @@
+"""AgentExecutor, the front door: an agent and its tools, driven through the machine."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from graphexec.actions import AgentFinish, Run, Steps, StoppedResponse
+from graphexec.agents import Agent, AgentFunction, callable_agent
+from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
+from graphexec.effects import CallAgent, CallModel, CallTool, Effect
+from graphexec.errors import InputError, ParseError
+from graphexec.events import Done, Event
+from graphexec.graph import Graph
+from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
+from graphexec.limits import LimitName, Limits, Spent
+from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, Ready
+from graphexec.messages import Usage
+from graphexec.surgery import bind
+from graphexec.tools import AnyTool
+from graphexec.tools.calling import calling, named
+from graphexec.waiting import await_all, wait_for_all
+
+Inputs: TypeAlias = Mapping[str, Any] | str
+Ending: TypeAlias = AgentFinish | StoppedResponse
+EndReason: TypeAlias = Literal["finished", "return_direct"] | LimitName
+ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
+
+# What the model is told after a reply that cannot be read, if the parser does not know better: LangChain's text.
+INVALID = "Invalid or incomplete response"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception."""
+
+    ending: Ending
+    spent: Spent
+    limits: Limits
+
+    @property
+    def output(self) -> Any:
+        """The answer, or the text of the stopped response."""
+        return self.ending.output
+
+    @property
+    def reason(self) -> EndReason:
+        """Why it ended: `finished`, `return_direct`, or the name of the limit that stopped it."""
+        if isinstance(self.ending, StoppedResponse):
+            return self.ending.limit.limit
+        return "return_direct" if self.ending.return_direct else "finished"
+
+    @property
+    def stopped(self) -> StoppedResponse | None:
+        """The stopped response, with the limit, its value and what was reached, if a limit stopped the run."""
+        return self.ending if isinstance(self.ending, StoppedResponse) else None
+
+    @property
+    def steps(self) -> Steps:
+        """Every action with its observation, parse errors included, in order."""
+        return self.ending.steps
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all model calls."""
+        return Usage(self.spent.prompt_tokens, self.spent.completion_tokens)
+
+
+class AgentExecutor:
+    """Runs an agent with its tools until it has an answer or a limit is spent.
+
+    `executor.graph` is the machine that is run: draw it, extend it, test it. An executor holds no state of a run; it can
+    be used again, and from several threads and tasks at once.
+
+    Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`;
+    `None` is no limit, 0 allows none. `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a
+    function of the error tells the model and lets it try again. `tool_concurrency` is how many tools of one step run
+    at a time. `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
+
+    Raises `LimitsError` for a limit that is none, `ToolDefinitionError` for what is no tool or a name given twice.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: Agent | AgentFunction,
+        tools: Sequence[AnyTool],
+        max_iterations: int | None = 15,
+        max_execution_time: float | None = None,
+        max_model_calls: int | None = None,
+        max_tool_calls: int | None = None,
+        max_tokens: int | None = None,
+        return_intermediate_steps: bool = False,
+        handle_parsing_errors: ParsePolicy = False,
+        early_stopping_method: Literal["force"] = "force",
+        tool_concurrency: int = AT_ONCE,
+        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+    ) -> None:
+        if early_stopping_method != "force":
+            raise InputError(f"early_stopping_method is {early_stopping_method!r}; the only one there is is 'force'")
+        if tool_concurrency < 1:
+            raise InputError(f"tool_concurrency is {tool_concurrency}; give 1 or more")
+        self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
+        self.tools = named(tools)
+        self.return_intermediate_steps = return_intermediate_steps
+        limits = Limits(
+            iterations=max_iterations,
+            seconds=max_execution_time,
+            model_calls=max_model_calls,
+            tool_calls=max_tool_calls,
+            tokens=max_tokens,
+        )
+        answers = {**_answers(self.agent, self.tools), **(handlers or {})}
+        self.world = World(handlers_for(answers), limits, tool_concurrency)
+        table = STRICT_AGENT_EXECUTOR if handle_parsing_errors is False else AGENT_EXECUTOR
+        self._settings = (self.agent, Feedback(_observation(handle_parsing_errors)))
+        self._graph = bind(table, *self._settings)
+
+    @property
+    def graph(self) -> Graph[Ready, Ending]:
+        """The machine itself, with this executor's agent in it."""
+        return self._graph
+
+    @property
+    def limits(self) -> Limits:
+        """What a run may spend."""
+        return self.world.limits
+
+    def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
+        """Return the same executor with another machine: one made from `executor.graph` by surgery."""
+        changed = copy.copy(self)
+        changed._graph = bind(graph, *self._settings)
+        return changed
+
+    def with_limits(self, limits: Limits) -> AgentExecutor:
+        """Return the same executor with other limits."""
+        changed = copy.copy(self)
+        changed.world = dataclasses.replace(self.world, limits=limits)
+        return changed
+
+    def run(self, inputs: Inputs) -> RunResult:
+        """Run to the end, and return all there is to know about it. A stop does not raise.
+
+        `inputs` by name, or the text of the only one. Raises `InputError` for missing inputs, what the model raises
+        (`ModelError`), what a tool raises that is told to raise, and a `ParseError` if they are not handled.
+        """
+        return self._result(run(self._graph, self._ready(inputs), self.world))
+
+    async def arun(self, inputs: Inputs) -> RunResult:
+        """Run like `run`, on the running event loop."""
+        return self._result(await arun(self._graph, self._ready(inputs), self.world))
+
+    def stream(self, inputs: Inputs) -> Generator[Event[Ending], None, None]:
+        """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated."""
+        return stream(self._graph, self._ready(inputs), self.world)
+
+    def astream(self, inputs: Inputs) -> AsyncGenerator[Event[Ending], None]:
+        """Run like `stream`, on the running event loop."""
+        return astream(self._graph, self._ready(inputs), self.world)
+
+    def invoke(self, inputs: Inputs) -> dict[str, Any]:
+        """Run to the end and return the inputs with the answer under `output`: LangChain's shape.
+
+        With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`. Raises
+        as `run` does.
+        """
+        return self._returned(inputs, self.run(inputs))
+
+    async def ainvoke(self, inputs: Inputs) -> dict[str, Any]:
+        """Run like `invoke`, on the running event loop."""
+        return self._returned(inputs, await self.arun(inputs))
+
+    def batch(
+        self, many: Sequence[Inputs], *, max_concurrency: int | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
+
+        The first exception is raised, or with `return_exceptions` each stands in the place of its result.
+        """
+
+        def invoke(inputs: Inputs) -> Any:
+            try:
+                return self.invoke(inputs)
+            except Exception as error:
+                if return_exceptions:
+                    return error
+                raise
+
+        return list(wait_for_all([partial(invoke, one) for one in many], None, at_once=_width(max_concurrency)))
+
+    async def abatch(
+        self, many: Sequence[Inputs], *, max_concurrency: int | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Invoke like `batch`, on the running event loop."""
+
+        async def invoke(inputs: Inputs) -> Any:
+            try:
+                return await self.ainvoke(inputs)
+            except Exception as error:
+                if return_exceptions:
+                    return error
+                raise
+
+        return list(await await_all([invoke(one) for one in many], None, at_once=_width(max_concurrency)))
+
+    def _ready(self, inputs: Inputs) -> Ready:
+        named_inputs = self._named(inputs)
+        missing = [key for key in self.agent.input_keys if key not in named_inputs]
+        if missing:
+            wanted = ", ".join(f"{key!r}: ..." for key in self.agent.input_keys)
+            raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}", missing=missing)
+        return Ready(Run(named_inputs))
+
+    def _named(self, inputs: Inputs) -> dict[str, Any]:
+        if not isinstance(inputs, str):
+            return dict(inputs)
+        keys = self.agent.input_keys or ("input",)
+        if len(keys) > 1:
+            raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
+        return {keys[0]: inputs}
+
+    def _result(self, done: Done[Ending]) -> RunResult:
+        return RunResult(done.outcome, done.spent, self.limits)
+
+    def _returned(self, inputs: Inputs, result: RunResult) -> dict[str, Any]:
+        ending = result.ending
+        values = ending.return_values if isinstance(ending, AgentFinish) else {"output": ending.output}
+        returned = {**self._named(inputs), **values}
+        if self.return_intermediate_steps:
+            returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
+        return returned
+
+
+def _width(max_concurrency: int | None) -> int:
+    if max_concurrency is not None and max_concurrency < 1:
+        raise InputError(f"max_concurrency is {max_concurrency}; give 1 or more, or None for {AT_ONCE}")
+    return max_concurrency or AT_ONCE
+
+
+def _observation(policy: ParsePolicy) -> Callable[[ParseError], str]:
+    """What the model is told of a parse error."""
+    if isinstance(policy, str):
+        return lambda _: policy
+    if callable(policy):
+        return policy
+    return lambda error: error.observation or INVALID
+
+
+def _answers(agent: Agent, tools: Mapping[str, AnyTool]) -> dict[type[Effect[Any]], Answer]:
+    """Who answers what the five nodes ask: the model or the agent's function, and the tools."""
+    answers: dict[type[Effect[Any]], Answer] = {CallTool: calling(tools)}
+    if agent.model is not None:
+        answers[CallModel] = asking_model(agent.model)
+    if agent.function is not None:
+        answers[CallAgent] = asking_agent(agent.function)
+    return answers

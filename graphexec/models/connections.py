@@ -1,0 +1,136 @@
+"""The HTTP clients of one model: made at first use, reused, and let go with what they belong to.
+
+A blocking client is one for all threads. An async one belongs to the event loop in which it opened its connections, so
+there is one for each running loop, closed when its loop ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class BlockingClient(Protocol):
+    """What is used of an `httpx.Client`, or of one like it."""
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes,
+        headers: Mapping[str, str],
+        timeout: tuple[float, float, float, float],
+    ) -> Any:  # the client's own class of requests
+        """Return a request to send."""
+        ...
+
+    def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
+        """Send it, and return the response with its body unread."""
+        ...
+
+
+class AsyncioClient(Protocol):
+    """What is used of an `httpx.AsyncClient`, or of one like it."""
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes,
+        headers: Mapping[str, str],
+        timeout: tuple[float, float, float, float],
+    ) -> Any:  # the client's own class of requests
+        """Return a request to send."""
+        ...
+
+    async def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
+        """Send it, and return the response with its body unread."""
+        ...
+
+
+@dataclass(slots=True)
+class Used:
+    """A client in use. `warm` once it has had an answer: from then on a connection may lie idle before it is used."""
+
+    client: Any  # a client of either protocol
+    warm: bool = False
+    # What closes an async client when its loop ends.
+    keeper: AsyncGenerator[Any, None] | None = None
+
+
+class Connections:
+    """The clients of one model. A client of the user's is used as it is, and never closed here."""
+
+    def __init__(self, client: BlockingClient | None, async_client: AsyncioClient | None) -> None:
+        self._given = None if client is None else Used(client)
+        self._given_async = None if async_client is None else Used(async_client)
+        self._own: Used | None = None
+        self._own_async: dict[asyncio.AbstractEventLoop, Used] = {}
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._lock = threading.Lock()
+
+    def blocking(self) -> Used:
+        """Return the blocking client."""
+        if self._given is not None:
+            return self._given
+        with self._lock:
+            if self._own is None:
+                import httpx
+
+                client = httpx.Client()
+                self._own = Used(client)
+                # Closes the connections of a model that nobody closed.
+                self._finalizer = weakref.finalize(self, client.close)
+            return self._own
+
+    async def of_this_loop(self) -> Used:
+        """Return the async client of the running event loop."""
+        if self._given_async is not None:
+            return self._given_async
+        loop = asyncio.get_running_loop()
+        used = self._own_async.get(loop)
+        if used is None:
+            keeper = _kept()
+            used = Used(await anext(keeper), keeper=keeper)
+            with self._lock:
+                # Those of loops that ended were closed with them.
+                for ended in [known for known in self._own_async if known.is_closed()]:
+                    del self._own_async[ended]
+                # Another task may have been faster.
+                used = self._own_async.setdefault(loop, used)
+        return used
+
+    def close(self) -> None:
+        """Close the blocking client; a later call makes a new one."""
+        with self._lock:
+            own, self._own = self._own, None
+            if self._finalizer is not None:
+                self._finalizer.detach()
+        if own is not None:
+            own.client.close()
+
+    async def aclose(self) -> None:
+        """Close the async client of the running loop, and the blocking one; a later call makes new ones."""
+        with self._lock:
+            used = self._own_async.pop(asyncio.get_running_loop(), None)
+        if used is not None and used.keeper is not None:
+            await used.keeper.aclose()
+        self.close()
+
+
+async def _kept() -> AsyncGenerator[Any, None]:
+    """Give an async client, and close it when this generator is closed.
+
+    An event loop closes its async generators before it ends (`loop.shutdown_asyncgens`, which `asyncio.run` calls), so
+    the connections go with the loop that they belong to, and nothing is left open if nobody calls `aclose`.
+    """
+    import httpx
+
+    async with httpx.AsyncClient() as client:
+        yield client

@@ -1,0 +1,237 @@
+"""How a call failed: a server's refusal, or an exception of the HTTP client, as one typed error of one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from graphexec.errors import (
+    AuthenticationFailed,
+    BadReply,
+    BadRequest,
+    ConnectionFailed,
+    ContextOverflow,
+    MissingAPIKey,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    RateLimited,
+    ServerError,
+)
+from graphexec.models.endpoint import BASE_URL_VARIABLE, KEY_VARIABLE, Endpoint
+
+# vLLM and OpenAI say the numbers only in the sentence.
+_CONTEXT = re.compile(r"maximum context length is (\d{1,12}) tokens")
+_PROMPT = re.compile(r"(?:resulted in|requested|contains|has) (?:at least )?(\d{1,12}) (?:input )?tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed. `transient`: another one may succeed, after `advised` seconds if the server says.
+
+    `dropped`: the connection closed before any of the answer came, as an idle one does that is used again.
+    """
+
+    error: ModelError
+    transient: bool = False
+    advised: float | None = None
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a server says went wrong, as far as its body can be read. `code` is its own word for it, if it has one."""
+
+    message: str
+    code: str = ""
+    # Any: an error's other members are arbitrary JSON.
+    members: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, body: object) -> Complaint:
+        """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
+        members = _members(body)
+        inner: object = next((members[key] for key in ("error", "detail", "message") if members.get(key)), body)
+        # A list of faults: the first one stands for all.
+        if isinstance(inner, list) and inner:
+            first: object = inner[0]  # pyright: ignore[reportUnknownVariableType] - whatever it is, it is looked at
+            inner = first
+        within = _members(inner)
+        said: object = next((within[key] for key in ("message", "msg", "error") if within.get(key)), inner)
+        code: object = within.get("code")
+        return cls(said if isinstance(said, str) else _json(said), code if isinstance(code, str) else "", within)
+
+    @classmethod
+    def read(cls, body: bytes) -> Complaint:
+        """Read a raw body: JSON if it is any, else its text."""
+        text = body.decode("utf-8", "replace")
+        try:
+            return cls.of(json.loads(text))
+        except (ValueError, RecursionError):
+            return cls(text)
+
+
+def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> Failure:
+    """Return why a server did not answer 200. `now` is the wall clock's time, for a `Retry-After` that is a date."""
+    complaint = Complaint.read(body)
+    advised = retry_after(headers.get("retry-after"), now=now)
+    said = f"{status}: {endpoint.quote(complaint.message) or 'without a word'}"
+    overflowed = overflow(endpoint, complaint, status=status)
+    error: ModelError
+    if overflowed is not None:
+        return Failure(overflowed)
+    if status in {401, 403}:
+        error = AuthenticationFailed(
+            f"{endpoint} refuses the API key ({said}); set {KEY_VARIABLE} or api_key= to a key of this server",
+            status=status,
+        )
+        return Failure(error)
+    if status == 404 or complaint.code == "model_not_found":
+        error = ModelNotFound(
+            f"{endpoint} was not found ({said}); check model=, and base_url= (or {BASE_URL_VARIABLE}), "
+            "which usually ends in /v1",
+            status=status,
+        )
+        return Failure(error)
+    if status == 429:
+        wait = "later" if advised is None else f"in {advised:g} s"
+        error = RateLimited(
+            f"{endpoint} has had too many requests ({said}); try again {wait}, or raise max_retries=",
+            status=status,
+            retry_after=advised,
+        )
+        # A used-up budget does not come back by waiting.
+        return Failure(error, transient=complaint.code != "insufficient_quota", advised=advised)
+    if status >= 500:
+        error = ServerError(f"{endpoint} failed ({said}); try again later, or look at the server's log", status=status)
+        return Failure(error, transient=True, advised=advised)
+    if 300 <= status < 400:
+        there = endpoint.quote(headers.get("location", "")) or "elsewhere"
+        error = BadRequest(f"{endpoint} redirects to {there}; put that address into base_url=", status=status)
+        return Failure(error)
+    if status >= 400:
+        error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
+        return Failure(error)
+    error = BadReply(f"{endpoint} answered neither 200 nor an error ({said}); check base_url=", status=status)
+    return Failure(error)
+
+
+def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failure | None:
+    """Return what an exception of the HTTP client means, or `None` where it is none of the client's.
+
+    Told by the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the
+    attempt had.
+    """
+    names = _names(type(error))
+    fact = endpoint.quote(str(error)) or type(error).__name__
+    failed: ModelError
+    if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
+        return Failure(timed_out(endpoint, seconds))
+    if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
+        failed = ConnectionFailed(
+            f"{endpoint} cannot be asked ({fact}); base_url= (or {BASE_URL_VARIABLE}) must be an address such as "
+            "http://127.0.0.1:8080/v1"
+        )
+        return Failure(failed)
+    if names & {"DecodingError", "TooManyRedirects"}:
+        return Failure(BadReply(f"{endpoint} sent what cannot be read ({fact}); check base_url=, or try again"))
+    if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
+        failed = ConnectionFailed(
+            f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
+            f"Start it, or set base_url= or {BASE_URL_VARIABLE}"
+        )
+        return Failure(failed, transient=True)
+    if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
+        failed = ConnectionFailed(
+            f"the connection to {endpoint} broke ({fact}); try again, and look whether the server is still running "
+            f"at {endpoint.shown_url}"
+        )
+        return Failure(failed, transient=True, dropped=True)
+    return None
+
+
+def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeout:
+    """Return the error of a server that took longer than `seconds`."""
+    return ModelTimeout(
+        f"{endpoint} did not answer within {max(seconds, 0):.3g} s; raise timeout=, or ask for a shorter reply with "
+        "max_tokens="
+    )
+
+
+def key_missing(endpoint: Endpoint) -> MissingAPIKey:
+    """Return the error of a request that would go out without a key."""
+    return MissingAPIKey(
+        f'{endpoint} needs an API key; set {KEY_VARIABLE}, pass api_key=, or pass api_key="" where the server asks for none'
+    )
+
+
+def key_unusable(endpoint: Endpoint) -> AuthenticationFailed:
+    """Return the error of a key that no HTTP header can carry."""
+    return AuthenticationFailed(
+        f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; "
+        f"copy the key again into {KEY_VARIABLE} or api_key="
+    )
+
+
+def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> ContextOverflow | None:
+    """Return the error of a prompt that is too long, where the complaint is about that."""
+    prompt = _tokens(complaint.members.get("n_prompt_tokens")) or _number(_PROMPT, complaint.message)
+    context = _tokens(complaint.members.get("n_ctx")) or _number(_CONTEXT, complaint.message)
+    # llama.cpp tells both numbers; OpenAI has a code; vLLM has only the sentence.
+    told = "n_ctx" in complaint.members and "n_prompt_tokens" in complaint.members
+    if not (told or complaint.code == "context_length_exceeded" or _CONTEXT.search(complaint.message)):
+        return None
+    sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
+    return ContextOverflow(
+        f"{endpoint} cannot take so long a prompt: {sizes}; shorten it, or use a model or a server with a longer context",
+        status=status,
+        prompt_tokens=prompt,
+        context_tokens=context,
+    )
+
+
+def retry_after(header: str | None, *, now: float) -> float | None:
+    """Return the seconds that a `Retry-After` header asks for: a number, or an HTTP date (RFC 9110, 10.2.3)."""
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - now
+        except (ValueError, OverflowError, OSError):
+            return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _names(cls: type[BaseException]) -> set[str]:
+    """Return the names of a class and its bases, as far as an httpx-like package defines them."""
+    classes: Iterable[type] = cls.__mro__
+    return {base.__name__ for base in classes if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
+
+
+# Any: a parsed body's values are arbitrary JSON.
+def _members(value: object) -> Mapping[str, Any]:
+    if isinstance(value, dict):
+        # JSON's objects have texts as keys.
+        members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return members
+    return {}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=repr)
+
+
+def _tokens(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[1]) if found else None

@@ -1,0 +1,80 @@
+"""A model that answers what it was told to: for tests, examples and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, TypeAlias
+
+from graphexec.messages import ModelReply, ModelRequest, ToolCall
+
+Scripted: TypeAlias = str | ModelReply | ToolCall | Sequence[ToolCall] | BaseException
+
+
+class ScriptedModel:
+    """A model that gives `replies` in their order, without waiting, I/O or threads.
+
+    A reply is a text, a whole `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up
+    it raises `AssertionError`, or with `repeat_last` gives the last one for ever. `requests` holds what it was asked,
+    the very objects. Several threads may share it: each reply is given once, in whatever order they come.
+    """
+
+    instant: ClassVar[bool] = True
+    """It answers without waiting; drivers need no thread for it."""
+
+    __slots__ = ("_last", "_left", "_scripted", "requests")
+
+    def __init__(self, replies: Iterable[Scripted], *, repeat_last: bool = False) -> None:
+        scripted = tuple(_reply(reply) for reply in replies)
+        if repeat_last and not scripted:
+            raise ValueError("ScriptedModel has no reply to repeat; give it at least one, or leave repeat_last out")
+        self.requests: list[ModelRequest] = []
+        self._scripted = len(scripted)
+        # Popped from the end: one atomic operation, so that two threads never get the same reply.
+        self._left = list(reversed(scripted))
+        self._last = scripted[-1] if repeat_last else None
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002 - the protocol's; it never waits
+        """Return the next reply, or raise the next exception."""
+        self.requests.append(request)
+        try:
+            reply = self._left.pop()
+        except IndexError:
+            reply = self._repeated()
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the next reply, as `complete` does."""
+        return self.complete(request, timeout=timeout)
+
+    def assert_complete(self) -> None:
+        """Raise `AssertionError` where replies are left that nobody asked for."""
+        if self._left:
+            raise AssertionError(
+                f"ScriptedModel has {len(self._left)} of {self._scripted} replies left after {len(self.requests)} "
+                f"requests; next is {self._left[-1]!r}; script fewer, or find out why the run ended early"
+            )
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel: {len(self._left)} of {self._scripted} replies left>"
+
+    def _repeated(self) -> ModelReply | BaseException:
+        if self._last is None:
+            raise AssertionError(
+                f"ScriptedModel was asked {len(self.requests)} times and has {self._scripted} replies; "
+                "script another one, or pass repeat_last=True"
+            )
+        return self._last
+
+
+def _reply(scripted: Scripted) -> ModelReply | BaseException:
+    match scripted:
+        case str():
+            return ModelReply(scripted)
+        case ModelReply() | BaseException():
+            return scripted
+        case ToolCall():
+            return ModelReply("", (scripted,), finish_reason="tool_calls")
+        case _:
+            return ModelReply("", tuple(scripted), finish_reason="tool_calls")
