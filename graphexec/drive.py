@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, final
 
-from graphexec.effects import All, Effect
+from graphexec.effects import All, Effect, Request
 from graphexec.engine import Cut, Walk, begin
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.graph import Graph
-from graphexec.handlers import Answer, Handlers, handler_of, handlers_for
+from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
 from graphexec.limits import Limits
 from graphexec.snapshot import Snapshot, remember
 from graphexec.waiting import NOT_DONE, await_all, await_for, wait_for, wait_for_all
@@ -63,10 +63,9 @@ def run(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
 
     Raises what a node or a handler raises; `snapshot_of(error)` is the run's state then.
     """
-    for event in _drive(graph, value, world, watched=False):
-        if type(event) is Done:
-            return event
-    raise AssertionError("a run ends with Done or with an exception")
+    *_, done = _drive(graph, value, world, watched=False)
+    assert isinstance(done, Done), "Done is the last event"
+    return done
 
 
 def stream(graph: Graph[S, F], value: S | Snapshot, world: World) -> Generator[Event[F], None, None]:
@@ -79,10 +78,9 @@ def stream(graph: Graph[S, F], value: S | Snapshot, world: World) -> Generator[E
 
 async def arun(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
     """Run like `run`, on the running event loop; functions that block run in threads."""
-    async for event in _adrive(graph, value, world, watched=False):
-        if type(event) is Done:
-            return event
-    raise AssertionError("a run ends with Done or with an exception")
+    *_, done = [event async for event in _adrive(graph, value, world, watched=False)]
+    assert isinstance(done, Done), "Done is the last event"
+    return done
 
 
 def astream(graph: Graph[S, F], value: S | Snapshot, world: World) -> AsyncGenerator[Event[F], None]:
@@ -90,9 +88,7 @@ def astream(graph: Graph[S, F], value: S | Snapshot, world: World) -> AsyncGener
     return _adrive(graph, value, world, watched=True)
 
 
-def _drive(
-    graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool
-) -> Generator[Event[F], None, None]:
+def _drive(graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool) -> Generator[Event[F], None, None]:
     walk = _walk(graph, value, world)
     clock, seconds = world.clock, world.limits.seconds
     began = clock() - walk.seconds
@@ -158,15 +154,16 @@ def _walk(graph: Graph[Any, Any], value: Any, world: World) -> Walk:
     return Walk(graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits)
 
 
-def _answer(world: World, effect: Any, left: float | None) -> object:
+def _answer(world: World, effect: Request, left: float | None) -> object:
     """Carry out an effect, or several; what is not there when no seconds are `left` is `Cut`."""
     if left is not None and left <= 0:
         return _CUT
-    if type(effect) is All:
+    if isinstance(effect, All):
         handlers = [handler_of(world.handlers, member) for member in effect.effects]
-        calls = [partial(handler.call, member, left) for handler, member in zip(handlers, effect.effects, strict=True)]
-        if all(handler.instant for handler in handlers) or (left is None and len(calls) == 1):
-            return tuple([call() for call in calls])
+        pairs = list(zip(handlers, effect.effects, strict=True))
+        if (left is None and len(pairs) == 1) or _instant(handlers):
+            return tuple([handler.call(member, left) for handler, member in pairs])
+        calls = [partial(handler.call, member, left) for handler, member in pairs]
         return _finished(wait_for_all(calls, left, at_once=world.at_once))
     handler = handler_of(world.handlers, effect)
     if left is None or handler.instant:
@@ -175,16 +172,17 @@ def _answer(world: World, effect: Any, left: float | None) -> object:
     return _CUT if reply is NOT_DONE else reply
 
 
-async def _aanswer(world: World, effect: Any, left: float | None) -> object:
+async def _aanswer(world: World, effect: Request, left: float | None) -> object:
     if left is not None and left <= 0:
         return _CUT
-    if type(effect) is All:
+    if isinstance(effect, All):
         handlers = [handler_of(world.handlers, member) for member in effect.effects]
-        if all(handler.instant for handler in handlers):
-            return tuple([handler.call(member, left) for handler, member in zip(handlers, effect.effects, strict=True)])
-        calls = [handler.acall(member, left) for handler, member in zip(handlers, effect.effects, strict=True)]
-        if left is None and len(calls) == 1:
-            return (await calls[0],)
+        pairs = list(zip(handlers, effect.effects, strict=True))
+        if _instant(handlers):
+            return tuple([handler.call(member, left) for handler, member in pairs])
+        if left is None and len(pairs) == 1:
+            return (await handlers[0].acall(effect.effects[0], left),)
+        calls = [handler.acall(member, left) for handler, member in pairs]
         return _finished(await await_all(calls, left, at_once=world.at_once))
     handler = handler_of(world.handlers, effect)
     if handler.instant:
@@ -193,6 +191,13 @@ async def _aanswer(world: World, effect: Any, left: float | None) -> object:
         return await handler.acall(effect, left)
     reply = await await_for(handler.acall(effect, left), left)
     return _CUT if reply is NOT_DONE else reply
+
+
+def _instant(handlers: Sequence[Handler]) -> bool:
+    for handler in handlers:  # noqa: SIM110 - a generator for `all` costs more than the loop
+        if not handler.instant:
+            return False
+    return True
 
 
 def _finished(results: tuple[object, ...]) -> object:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, get_args, get_origin
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
@@ -42,7 +42,7 @@ _NO_TOKENS = (0, 0)
 class Effect(Generic[R_co]):
     """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
 
-    `budget` names the limit that one such effect is charged to, if any.
+    `budget` names the limit that one such effect is charged to, if any; `tokens` is asked of model calls.
     """
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Effect(Generic[R_co]):
         return reply
 
     def tokens(self, reply: Any) -> tuple[int, int]:
-        """The prompt and completion tokens that the reply took; `reply` is an `R`, which a covariant class cannot say."""
+        """The prompt and completion tokens that the reply took (an `R`, which a covariant class cannot say)."""
         del reply
         return _NO_TOKENS
 
@@ -71,12 +71,16 @@ class Askable(Protocol[E_co, R_co]):
     def __ask__(self) -> Generator[E_co, Any, R_co]: ...
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class All(Generic[E_co]):
     """Several effects at once; the reply is the tuple of their replies, in the order asked."""
 
     effects: tuple[E_co, ...]
 
+
+# What a node yields, whatever its replies are.
+Request: TypeAlias = Effect[Any] | All[Effect[Any]]
 
 # The return annotation of a node that asks: `Asks[CallModel | CallTool, Outcome]`.
 Asks: TypeAlias = Generator[E | All[E], Any, O]

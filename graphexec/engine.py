@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
-from graphexec.effects import All, Effect
+from graphexec.effects import All, Effect, Request
 from graphexec.errors import InputError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.events import Answered, Asked, Done, Entered, Moved
 from graphexec.graph import END, Graph, Step
@@ -24,7 +24,6 @@ from graphexec.snapshot import Snapshot, Stored
 
 S = TypeVar("S")
 F = TypeVar("F")
-
 
 
 @final
@@ -47,7 +46,7 @@ class Asking:
     run at this point: resumed from it, the effect is asked for, and charged, again.
     """
 
-    effect: Effect[Any] | All[Effect[Any]]
+    effect: Request
     snapshot: Snapshot
     deadline: float | None
     _walk: Callable[[Any, float], Snapshot]
@@ -160,16 +159,18 @@ class Walk:
             exhausted = self._enter() if step.metered and not self._replies else None
             if exhausted is None:
                 if step.asks:
-                    outcome = yield from self._asked(step, value, watched)
+                    outcome = yield from self._asked(step, value, watched=watched)
                 else:
                     outcome = step.function(value)
             else:
                 outcome = exhausted
             if type(outcome) is Exhausted and step.when_spent is not None:
                 outcome = step.when_spent(value, outcome)
-            following = step.following.get(type(outcome), step)
-            if following is step and type(outcome) not in step.following:
-                raise UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in step.following])
+            try:
+                following = step.following[type(outcome)]
+            except KeyError:
+                declared = [kind.__name__ for kind in step.following]
+                raise UndeclaredOutcome(step.name, outcome, declared) from None
             if watched:
                 yield Moved(step.name, outcome, END.name if following is None else following.name)
             if following is None:
@@ -179,7 +180,7 @@ class Walk:
             if self._replies:
                 self._replies = []
 
-    def answered(self, effect: Any, answer: object, at: float) -> Snapshot:
+    def answered(self, effect: Request, answer: object, at: float) -> Snapshot:
         """The run with `effect`, for which it stands waiting, answered."""
         # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
         self._replies.append(self._settled(effect, answer, at))
@@ -195,15 +196,14 @@ class Walk:
         self._iterations += 1
         return None
 
-    def _asked(self, step: Step, value: Any, watched: bool) -> Generator[Any, tuple[Any, float], Any]:
+    def _asked(self, step: Step, value: Any, *, watched: bool) -> Generator[Any, tuple[Any, float], Any]:
         """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
         node: Generator[Any, Any, Any] = step.generator(value)
         replay = iter(self._replies) if self._replies else None
         try:
-            effect = next(node)
+            effect: Request = next(node)
             while True:
-                kind = type(effect)
-                if kind not in step.effects and not _declared(step, effect):
+                if type(effect) not in step.effects and not _declared(step, effect):
                     raise UndeclaredEffect(step.name, effect, [asked.__name__ for asked in step.effects])
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
@@ -212,7 +212,7 @@ class Walk:
                         return reply
                 else:
                     replay = None
-                    exhausted = self._charge(effect, kind)
+                    exhausted = self._charge(effect)
                     if exhausted is not None:
                         return exhausted
                     if watched:
@@ -231,12 +231,12 @@ class Walk:
         finally:
             node.close()
 
-    def _charge(self, effect: Any, kind: type) -> Exhausted | None:
+    def _charge(self, effect: Request) -> Exhausted | None:
         """Charge an effect before it is carried out, a batch as a whole, or say what does not allow it."""
         limits = self._limits
         if limits.seconds is not None and self.seconds >= limits.seconds:
             return Exhausted("seconds", limits.seconds, self.seconds)
-        members = effect.effects if kind is All else (effect,)
+        members = effect.effects if isinstance(effect, All) else (effect,)
         models = tools = 0
         for member in members:
             budget = member.budget
@@ -256,16 +256,14 @@ class Walk:
         self._tool_calls += tools
         return None
 
-    def _settled(self, effect: Any, answer: object, at: float) -> Any:
-        """Take in an answer: the clock, the tokens, and what the deadline cut. Return the reply, or what is exhausted."""
+    def _settled(self, effect: Request, answer: object, at: float) -> Any:
+        """Take in an answer: the clock, the tokens, what the deadline cut. Return the reply, or what is exhausted."""
         # A clock that seems to go backwards, as after a resume, does not give time back.
-        if at > self.seconds:
-            self.seconds = at
-        batch = type(effect) is All
+        self.seconds = max(self.seconds, at)
         if type(answer) is Cut:
             limit: LimitName = "seconds"
             exhausted = Exhausted(limit, self._limits.seconds or 0.0, self.seconds)
-            if not batch:
+            if not isinstance(effect, All):
                 reply = effect.cut(exhausted)
                 return exhausted if reply is None else reply
             settled: list[object] = []
@@ -275,7 +273,7 @@ class Walk:
                     return exhausted
                 settled.append(reply)
             answer = tuple(settled)
-        if batch:
+        if isinstance(effect, All):
             # The driver answers a batch with a tuple of as many replies.
             replies: Any = answer
             for member, reply in zip(effect.effects, replies, strict=True):
@@ -285,12 +283,16 @@ class Walk:
         return answer
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
-        prompt, completion = effect.tokens(reply)
-        self._prompt_tokens += prompt
-        self._completion_tokens += completion
+        if effect.budget == "model_calls":
+            prompt, completion = effect.tokens(reply)
+            self._prompt_tokens += prompt
+            self._completion_tokens += completion
 
 
-def _declared(step: Step, effect: object) -> bool:
-    return type(effect) is All and all(type(member) in step.effects for member in effect.effects)
-
-
+def _declared(step: Step, effect: Request) -> bool:
+    if not isinstance(effect, All):
+        return False
+    for member in effect.effects:  # noqa: SIM110 - a generator for `all` costs more than the loop
+        if type(member) not in step.effects:
+            return False
+    return True

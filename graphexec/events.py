@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
-from graphexec.effects import All, Effect
+from graphexec.effects import Request
 from graphexec.limits import Spent
 
 F = TypeVar("F")
@@ -26,7 +26,7 @@ class Asked:
     """`node` asks for `effect` (or several: `All`); it is charged already, and not carried out yet."""
 
     node: str
-    effect: Effect[Any] | All[Effect[Any]]
+    effect: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Answered:
     """`effect` was answered with `reply` (a tuple for `All`) after `seconds`; `spent` contains what it cost."""
 
     node: str
-    effect: Effect[Any] | All[Effect[Any]]
+    effect: Request
     # The reply of whatever effect it was.
     reply: Any
     seconds: float

@@ -73,8 +73,8 @@ class RunResult:
 class AgentExecutor:
     """Runs an agent with its tools until it has an answer or a limit is spent.
 
-    `executor.graph` is the machine that is run: draw it, extend it, test it. An executor holds no state of a run; it can
-    be used again, and from several threads and tasks at once.
+    `executor.graph` is the machine that is run: draw it, extend it, test it. An executor holds no state of
+    a run; it can be used again, and by several threads and tasks at once.
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`;
     `None` is no limit, 0 allows none. `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a
@@ -84,7 +84,8 @@ class AgentExecutor:
     Raises `LimitsError` for a limit that is none, `ToolDefinitionError` for what is no tool or a name given twice.
     """
 
-    def __init__(
+    # The parameters are those that people know from LangChain's executor, and the limits it lacks.
+    def __init__(  # noqa: PLR0913
         self,
         *,
         agent: Agent | AgentFunction,
@@ -218,10 +219,13 @@ class AgentExecutor:
     def _named(self, inputs: Inputs) -> dict[str, Any]:
         if not isinstance(inputs, str):
             return dict(inputs)
-        keys = self.agent.input_keys or ("input",)
-        if len(keys) > 1:
-            raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
-        return {keys[0]: inputs}
+        match self.agent.input_keys:
+            case ():
+                return {"input": inputs}
+            case (key,):
+                return {key: inputs}
+            case keys:
+                raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
 
     def _result(self, done: Done[Ending]) -> RunResult:
         return RunResult(done.outcome, done.spent, self.limits)

@@ -210,7 +210,7 @@ def checked(
 ) -> Graph[Any, Any]:
     """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""
     by_name = {node.name: node for node in nodes}
-    every = [*faults, *_row_faults(by_name, found), *_class_faults(by_name, found)]
+    every = [*faults, *_row_faults(by_name, found), *_class_faults(by_name)]
     if not every:
         every = _path_faults(by_name, found, start)
     if every:
@@ -248,7 +248,9 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> I
             target = nodes.get(edge.target)
             if target is not None and not any(issubclass(edge.outcome, kind) for kind in target.takes):
                 takes = " | ".join(kind.__name__ for kind in target.takes)
-                text = f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
+                text = (
+                    f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
+                )
                 yield Fault(node.name, name, text)
         if node.kind != "pure" and node.when_spent is None:
             asks = ", ".join(effect.__name__ for effect in node.effects)
@@ -259,7 +261,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> I
             yield Fault(node.name, None, text)
 
 
-def _class_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
+def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
     """What is wrong with the outcomes as classes."""
     named: dict[str, type] = {}
     reported: set[type] = set()
@@ -319,7 +321,7 @@ def _is_final(kind: type) -> bool:
     return bool(getattr(kind, "__final__", False)) or (issubclass(kind, enum.Enum) and len(kind) > 0)
 
 
-def _is_frozen(kind: type) -> bool:
+def _is_frozen(kind: type[Any]) -> bool:
     if dataclasses.is_dataclass(kind):
         # The parameters of @dataclass are not in its stub.
         return bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009

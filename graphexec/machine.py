@@ -68,7 +68,9 @@ class HasRun(Protocol):
     """A value that carries the run; `limit_reached` takes any."""
 
     @property
-    def run(self) -> Run: ...
+    def run(self) -> Run:
+        """The run so far."""
+        ...
 
 
 def limit_reached(given: HasRun, limit: Exhausted) -> LimitReached:
@@ -91,7 +93,11 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    reply = yield from ask(agent.ask(ready.run))
+    match agent.ask(ready.run):
+        case CallModel() as question:
+            reply: ModelReply | Decided = yield from ask(question)
+        case CallAgent() as question:
+            reply = yield from ask(question)
     return Replied(ready.run, reply)
 
 

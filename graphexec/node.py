@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import sys
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +41,8 @@ class Node(Generic[In_contra, Out_co]):
 
     `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
     A `metered` node costs one iteration at each entry. `when_spent` makes the outcome with which a node is left when
-    a limit stops it; `spent_outcome` is its class. `settings` are what `bind` has still to supply. Made by `node`, `opaque`, `metered` and `charged`.
+    a limit stops it; `spent_outcome` is its class. `settings` are what `bind` has still to supply.
+    Made by `node`, `opaque`, `metered` and `charged`.
     """
 
     name: str
@@ -153,13 +153,17 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
 
 def _node(function: Callable[..., Any], *, blocking: bool, depth: int) -> Node[Any, Any]:
     name = _name(function)
+    if not name.isidentifier():
+        raise NodeError(f"a node cannot be named {name!r}; define its function with def")
     hints = _hints(function, name, depth + 1)
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not positional:
         raise NodeError(f"{name} takes no value; write def {name}(value: In) -> Out")
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    settings = [p.name for p in parameters if p is not positional[0] and p.default is p.empty and p.kind not in variadic]
+    settings = [
+        p.name for p in parameters if p is not positional[0] and p.default is p.empty and p.kind not in variadic
+    ]
     for what in (positional[0].name, *settings, "return"):
         if what not in hints:
             raise NodeError(f"{name} does not annotate {what!r}; write def {name}({positional[0].name}: In) -> Out")
@@ -189,7 +193,12 @@ def _node(function: Callable[..., Any], *, blocking: bool, depth: int) -> Node[A
 
 
 def renamed(source: Node[I, O], name: str) -> Node[I, O]:
-    """Return the node under another name: one function can then stand twice in a graph."""
+    """Return the node under another name: one function can then stand twice in a graph.
+
+    Raises `NodeError` if `name` is not an identifier, as names of functions are: pictures and exports rely on it.
+    """
+    if not name.isidentifier():
+        raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
     return dataclasses.replace(source, name=name)
 
 
@@ -200,9 +209,16 @@ def _hints(function: Callable[..., Any], name: str, depth: int) -> dict[str, Any
     except NameError:
         pass
     try:
-        return get_type_hints(function, localns=sys._getframe(depth).f_locals)
+        return get_type_hints(function, localns=dict(_frame_locals(depth + 1)))
     except NameError as error:
         raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
+
+
+def _frame_locals(depth: int) -> Mapping[str, Any]:
+    frame = inspect.currentframe()
+    for _ in range(depth):
+        frame = frame.f_back if frame else None
+    return frame.f_locals if frame else {}
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -214,7 +230,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
-    members = _members(annotation)
+    members: tuple[Any, ...] = _members(annotation)
     for member in members:
         if not isinstance(member, type) or member is types.NoneType:
             shown = "None" if member in (None, types.NoneType) else member
@@ -229,14 +245,15 @@ def _effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
             continue
         if not isinstance(member, type) or not issubclass(member, Effect):
             raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
-        effects.append(member)
+        kind: type[Effect[Any]] = member
+        effects.append(kind)
     return tuple(effects)
 
 
 def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
     """The class of the outcome that `when_spent` makes, and the classes of values it takes."""
     name = _name(when_spent)
-    called = when_spent.__init__ if isinstance(when_spent, type) else when_spent
+    called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
     hints = _hints(called, name, 3)
     parameters = [p for p in inspect.signature(when_spent).parameters if p in hints]
     takes = hints[parameters[0]] if parameters else object
@@ -245,9 +262,10 @@ def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type
     if "return" not in hints:
         raise NodeError(f"{name} does not annotate its outcome; write def {name}(value: In, limit: Exhausted) -> Out")
     outcomes = _classes(name, "returns", hints["return"])
-    if len(outcomes) > 1:
+    if len(outcomes) != 1:
         raise NodeError(f"{name} returns {len(outcomes)} outcomes; a spent limit takes one edge, so return one class")
-    return outcomes[0], _members(takes)
+    (outcome,) = outcomes
+    return outcome, _members(takes)
 
 
 def _accepts(takes: tuple[Any, ...], given: type) -> bool:

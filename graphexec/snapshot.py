@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from graphexec.effects import All, Perform, reply_type
+from graphexec.effects import All, Perform, Request, reply_type
 from graphexec.errors import SnapshotError
 from graphexec.limits import Exhausted, Spent
 
@@ -56,7 +56,9 @@ class Snapshot:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
         except (ValueError, KeyError, TypeError) as error:
-            raise SnapshotError(f"this is not a snapshot, which has node, value, replies and spent: {error!r}") from None
+            raise SnapshotError(
+                f"this is not a snapshot, which has node, value, replies and spent: {error!r}"
+            ) from None
         if node not in graph:
             raise SnapshotError(f"the snapshot is at {node}, which this graph does not have; resume it with its own")
         try:
@@ -77,15 +79,16 @@ class Stored:
     # Any JSON value.
     data: Any
 
-    def read(self, effect: object, outcomes: Mapping[str, type]) -> Any:
+    def read(self, effect: Request, outcomes: Mapping[str, type]) -> Any:
         """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
         try:
-            if type(effect) is All:
-                # The members of a batch are effects; the batch itself erases their type.
-                return tuple(Stored(data).read(one, outcomes) for one, data in zip(effect.effects, self.data, strict=True))
+            if isinstance(effect, All):
+                return tuple(
+                    Stored(data).read(one, outcomes) for one, data in zip(effect.effects, self.data, strict=True)
+                )
             if isinstance(effect, Perform):
                 return restored(self.data, outcomes)
-            # Whoever asks has checked that it is an effect.
+            # mypy does not take a class for hashable.
             kind: Any = type(effect)
             return reply_type(kind).validate_python(self.data)
         except (ValidationError, ValueError, TypeError) as error:
@@ -96,7 +99,9 @@ class Stored:
 
 def stored(value: object) -> dict[str, Any]:
     """An outcome as JSON: its class's name and its data."""
-    return {"class": type(value).__name__, "data": _adapter(type(value)).dump_python(value, mode="json")}
+    # mypy does not take a class for hashable.
+    kind: Any = type(value)
+    return {"class": kind.__name__, "data": _adapter(kind).dump_python(value, mode="json")}
 
 
 def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -120,7 +125,7 @@ def _restored_reply(data: dict[str, Any]) -> object:
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 

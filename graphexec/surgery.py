@@ -44,7 +44,9 @@ def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: 
         text = f"{after.name} has no edge for {on.__name__}; splice on one of {outcomes}"
         raise GraphError([Fault(after.name, on.__name__, text)])
     entry = table.rows[0][0].name
-    added = [Edge(source.name, outcome, target.name) for source, routes in table.rows for outcome, target in routes.pairs]
+    added = [
+        Edge(source.name, outcome, target.name) for source, routes in table.rows for outcome, target in routes.pairs
+    ]
     names = [source.name for source, _ in table.rows]
     faults = [
         Fault(name, None, f"the graph already has a node {name}; rename the function, or use replace")
@@ -58,9 +60,7 @@ def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: 
     ]
     if faults:
         raise GraphError(faults)
-    edges: list[Edge] = []
-    for edge in machine.edges:
-        edges.append(dataclasses.replace(edge, target=entry) if edge in old else edge)
+    edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
     return checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
 
 
@@ -109,17 +109,15 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     return checked(nodes, machine.edges, machine.start)
 
 
-def _wrapped(
-    inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]
-) -> Callable[[Any], Any]:
+def _wrapped(inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Callable[[Any], Any]:
     function = inner.function
 
     def pure(value: Any) -> Any:
         return after(function(before(value)))
 
     def asks(value: Any) -> Generator[Any, Any, Any]:
-        outcome = yield from function(before(value))
-        return after(outcome)
+        node: Generator[Any, Any, Any] = function(before(value))
+        return after((yield from node))
 
     async def awaits(value: Any) -> Any:
         return after(await function(before(value)))

@@ -1,8 +1,8 @@
 """How the world is waited for: threads that can be abandoned, deadlines, and several calls at once.
 
-Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline runs
-in a thread or a task of its own; when the deadline passes, control returns, and what still runs is abandoned: a task is
-cancelled first, a (daemon) thread runs on to its end without anybody waiting for it, at exit neither.
+Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline
+runs in a thread or a task of its own; when the deadline passes, control returns, and what still runs is abandoned: a
+task is cancelled first, a (daemon) thread runs on to its end without anybody waiting for it, at exit neither.
 """
 
 from __future__ import annotations
@@ -102,9 +102,7 @@ class _Batch(Generic[T]):
             self.ended.set()
 
 
-def wait_for_all(
-    calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int
-) -> tuple[T | NotDone, ...]:
+def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
     """Return the results of `calls` in their order, at most `at_once` running at a time.
 
     After `seconds` those that are not there yet are `NOT_DONE`, and calls that had not begun never begin. The first
@@ -151,15 +149,13 @@ async def from_thread(call: Callable[[], T]) -> T:
 async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
     """Return what `call` returns, or `NOT_DONE` after `seconds`, as `wait_for` does.
 
-    Not `asyncio.wait_for`, which waits for a task that ignores its cancellation, and whose `TimeoutError` cannot be told
-    from the call's own.
+    Not `asyncio.wait_for`, which waits for a task that ignores its cancellation, and whose `TimeoutError` cannot be
+    told from the call's own.
     """
     return (await await_all([call], seconds, at_once=1))[0]
 
 
-async def await_all(
-    calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int
-) -> tuple[T | NotDone, ...]:
+async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
     """Return the results of `calls` in their order, as `wait_for_all` does.
 
     If this itself is cancelled, so are the calls.

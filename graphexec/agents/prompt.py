@@ -26,10 +26,11 @@ class Template:
 
     def filled(self, values: Mapping[str, object]) -> str:
         """Return the text with every variable replaced. Raises `InputError` for one without a value."""
-        missing = [name for name in self.variables if name not in values]
-        if missing:
-            raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing)
-        return "".join(text + ("" if name is None else str(values[name])) for text, name in self.parts)
+        try:
+            return "".join([text if name is None else f"{text}{values[name]}" for text, name in self.parts])
+        except KeyError:
+            missing = [name for name in self.variables if name not in values]
+            raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing) from None
 
 
 def template(text: str, *, required: Sequence[str]) -> Template:

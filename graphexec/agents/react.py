@@ -78,9 +78,7 @@ def create_react_agent(
 
 def scratchpad(steps: Steps) -> str:
     """The steps as the text that the model continues: what it said, and what was observed."""
-    return "".join(
-        f"{step.action.log}\nObservation: {shown(step.observation)}\nThought: " for step in steps
-    )
+    return "".join(f"{step.action.log}\nObservation: {shown(step.observation)}\nThought: " for step in steps)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -142,16 +142,21 @@ def read(reply: ModelReply) -> Decision:
     except ValueError as error:
         cut = reply.finish_reason == "length"
         raise _unreadable(text, "it was cut at the token limit" if cut else f"it is not JSON: {error}") from None
-    match decision:
-        case {"action": "final_answer", "answer": answer}:
+    read_as = _json_object(decision)
+    match read_as.get("action"):
+        case "final_answer" if "answer" in read_as:
+            answer = read_as["answer"]
             return AgentFinish({"output": answer if isinstance(answer, str) else json.dumps(answer)}, text)
-        case {"action": str(tool), "action_input": dict(arguments)}:
-            named: dict[str, Any] = {str(name): value for name, value in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            return (AgentAction(tool, named, text),)
-        case {"action": str(tool), "action_input": str(argument)}:
-            return (AgentAction(tool, argument, text),)
+        case str(tool) if isinstance(read_as.get("action_input"), (dict, str)):
+            return (AgentAction(tool, read_as["action_input"], text),)
         case _:
             raise _unreadable(text, "it has neither an action with an action_input nor a final_answer with an answer")
+
+
+def _json_object(value: Any) -> Mapping[str, Any]:
+    """What JSON calls an object, whose keys are texts; anything else is an empty one."""
+    found: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    return found
 
 
 def _unreadable(text: str, why: str) -> ParseError:

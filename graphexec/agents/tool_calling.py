@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from pydantic_core import from_json
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
@@ -88,7 +89,7 @@ def read(reply: ModelReply) -> Decision:
 def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     """A call's arguments. Never a guess at what was meant: truncated JSON is not completed and not executed."""
     try:
-        arguments: object = json.loads(call.arguments or "{}")
+        arguments: object = from_json(call.arguments or "{}")
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
         text = f"The arguments of the call to {call.name} are not valid JSON: {why}. Call it again."

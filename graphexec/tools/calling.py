@@ -19,9 +19,8 @@ def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     by_name: dict[str, AnyTool] = {}
     for one in tools:
         # Users without a type checker pass functions.
-        given: object = one
-        if not isinstance(given, Tool):
-            name = getattr(given, "__name__", repr(given))
+        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            name = getattr(one, "__name__", repr(one))
             raise ToolDefinitionError(f"{name} is not a tool; decorate the function with @tool")
         if one.name in by_name:
             raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")

@@ -8,10 +8,21 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NotRequired,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
-from typing_extensions import NotRequired, TypedDict
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from graphexec.errors import ToolDefinitionError
 from graphexec.messages import ToolSpec
@@ -24,7 +35,7 @@ R = TypeVar("R")
 ErrorPolicy: TypeAlias = Literal["observe", "raise"]
 
 
-class BadArguments(ValueError):  # noqa: N818 - a fact about a call, turned into an observation; nobody sees it raised
+class BadArguments(ValueError):
     """A call's arguments do not fit the tool; the text tells the model what to mend."""
 
 
@@ -48,6 +59,7 @@ class Tool(Generic[P, R_co]):
     is_async: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function itself: no validation, no timeout, and its exceptions are raised."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -64,7 +76,8 @@ class Tool(Generic[P, R_co]):
         properties: Mapping[str, Mapping[str, Any]] = self.parameters["properties"]
         required = self.parameters.get("required", ())
         shown = ", ".join(
-            f"{name}{'' if name in required else '?'}: {schema.get('type', 'any')}" for name, schema in properties.items()
+            f"{name}{'' if name in required else '?'}: {schema.get('type', 'any')}"
+            for name, schema in properties.items()
         )
         return f"{self.name}({shown})"
 
@@ -134,7 +147,7 @@ def tool(
     """Make a tool of a typed function, `def` or `async def`.
 
     Its name is the function's, its description the docstring, its schema what pydantic makes of the annotations
-    (`Annotated[str, Field(description=...)]` describes an argument). `timeout` is in seconds. What a call raises becomes
+    (`Annotated[str, Field(description=...)]` describes an argument). `timeout` is in seconds. What a call raises is
     an observation, unless `on_error="raise"`.
 
     Raises `ToolDefinitionError` if an argument is not annotated, has a type without a schema or is `*args` or
@@ -157,17 +170,17 @@ def _timeout(seconds: float | None, name: str) -> float | None:
 
 
 def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
-    name = name or getattr(function, "__name__", type(function).__name__)
-    description = description or inspect.getdoc(function)
-    if not description:
-        raise ToolDefinitionError(f"{name} has no docstring, so no model knows what it does; write one line")
-    adapter = _arguments(function, name)
+    called = name or str(getattr(function, "__name__", type(function).__name__))
+    told = description or inspect.getdoc(function)
+    if not told:
+        raise ToolDefinitionError(f"{called} has no docstring, so no model knows what it does; write one line")
+    adapter = _arguments(function, called)
     schema = adapter.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})
     for described in schema["properties"].values():
         described.pop("title", None)
-    return Tool(name, description, schema, function, adapter, is_async=inspect.iscoroutinefunction(function))
+    return Tool(called, told, schema, function, adapter, is_async=inspect.iscoroutinefunction(function))
 
 
 def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
@@ -186,8 +199,9 @@ def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
         if parameter.default is not parameter.empty:
             kind = NotRequired[Annotated[kind, Field(json_schema_extra=_shown_default(parameter.default))]]
         fields[parameter.name] = kind
-    arguments = TypedDict(name, fields)  # type: ignore[operator, misc]  # pyright: ignore[reportArgumentType, reportCallIssue, reportGeneralTypeIssues]
-    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+    # A typed dict made at run time, which no checker can follow.
+    make: Any = TypedDict
+    arguments = with_config(ConfigDict(extra="forbid"))(make(name, fields))
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(arguments)
         adapter.json_schema()

@@ -1,0 +1,194 @@
+"""Arithmetic from text, safe on any text: it calculates, or says what is wrong and how to write it."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+Number: TypeAlias = int | float
+
+# Characters. Long enough for any sum that is written by hand, short enough that no nesting troubles the parser.
+LONGEST = 300
+# As far as floats reach, so that whole numbers and fractions always mix.
+LARGEST = 10**308
+# The power is refused before it is calculated; 1024 bits are what LARGEST has.
+_BITS = 1024
+_DECIMALS = 30
+
+KNOWN = "+ - * / // % ** ( ), sqrt, abs, round, min, max, pi and e"
+
+
+class BadExpression(ValueError):  # noqa: N818 - it becomes an observation, where the name is read
+    """A text is not arithmetic, or its value is none; the message says how to write it."""
+
+
+# What people write, and models copy, for what Python writes otherwise. `% of` comes before `%`, which is the remainder.
+_SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), spelled)
+    for pattern, spelled in (
+        (r"\s*=\s*\??\s*\Z", ""),
+        (r"[×·∙⋅]|\btimes\b|\bmultiplied by\b", "*"),
+        (r"(?<=[\d)])\s*(?<!\b0)x\s*(?=[\d(])", "*"),
+        (r"÷|\bdivided by\b", "/"),
+        (r"[−–]|\bminus\b", "-"),  # noqa: RUF001 - the typographic minus and dash are meant
+        (r"\bplus\b", "+"),
+        (r"\^|\bto the power of\b", "**"),
+        (r"%\s*of\b|\bpercent of\b", "/ 100 *"),
+        (r"π", "pi"),
+    )
+)
+_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
+_CALL = re.compile(r"[a-z]\s*\(", re.IGNORECASE)
+# What may stand in an expression: so the parser never sees Python's other syntax, nor warns of it.
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<name>[A-Za-z]\w*)|\*\*|//|[-+*/%(),])\s*",
+    re.ASCII,
+)
+
+
+def evaluate(text: str) -> Number:
+    """Calculate the value of `text`, in the precedence of Python's operators.
+
+    `×`, `÷`, `^`, `37 x 48`, `15% of 80` and `1,234` are read as they are meant. Raises `BadExpression` for anything
+    else that is not arithmetic, for what has no value (`1 / 0`), and for numbers beyond 10**308. Never slow.
+    """
+    if len(text) > LONGEST:
+        raise BadExpression(f"the expression has {len(text)} characters; write at most {LONGEST}")
+    spelled = _spelled(text)
+    _check(spelled)
+    try:
+        tree = ast.parse(spelled.strip(), mode="eval")
+        return _value(tree.body)
+    except SyntaxError:
+        raise BadExpression(f"{_quoted(text)} is not a whole expression; write one such as (2 + 3) * 4") from None
+    except ZeroDivisionError:
+        raise BadExpression(f"{_quoted(text)} divides by zero; divide by another number") from None
+    except OverflowError:
+        raise BadExpression("the number is too large; stay below 10**308") from None
+    except (MemoryError, RecursionError):
+        # What Python's parser raises for too deep a nesting.
+        raise BadExpression("the expression is nested too deeply; write it with fewer parentheses") from None
+
+
+def written(number: Number) -> str:
+    """Write a number as a person would: whole ones without a point, others with at most 12 significant digits."""
+    # Beyond 2**53 a float no longer knows its last digits.
+    if isinstance(number, int) or (number.is_integer() and abs(number) < 2**53):
+        return str(int(number))
+    return f"{number:.12g}"
+
+
+def _quoted(text: str) -> str:
+    return repr(textwrap.shorten(text, 40, placeholder="...") or text[:40])
+
+
+def _spelled(text: str) -> str:
+    if not _CALL.search(text):
+        text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
+    for pattern, spelled in _SPELLINGS:
+        text = pattern.sub(spelled, text)
+    return text
+
+
+def _check(text: str) -> None:
+    """Refuse what is no number, no known name and no operator."""
+    if not text.strip():
+        raise BadExpression("the expression is empty; write one such as (2 + 3) * 4")
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            odd = text[position:].split()[0]
+            raise BadExpression(f"{_quoted(odd)} is not arithmetic; write numbers with {KNOWN}")
+        name = found["name"]
+        if name is not None and name not in _FUNCTIONS and name not in _CONSTANTS:
+            raise BadExpression(f"{_quoted(name)} is not known here; write numbers with {KNOWN}")
+        position = found.end()
+
+
+def _value(tree: ast.expr) -> Number:
+    match tree:
+        case ast.Constant(value=int() | float() as value):
+            return _bounded(value)
+        case ast.Name(id=name) if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _bounded(_power(_value(left), _value(right)))
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
+            return _bounded(_OPERATIONS[type(operation)](_value(left), _value(right)))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _bounded(_called(name, [_value(argument) for argument in arguments]))
+        case _:
+            raise BadExpression(f"{_quoted(ast.unparse(tree))} is not arithmetic; write numbers with {KNOWN}")
+
+
+def _bounded(number: Number) -> Number:
+    if not (abs(number) <= LARGEST and math.isfinite(number)):
+        raise OverflowError
+    return number
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if (
+        isinstance(base, int)
+        and isinstance(exponent, int)
+        and abs(base) > 1
+        and exponent * base.bit_length() > 2 * _BITS
+    ):
+        raise OverflowError
+    power: complex = base**exponent
+    if isinstance(power, complex):
+        raise BadExpression(f"{written(base)} ** {written(exponent)} is not a real number; use a base of 0 or more")
+    return power
+
+
+def _called(name: str, arguments: list[Number]) -> Number:
+    function, least, most = _FUNCTIONS[name]
+    if not least <= len(arguments) <= most:
+        takes = "one number" if most == 1 else "one or two numbers" if most == 2 else "one number or more"  # noqa: PLR2004
+        raise BadExpression(f"{name} takes {takes}, and got {len(arguments)}; write {name}(2.5), say")
+    return function(*arguments)
+
+
+def _sqrt(number: Number) -> Number:
+    if number < 0:
+        raise BadExpression(f"sqrt({written(number)}) is not a real number; take the root of 0 or more")
+    if isinstance(number, int) and math.isqrt(number) ** 2 == number:
+        return math.isqrt(number)
+    return math.sqrt(number)
+
+
+def _round(number: Number, decimals: Number | None = None) -> Number:
+    if decimals is None:
+        return round(number)
+    if not isinstance(decimals, int) or abs(decimals) > _DECIMALS:
+        raise BadExpression(f"round takes a whole number of decimals up to {_DECIMALS}; write round(2.345, 2), say")
+    return round(number, decimals)
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_CONSTANTS: Mapping[str, float] = {"pi": math.pi, "e": math.e}
+# With the fewest and the most numbers that each takes.
+_FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, float]] = {
+    "sqrt": (_sqrt, 1, 1),
+    "abs": (abs, 1, 1),
+    "round": (_round, 1, 2),
+    "min": (lambda *numbers: min(numbers), 1, math.inf),
+    "max": (lambda *numbers: max(numbers), 1, math.inf),
+}

@@ -1,0 +1,48 @@
+"""Tools for everyday questions: a calculator, units, and the date. They need no network and no key."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+from graphexec.tools.arithmetic import evaluate, written
+from graphexec.tools.tool import AnyTool, Tool, tool
+from graphexec.tools.units import convert, unit
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+@tool
+def calculator(expression: str) -> str:
+    """Calculate an arithmetic expression, such as (2 + 3) * 4."""
+    return written(evaluate(expression))
+
+
+@tool
+def convert_units(value: float, from_unit: str, to_unit: str) -> str:
+    """Convert a value from one unit to another: length, mass, temperature, volume, time, speed or data."""
+    source, target = unit(from_unit), unit(to_unit)
+    return f"{_measured(value)} {source.plural} = {_measured(convert(value, source, target))} {target.plural}"
+
+
+def _measured(number: float) -> str:
+    """Six significant digits, and no fewer than stand before the point; floats know fifteen."""
+    return f"{number:.{min(15, max(6, len(f'{abs(number):.0f}')))}g}"
+
+
+def today_by(clock: Callable[[], datetime.date]) -> Tool[[], str]:
+    """Make the tool that tells the date by `clock`."""
+
+    @tool
+    def today() -> str:
+        """Tell today's date and weekday."""
+        date = clock()
+        # Not strftime: its names of weekdays are those of the process's locale.
+        return f"{_WEEKDAYS[date.weekday()]}, {date.isoformat()}"
+
+    return today
+
+
+today = today_by(datetime.date.today)
+
+EVERYDAY_TOOLS: tuple[AnyTool, ...] = (calculator, convert_units, today)

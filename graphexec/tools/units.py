@@ -1,0 +1,196 @@
+"""Units of measurement: how they are spelled, and what they are in each other."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+class UnknownUnit(ValueError):  # noqa: N818 - it becomes an observation, where the name is read
+    """A unit is not known, or two do not measure the same; the message names those that would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of `dimension`: 1 of it is `factor` of the dimension's first unit, from `zero` of that one on.
+
+    `names` begins with its symbol; then the plural that people read, then other spellings.
+    """
+
+    dimension: str
+    factor: Fraction
+    names: tuple[str, ...]
+    zero: Fraction = Fraction(0)
+
+    @property
+    def plural(self) -> str:
+        """The name that people read."""
+        return self.names[1]
+
+
+def convert(value: float, source: Unit, target: Unit) -> float:
+    """Return `value` of `source` in `target`, rounded once. Raises `UnknownUnit` if they do not measure the same."""
+    if source.dimension != target.dimension:
+        raise UnknownUnit(
+            f"{source.plural} measure {source.dimension} and {target.plural} {target.dimension}; convert to one of "
+            f"{_listed(source.dimension)}"
+        )
+    if not math.isfinite(value):
+        raise UnknownUnit(f"{value} is not a number that can be converted; give a finite one")
+    try:
+        return float((Fraction(value) * source.factor + source.zero - target.zero) / target.factor)
+    except OverflowError:
+        raise UnknownUnit(f"{value:g} {source.plural} are too many {target.plural}; convert a smaller number") from None
+
+
+def unit(name: str) -> Unit:
+    """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnit` with those that are close."""
+    # The case tells Mb from MB, so it is looked at first.
+    key = _plain(name)
+    found = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
+    if found is None:
+        close = difflib.get_close_matches(key.lower(), _BY_NAME, n=3)
+        near = [_BY_NAME[spelling].plural for spelling in close]
+        hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"use one of {_listed(*_DIMENSIONS)}"
+        raise UnknownUnit(f"{name!r} is not a unit that is known here; {hint}")
+    return found
+
+
+def _plain(name: str) -> str:
+    """A spelling without what does not matter: `degrees`, `°`, dots, `per`, and the exponents' form."""
+    name = re.sub(r"°|\bdegrees?\b|\bdeg\b|\.", " ", name.strip(), flags=re.IGNORECASE)
+    name = name.replace("³", "3").replace("^", "").replace("_", " ")
+    name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", name, flags=re.IGNORECASE)
+    return " ".join(name.split())
+
+
+def _of(dimension: str, lines: str) -> Iterable[Unit]:
+    """Read lines such as `0.3048 ft feet foot`; blanks in a name are written `_`, a zero behind `@`."""
+    for line in lines.strip().splitlines():
+        factor, *names = line.split()
+        size, _, zero = factor.partition("@")
+        yield Unit(dimension, Fraction(size), tuple(name.replace("_", " ") for name in names), Fraction(zero or 0))
+
+
+# The first of each is the one that the others are measured in. Spellings differ by more than a final s only where listed.
+UNITS: tuple[Unit, ...] = (
+    *_of(
+        "length",
+        """
+        1 m meters metres
+        1e-9 nm nanometers nanometres
+        1e-6 µm micrometers micrometres um
+        1e-3 mm millimeters millimetres
+        1e-2 cm centimeters centimetres
+        1e3 km kilometers kilometres
+        0.0254 in inches inch
+        0.3048 ft feet foot
+        0.9144 yd yards
+        1609.344 mi miles
+        1852 nmi nautical_miles
+        """,
+    ),
+    *_of(
+        "mass",
+        """
+        1 kg kilograms kilogrammes kilos
+        1e-6 mg milligrams milligrammes
+        1e-3 g grams grammes
+        1e3 t tonnes metric_tons tons
+        0.028349523125 oz ounces
+        0.45359237 lb pounds lbs
+        6.35029318 st stones stone
+        """,
+    ),
+    *_of(
+        "temperature",
+        """
+        1 K kelvins kelvin
+        1@273.15 C Celsius centigrade
+        5/9@45967/180 F Fahrenheit
+        """,
+    ),
+    *_of(
+        "volume",
+        """
+        1 L liters litres
+        1e-3 mL milliliters millilitres cc cm3 cubic_centimeters
+        1e-2 cL centiliters centilitres
+        1e-1 dL deciliters decilitres
+        1e3 m3 cubic_meters cubic_metres
+        3.785411784 gal gallons us_gallons
+        0.946352946 qt quarts
+        0.473176473 pt pints
+        0.2365882365 cup cups
+        0.0295735295625 fl_oz fluid_ounces
+        0.01478676478125 tbsp tablespoons
+        0.00492892159375 tsp teaspoons
+        """,
+    ),
+    *_of(
+        # A year is the common one: who asks for the hours of a year means 365 days. A month has no length.
+        "time",
+        """
+        1 s seconds secs
+        1e-3 ms milliseconds
+        60 min minutes mins
+        3600 h hours hrs
+        86400 d days
+        604800 wk weeks
+        31536000 yr years
+        """,
+    ),
+    *_of(
+        "speed",
+        """
+        1 m/s meters/second metres/second mps
+        5/18 km/h kilometers/hour kilometres/hour kph kmh kmph
+        0.44704 mph miles/hour mi/h
+        0.3048 ft/s feet/second foot/second
+        1852/3600 kn knots kt
+        """,
+    ),
+    *_of(
+        "data",
+        """
+        1 B bytes
+        1/8 bit bits
+        1e3 kB kilobytes
+        1e6 MB megabytes
+        1e9 GB gigabytes
+        1e12 TB terabytes
+        1024 KiB kibibytes
+        1048576 MiB mebibytes
+        1073741824 GiB gibibytes
+        1099511627776 TiB tebibytes
+        125 kbit kilobits kb
+        125000 Mbit megabits Mb
+        125000000 Gbit gigabits Gb
+        """,
+    ),
+)
+_DIMENSIONS = tuple(dict.fromkeys(one.dimension for one in UNITS))
+
+
+def _listed(*dimensions: str) -> str:
+    return ", ".join(one.plural for one in UNITS if one.dimension in dimensions)
+
+
+def _spellings() -> dict[str, Unit]:
+    """Every spelling, as it is and in lower case; where two meet, the first unit has it."""
+    exact: dict[str, Unit] = {}
+    lower: dict[str, Unit] = {}
+    for one in UNITS:
+        for name in one.names:
+            # The singulars of the regular plurals, `miles/hour` among them.
+            for spelling in (name, re.sub(r"(?<=\w\w)s(?=/|\Z)", "", name)):
+                exact.setdefault(spelling, one)
+                lower.setdefault(spelling.lower(), one)
+    return lower | exact
+
+
+_BY_NAME = _spellings()
