@@ -2,9 +2,9 @@
 
     python benchmarks/overhead.py [--check]
 
-A step is one plan by a scripted model and one call of a trivial tool; nobody watches. The bare loop calls the same model
-and the same tool's function, and keeps the same steps. Times are the best of several rounds, in µs of wall time; with
-`--check` the exit status says whether the goals are kept.
+A step is one plan by a scripted model and one call of a trivial tool; nobody watches. The bare loop calls the same
+model and the same tool's function, and keeps the same steps. Times are the best of several rounds, in µs of wall time;
+with `--check` the exit status says whether the goals are kept.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
 """What a node may ask the world for: an effect is a value, and its reply is typed.
 
-A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does; who answers it, and
-how, is not the node's concern::
-
-    @charged(when_spent=limit_reached)
-    @node
-    def translate(draft: Draft) -> Asks[CallModel, Translated]:
-        reply = yield from ask(CallModel(ChatRequest([UserMessage(draft.text)])))
-        return Translated(reply.content)
-
-An effect of your own is a frozen dataclass, `class Fetch(Effect[Page])`, with a handler for it.
+A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does:
+`reply = yield from ask(CallModel(request))`. Who answers it, and how, is not the node's concern. An effect of your own is a frozen dataclass, `class Fetch(Effect[Page])`, with a handler for it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """The engine: pure, from a snapshot and a reply to the next effect or to the end.
 
-`begin` and `advance` are the contract: no clock, no I/O, no randomness, and nothing but plain data between two calls::
-
-    snapshot = begin(machine, value)
-    while isinstance(state := advance(machine, snapshot, limits), Asking):
-        snapshot = state.reply(perform(state.effect), at=seconds)
-
-The live drivers follow the same `Walk`, and keep it between replies instead of replaying it.
+`begin` and `advance` are the contract: no clock, no I/O, no randomness, and nothing but plain data between two calls.
+`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `Asking` whose
+`reply(value, at=seconds)` is the next snapshot. The live drivers follow the same `Walk`, and keep it between replies instead of replaying it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
 """The table: which outcome of which node leads to which node. It is total, or it is not built.
 
-::
-
-    machine = graph(
-        edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
-        | edges(parse, on(Acted, dispatch_tools) | on(AgentFinish, END))
-        | ...,
-        start=plan,
-    )
-
-Both halves check totality. For a type checker `edges` fits only when every outcome has its `on`; when the graph is
+A row is `edges(parse, on(Acted, dispatch_tools) | on(AgentFinish, END))`, a table is rows joined with `|`, and
+`graph(table, start=plan)` is the machine. Both halves check totality. For a type checker `edges` fits only when every outcome has its `on`; when the graph is
 built, everything that is wrong with it is reported at once.
 """
 
@@ -210,9 +202,7 @@ def checked(
 ) -> Graph[Any, Any]:
     """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""
     by_name = {node.name: node for node in nodes}
-    every = [*faults, *_row_faults(by_name, found), *_class_faults(by_name)]
-    if not every:
-        every = _path_faults(by_name, found, start)
+    every = [*faults, *_row_faults(by_name, found), *_class_faults(by_name), *_path_faults(by_name, found, start)]
     if every:
         raise GraphError(every)
     return Graph(by_name.values(), found, start)
@@ -287,9 +277,19 @@ def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
 
 
 def _path_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start: str) -> list[Fault]:
-    """What is wrong with the table as a whole; looked at once its rows are right."""
-    forward = _reached([start], [(edge.source, edge.target) for edge in found])
-    backward = _reached([END.name], [(edge.target, edge.source) for edge in found])
+    """What is wrong with the table as a whole.
+
+    A missing edge is a fault of its own and might lead anywhere that takes its outcome, so no other is blamed on it.
+    """
+    pairs = [(edge.source, edge.target) for edge in found]
+    for node in nodes.values():
+        routed = [edge.outcome for edge in found if edge.source == node.name]
+        missing = [outcome for outcome in node.outcomes if outcome not in routed]
+        if missing:
+            pairs.append((node.name, END.name))
+        pairs += [(node.name, other.name) for other in nodes.values() if not set(missing).isdisjoint(other.takes)]
+    forward = _reached([start], pairs)
+    backward = _reached([END.name], [(target, source) for source, target in pairs])
     unreachable = [
         Fault(name, None, f"{name} cannot be reached from {start}; route an outcome to it, or remove its row")
         for name in nodes

@@ -13,6 +13,7 @@ from typing import (
     Generic,
     Literal,
     TypeAlias,
+    TypeGuard,
     TypeVar,
     Union,
     get_args,
@@ -243,11 +244,14 @@ def _effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
     for member in _members(asked):
         if get_origin(member) is All:
             continue
-        if not isinstance(member, type) or not issubclass(member, Effect):
+        if not _is_effect(member):
             raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
-        kind: type[Effect[Any]] = member
-        effects.append(kind)
+        effects.append(member)
     return tuple(effects)
+
+
+def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
+    return isinstance(member, type) and issubclass(member, Effect)
 
 
 def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:

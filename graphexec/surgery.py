@@ -31,9 +31,8 @@ def replace(machine: Graph[S, F], new: Node[Any, Any]) -> Graph[S, F]:
 def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type) -> Graph[S, F | G]:
     """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
 
-    `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine::
-
-        splice(machine, edges(guard, on(Acted, dispatch_tools) | on(AgentFinish, END)), after=parse, on=Acted)
+    `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine:
+    `splice(machine, edges(guard, on(Acted, dispatch_tools) | on(AgentFinish, END)), after=parse, on=Acted)`.
 
     Raises `GraphError` if there is no such edge, or if the result is not a total table.
     """

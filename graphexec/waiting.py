@@ -59,7 +59,7 @@ def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
     finished = threading.Event()
     future = in_thread(call)
     future.add_done_callback(lambda _: finished.set())
-    return future.result() if finished.wait(seconds) else NOT_DONE
+    return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
 
 
 @final
@@ -112,7 +112,7 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
         return (NOT_DONE,) * len(calls)
     batch = _Batch(calls, at_once)
     try:
-        batch.ended.wait(seconds)
+        batch.ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
     finally:
         batch.close()
     if batch.error is not None:

@@ -17,6 +17,7 @@ from graphexec.agents.conversation import Conversation
 from graphexec.agents.prompt import rendered_tools, shown, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError, ToolDefinitionError
+from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -138,25 +139,17 @@ def read(reply: ModelReply) -> Decision:
     """Read the decision. Raises `ParseError` for what is not one: constrained output, too, can be cut short."""
     text = reply.content.strip()
     try:
-        decision: object = json.loads(text)
+        decision = read_object(text)
     except ValueError as error:
         cut = reply.finish_reason == "length"
         raise _unreadable(text, "it was cut at the token limit" if cut else f"it is not JSON: {error}") from None
-    read_as = _json_object(decision)
-    match read_as.get("action"):
-        case "final_answer" if "answer" in read_as:
-            answer = read_as["answer"]
-            return AgentFinish({"output": answer if isinstance(answer, str) else json.dumps(answer)}, text)
-        case str(tool) if isinstance(read_as.get("action_input"), (dict, str)):
-            return (AgentAction(tool, read_as["action_input"], text),)
+    match decision.get("action"):
+        case "final_answer" if "answer" in decision:
+            return AgentFinish({"output": shown(decision["answer"])}, text)
+        case str(tool) if isinstance(decision.get("action_input"), (dict, str)):
+            return (AgentAction(tool, decision["action_input"], text),)
         case _:
             raise _unreadable(text, "it has neither an action with an action_input nor a final_answer with an answer")
-
-
-def _json_object(value: Any) -> Mapping[str, Any]:
-    """What JSON calls an object, whose keys are texts; anything else is an empty one."""
-    found: Mapping[str, Any] = value if isinstance(value, dict) else {}
-    return found
 
 
 def _unreadable(text: str, why: str) -> ParseError:

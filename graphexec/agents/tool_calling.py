@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic_core import from_json
-
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.conversation import Conversation
 from graphexec.agents.prompt import shown, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError
+from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -89,15 +88,11 @@ def read(reply: ModelReply) -> Decision:
 def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     """A call's arguments. Never a guess at what was meant: truncated JSON is not completed and not executed."""
     try:
-        arguments: object = from_json(call.arguments or "{}")
+        return read_object(call.arguments or "{}")
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
-        text = f"The arguments of the call to {call.name} are not valid JSON: {why}. Call it again."
+        text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
         raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=_said(reply)) from None
-    if not isinstance(arguments, dict):
-        text = f"The arguments of the call to {call.name} are not a JSON object. Call it again."
-        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=_said(reply))
-    return {str(name): value for name, value in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _said(reply: ModelReply) -> str:

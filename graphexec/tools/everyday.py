@@ -22,7 +22,7 @@ def calculator(expression: str) -> str:
 def convert_units(value: float, from_unit: str, to_unit: str) -> str:
     """Convert a value from one unit to another: length, mass, temperature, volume, time, speed or data."""
     source, target = unit(from_unit), unit(to_unit)
-    return f"{_measured(value)} {source.plural} = {_measured(convert(value, source, target))} {target.plural}"
+    return f"{_measured(value)} {source.symbol} = {_measured(convert(value, source, target))} {target.symbol}"
 
 
 def _measured(number: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, Validati
 from typing_extensions import TypedDict
 
 from graphexec.errors import ToolDefinitionError
+from graphexec.json_text import read_object
 from graphexec.messages import ToolSpec
 
 P = ParamSpec("P")
@@ -104,11 +104,11 @@ class Tool(Generic[P, R_co]):
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
         try:
-            decoded: object = json.loads(text)
+            decoded = read_object(text)
         except ValueError:
             decoded = None
-        if isinstance(decoded, dict) and (alone is None or alone in decoded):
-            return {str(key): value for key, value in decoded.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if decoded is not None and (alone is None or alone in decoded):
+            return decoded
         if not names:
             return {}
         if alone is not None:

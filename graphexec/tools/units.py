@@ -27,6 +27,11 @@ class Unit:
     zero: Fraction = Fraction(0)
 
     @property
+    def symbol(self) -> str:
+        """The symbol, which stands behind a number."""
+        return self.names[0]
+
+    @property
     def plural(self) -> str:
         """The name that people read."""
         return self.names[1]
@@ -110,8 +115,8 @@ UNITS: tuple[Unit, ...] = (
         "temperature",
         """
         1 K kelvins kelvin
-        1@273.15 C Celsius centigrade
-        5/9@45967/180 F Fahrenheit
+        1@273.15 °C Celsius centigrade
+        5/9@45967/180 °F Fahrenheit
         """,
     ),
     *_of(
@@ -122,6 +127,7 @@ UNITS: tuple[Unit, ...] = (
         1e-2 cL centiliters centilitres
         1e-1 dL deciliters decilitres
         1e3 m3 cubic_meters cubic_metres
+        28.316846592 ft3 cubic_feet cubic_foot
         3.785411784 gal gallons us_gallons
         0.946352946 qt quarts
         0.473176473 pt pints
@@ -147,8 +153,8 @@ UNITS: tuple[Unit, ...] = (
     *_of(
         "speed",
         """
-        1 m/s meters/second metres/second mps
-        5/18 km/h kilometers/hour kilometres/hour kph kmh kmph
+        1 m/s meters/second metres/second m/second mps
+        5/18 km/h kilometers/hour kilometres/hour km/hour kph kmh kmph
         0.44704 mph miles/hour mi/h
         0.3048 ft/s feet/second foot/second
         1852/3600 kn knots kt
@@ -167,7 +173,7 @@ UNITS: tuple[Unit, ...] = (
         1048576 MiB mebibytes
         1073741824 GiB gibibytes
         1099511627776 TiB tebibytes
-        125 kbit kilobits kb
+        125 kbit kilobits
         125000 Mbit megabits Mb
         125000000 Gbit gigabits Gb
         """,
@@ -187,6 +193,7 @@ def _spellings() -> dict[str, Unit]:
     for one in UNITS:
         for name in one.names:
             # The singulars of the regular plurals, `miles/hour` among them.
+            name = _plain(name)  # noqa: PLW2901 - the degree sign is none in a spelling
             for spelling in (name, re.sub(r"(?<=\w\w)s(?=/|\Z)", "", name)):
                 exact.setdefault(spelling, one)
                 lower.setdefault(spelling.lower(), one)

@@ -1,0 +1,29 @@
+"""A structured agent on the local model: one JSON decision per step, for models that cannot call tools.
+
+The first run fetches the weights (about 93 MB). The model is small: most of its answers are right, none is certain, and
+every run ends.
+"""
+
+import sys
+
+from graphexec import AgentExecutor, create_structured_agent
+from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.models import LocalModel
+from graphexec.tools.everyday import EVERYDAY_TOOLS
+
+model = LocalModel()
+executor = AgentExecutor(
+    agent=create_structured_agent(model, EVERYDAY_TOOLS, examples=EVERYDAY_EXAMPLES),
+    tools=EVERYDAY_TOOLS,
+    handle_parsing_errors=True,
+    max_iterations=5,
+    max_execution_time=120,
+)
+
+if __name__ == "__main__":
+    question = " ".join(sys.argv[1:]) or "What is 37 * 48?"
+    with model:
+        result = executor.run(question)
+    for action, observation in result.steps:
+        print(f"{action.tool}({action.tool_input}) -> {observation}")
+    print(result.stopped.reason if result.stopped else result.output)

@@ -1,0 +1,20 @@
+"""The command line, `graphexec`. Nothing of it is loaded by `import graphexec`."""
+
+from __future__ import annotations
+
+import sys
+
+NEEDED = frozenset({"typer", "rich"})
+
+
+def main() -> None:
+    """Run the command line of this process, and exit with its code."""
+    try:
+        from graphexec.cli.entrance import enter
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        sys.exit(f'graphexec: the command line needs {error.name}; install it with pip install "graphexec-agents[cli]"')
+    except KeyboardInterrupt:
+        sys.exit(130)
+    enter(sys.argv[1:])

@@ -1,0 +1,71 @@
+"""What `run` is made of: the model, the agent and the tools that the options choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from graphexec.agents import Agent, create_react_agent, create_structured_agent, create_tool_calling_agent
+from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.cli.exits import UsageFault
+from graphexec.cli.references import tools_at
+from graphexec.messages import Model
+from graphexec.tools import AnyTool
+from graphexec.tools.everyday import EVERYDAY_TOOLS
+
+AgentName: TypeAlias = Literal["structured", "tool_calling", "react"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """A model, what it is called, and whether it runs in this process."""
+
+    model: Model
+    name: str
+    local: bool
+
+
+def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> ChosenModel:
+    """Make the model that the options mean; the built-in one where they say nothing. Raises `UsageFault`."""
+    if gguf is not None:
+        if name is not None or base_url is not None:
+            raise UsageFault("--gguf runs a file in this process; leave out --model and --base-url")
+        if not gguf.is_file():
+            raise UsageFault(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
+        from graphexec.models import LocalModel
+
+        return ChosenModel(LocalModel(gguf), gguf.name, local=True)
+    if name is None:
+        if base_url is not None:
+            raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
+        from graphexec.models import LocalModel
+
+        local = LocalModel()
+        return ChosenModel(local, "SmolLM2-135M-Instruct", local=True)
+    from graphexec.models import OpenAICompatible
+
+    where = f" at {urlsplit(base_url).netloc or base_url}" if base_url else ""
+    return ChosenModel(OpenAICompatible(name, base_url=base_url), f"{name}{where}", local=False)
+
+
+def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
+    """Load the tools that were named, or return the built-in ones. Raises `UsageFault`."""
+    if not references:
+        return EVERYDAY_TOOLS
+    return tuple(tool for reference in references for tool in tools_at(reference))
+
+
+def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:
+    """Make the agent of that name."""
+    match name:
+        case "structured":
+            known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
+            examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
+            return create_structured_agent(model, tools, examples=examples)
+        case "tool_calling":
+            return create_tool_calling_agent(model, tools)
+        case "react":
+            return create_react_agent(model, tools)

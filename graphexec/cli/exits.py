@@ -1,0 +1,49 @@
+"""How the command line ends: its exit codes, and one readable line for what went wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import TextIO
+
+from graphexec.cli.terminal import clean
+from graphexec.errors import InputError, LimitsError, ToolDefinitionError
+
+ANSWERED = 0
+FAILED = 1
+USAGE = 2
+STOPPED = 3
+INTERRUPTED = 130
+# What a shell reports of a program that wrote to a closed pipe: 128 + SIGPIPE.
+READER_GONE = 141
+
+
+class UsageFault(Exception):  # noqa: N818 - the user's fault, not an error of the program
+    """What was typed cannot be meant: options that exclude each other, or a name that nothing has."""
+
+
+def code_of(error: Exception) -> int:
+    """The exit code of an error: 2 if the command line caused it, else 1."""
+    return USAGE if isinstance(error, (UsageFault, InputError, LimitsError, ToolDefinitionError)) else FAILED
+
+
+def line_of(error: BaseException) -> str:
+    """One line that says what went wrong; an error that is not graphexec's own has its class before it."""
+    text = " ".join(clean(str(error)).split())
+    own = isinstance(error, UsageFault) or type(error).__module__.partition(".")[0] == "graphexec"
+    return text if own and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def tell(error: BaseException, *, debug: bool) -> None:
+    """Print an error as one line, with its traceback before it in `debug`."""
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    print(f"graphexec: {line_of(error)}", file=sys.stderr)
+
+
+def tell_json(error: BaseException, code: int, out: TextIO) -> None:
+    """Print an error, of before there was a run, as the only record of `--json`."""
+    described = {"type": type(error).__name__, "message": line_of(error)}
+    status = "usage" if code == USAGE else "error"
+    print(json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True)

@@ -1,0 +1,102 @@
+"""Following a run to its end, however it ends, for a watcher that shows it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from graphexec.actions import AgentStep, Steps, StoppedResponse
+from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of
+from graphexec.events import Done, Entered, Event
+from graphexec.executor import AgentExecutor, Ending
+from graphexec.limits import Spent
+from graphexec.snapshot import Snapshot, snapshot_of
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is run: the question, the executor, and what model and agent it was made of, by name."""
+
+    question: str
+    executor: AgentExecutor
+    model: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a run came: the node it was at, its steps, what it spent, and the seconds since it began."""
+
+    node: str = ""
+    steps: Sequence[AgentStep] = ()
+    spent: Spent = Spent()
+    seconds: float = 0.0
+
+
+class Watcher(Protocol):
+    """Who shows a run. After `begun` come events, then exactly one of the three others."""
+
+    def begun(self, setup: Setup) -> None:
+        """The run is about to begin."""
+        ...
+
+    def happened(self, event: Event[Ending]) -> None:
+        """Something happened; the last event of a run that ends is `Done`, which `ended` is told instead."""
+        ...
+
+    def ended(self, ending: Ending, reached: Reached) -> None:
+        """The run has an answer, or a limit stopped it."""
+        ...
+
+    def interrupted(self, reached: Reached) -> None:
+        """The person at the keyboard has ended the run."""
+        ...
+
+    def failed(self, error: Exception, reached: Reached) -> None:
+        """An error ended the run."""
+        ...
+
+
+def follow(setup: Setup, watcher: Watcher) -> int:
+    """Run, tell the watcher, and return the exit code. Raises only what the watcher raises."""
+    begun = time.monotonic()
+    seen = Reached()
+    events = setup.executor.stream(setup.question)
+    try:
+        # What a tool prints is not the answer.
+        with redirect_stdout(sys.stderr):
+            watcher.begun(setup)
+            while True:
+                try:
+                    event = next(events)
+                except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is told as one line
+                    watcher.failed(error, _reached(error, seen, time.monotonic() - begun))
+                    return code_of(error)
+                if isinstance(event, Entered):
+                    seen = Reached(event.node, _steps(event.value), event.spent)
+                if isinstance(event, Done):
+                    ending = event.outcome
+                    watcher.ended(ending, Reached("END", ending.steps, event.spent, event.spent.seconds))
+                    return STOPPED if isinstance(ending, StoppedResponse) else ANSWERED
+                watcher.happened(event)
+    except KeyboardInterrupt as error:
+        watcher.interrupted(_reached(error, seen, time.monotonic() - begun))
+        return INTERRUPTED
+
+
+def _reached(error: BaseException, seen: Reached, seconds: float) -> Reached:
+    """What the error knows of the run, or, if it came between two events, what was seen."""
+    snapshot: Snapshot | None = snapshot_of(error)
+    if snapshot is None:
+        return Reached(seen.node, seen.steps, seen.spent, seconds)
+    return Reached(snapshot.node, _steps(snapshot.value), snapshot.spent, seconds)
+
+
+# Any: a node's value is whatever the graph's nodes hand on.
+def _steps(value: Any) -> Sequence[AgentStep]:
+    run = getattr(value, "run", None)
+    return getattr(run, "steps", Steps())

@@ -1,0 +1,280 @@
+"""The trace: a run on a terminal while it happens, one line for each edge that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from pydantic_core import to_json
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
+from graphexec.cli.exits import line_of
+from graphexec.cli.following import Reached, Setup
+from graphexec.cli.terminal import Screen, clean, symbols_for
+from graphexec.effects import All, CallTool
+from graphexec.events import Answered, Asked, Entered, Event, Moved
+from graphexec.executor import Ending
+from graphexec.limits import Exhausted, LimitName
+from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
+from graphexec.messages import ModelReply
+
+# What is shown of one observation: enough to see what it is. `--json` has all of it.
+_LINES = 8
+_CHARACTERS = 600
+
+# Columns. Names of nodes and outcomes of the agent's machine fit; on a narrower terminal the details get lines of their own.
+_NODE = 19
+_OUTCOME = 14
+_NARROW = 76
+
+_OPTIONS: Mapping[LimitName, str] = {
+    "iterations": "--max-iterations",
+    "seconds": "--max-seconds",
+    "model_calls": "--max-model-calls",
+    "tool_calls": "--max-tool-calls",
+    "tokens": "--max-tokens",
+}
+
+
+class Answer:
+    """A watcher that prints the answer to `out`, and what went wrong to `err`: what `--quiet` shows."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self.screen = Screen(err)
+        self._symbols = symbols_for(err)
+
+    def begun(self, setup: Setup) -> None:
+        """Show nothing."""
+
+    def happened(self, event: Event[Ending]) -> None:
+        """Show nothing."""
+
+    def ended(self, ending: Ending, reached: Reached) -> None:
+        """Print the answer; a stopped run has none, so its reason goes to the other stream."""
+        if isinstance(ending, StoppedResponse):
+            remedy = f"allow more with {_OPTIONS[ending.limit.limit]}"
+            self.say(Text(f"{ending.reason.rstrip('.')}; {remedy}", "yellow"))
+            return
+        output = ending.output
+        answer = clean(output if isinstance(output, str) else to_json(output, fallback=str).decode())
+        if self._out.isatty():
+            Screen(self._out).print(Text(answer, "bold"))
+        else:
+            print(answer, file=self._out)
+        self._out.flush()
+
+    def interrupted(self, reached: Reached) -> None:
+        """Say how far the run came."""
+        at = f" at {reached.node}" if reached.node else ""
+        self.say(Text(f"Interrupted{at}, after {_counted(len(reached.steps), 'step')}", "yellow"))
+
+    def failed(self, error: Exception, reached: Reached) -> None:
+        """Say what went wrong."""
+        self.say(Text(f"graphexec: {line_of(error)}", "red"))
+
+    def say(self, text: Text) -> None:
+        """Print a line about the run."""
+        self.screen.print(text, soft_wrap=not self.screen.is_terminal)
+
+    def cost(self, reached: Reached) -> None:
+        """Print what the run has spent."""
+        spent = reached.spent
+        costs = (
+            _counted(spent.iterations, "iteration"),
+            _counted(spent.model_calls, "model call"),
+            _counted(spent.tool_calls, "tool call"),
+            f"{spent.tokens:,} tokens ({spent.prompt_tokens:,} + {spent.completion_tokens:,})",
+            _seconds(reached.seconds),
+        )
+        self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
+
+
+class Trace(Answer):
+    """A watcher that shows every edge, what was asked and answered on the way, the answer, and what it cost."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        super().__init__(out, err)
+        self._answered: Answered | None = None
+        self._iteration = 0
+        self._fresh = False
+        self._waiting: Progress | None = None
+
+    def begun(self, setup: Setup) -> None:
+        """Say what is run."""
+        tools = ", ".join(setup.executor.tools) or "no tools"
+        parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
+        self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
+        self.screen.print()
+
+    def happened(self, event: Event[Ending]) -> None:
+        """Show an edge when it is taken, and meanwhile what is waited for."""
+        match event:
+            case Entered(node):
+                self._fresh = node == "plan"
+                self._answered = None
+            case Asked(_, effect):
+                self._wait(_asked(effect))
+            case Answered():
+                self._stop_waiting()
+                self._answered = event
+            case Moved():
+                self._row(event)
+
+    def ended(self, ending: Ending, reached: Reached) -> None:
+        """Print the answer between the trace and the cost."""
+        self.screen.print()
+        super().ended(ending, reached)
+        self.screen.print()
+        self.cost(reached)
+
+    def interrupted(self, reached: Reached) -> None:
+        """Say how far the run came, and what it cost."""
+        self._stop_waiting()
+        self.screen.print()
+        super().interrupted(reached)
+        self.cost(reached)
+
+    def failed(self, error: Exception, reached: Reached) -> None:
+        """Say what went wrong, and what the run cost until then."""
+        self._stop_waiting()
+        self.screen.print()
+        super().failed(error, reached)
+        self.cost(reached)
+
+    def _wait(self, what: str) -> None:
+        """Show what is waited for, and for how long: on a terminal only."""
+        if not self.screen.is_terminal:
+            return
+        self._waiting = Progress(
+            TextColumn("  "),
+            SpinnerColumn(self._symbols.spinner, style="cyan"),
+            TextColumn("{task.description}", style="dim", markup=False),
+            TimeElapsedColumn(),
+            console=self.screen,
+            transient=True,
+        )
+        self._waiting.add_task(what)
+        self._waiting.start()
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
+
+    def _row(self, moved: Moved) -> None:
+        number = ""
+        if moved.node == "plan" and self._fresh and not isinstance(moved.outcome, LimitReached):
+            self._iteration += 1
+            number = str(self._iteration)
+        outcome = Text(f"{self._symbols.arrow} {type(moved.outcome).__name__}", _colour(moved.outcome))
+        details = self._details(moved)
+        row = Table.grid(padding=(0, 1, 0, 0))
+        if self.screen.width < _NARROW:
+            self.screen.print(Text(f"{number:>2} {moved.node} ", "bold").append_text(outcome))
+            row.add_column(width=4)
+            row.add_column(overflow="fold")
+            if details.plain:
+                row.add_row("", details)
+                self.screen.print(row)
+            return
+        row.add_column(width=2, justify="right", style="dim")
+        row.add_column(width=_NODE, no_wrap=True, style="bold")
+        row.add_column(width=_OUTCOME, no_wrap=True)
+        row.add_column(overflow="fold")
+        row.add_row(number, moved.node, outcome, details)
+        self.screen.print(row)
+
+    def _details(self, moved: Moved) -> Text:
+        lines: list[Text] = []
+        match moved.outcome:
+            case Replied(reply=ModelReply() as reply):
+                lines.append(self._reply(reply))
+            case Acted(actions=actions):
+                lines.extend(self._action(action) for action in actions)
+            case Observed(actions=actions, results=results):
+                several = len(results) > 1
+                for action, result in zip(actions, results, strict=True):
+                    step = AgentStep(action, result.observation, result.status)
+                    lines.append(self._observation(step, named=several))
+            case Ready(run=run) if moved.node == "parse" and run.steps:
+                said = self._cut(run.steps[-1].action.log)
+                lines.append(Text(f"the reply could not be read: {said}", "red"))
+                lines.append(Text(f"told the model: {self._cut(_shown(run.steps[-1].observation))}", "dim"))
+            case LimitReached(limit=limit):
+                lines.append(Text(str(limit), "yellow"))
+            case AgentFinish(return_direct=True):
+                lines.append(Text("the tool's result is the answer", "dim"))
+            case _:
+                pass
+        return Text("\n").join(lines)
+
+    def _reply(self, reply: ModelReply) -> Text:
+        seconds = "" if self._answered is None else f"{_seconds(self._answered.seconds)} {self._symbols.dot} "
+        usage = reply.usage
+        text = Text(f"{seconds}{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens", "dim")
+        if reply.finish_reason == "length":
+            text.append(", cut at the token limit", "yellow")
+        return text
+
+    def _action(self, action: AgentAction) -> Text:
+        text = Text()
+        thought = _thought(action)
+        if thought:
+            text.append(f"{self._cut(thought)}\n", "dim italic")
+        text.append(clean(action.tool), "cyan")
+        given = action.tool_input
+        if isinstance(given, str):
+            return text.append(f"({self._cut(_shown([given])[1:-1])})")
+        arguments = ", ".join(f"{name}={_shown([value])[1:-1]}" for name, value in given.items())
+        return text.append(f"({self._cut(arguments)})")
+
+    def _observation(self, step: AgentStep, *, named: bool) -> Text:
+        text = Text(f"{clean(step.action.tool)}: " if named else "", "cyan")
+        return text.append(self._cut(_shown(step.observation)), "green" if step.status == "ok" else "red")
+
+    def _cut(self, text: str) -> str:
+        """Text for the screen, not more of it than a reader of the trace wants."""
+        whole = clean(text).strip()
+        shown = "\n".join(whole[:_CHARACTERS].splitlines()[:_LINES])
+        left = len(whole) - len(shown)
+        return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
+
+
+def _asked(effect: object) -> str:
+    effects: tuple[object, ...] = effect.effects if isinstance(effect, All) else (effect,)
+    tools = [one.name for one in effects if isinstance(one, CallTool)]
+    return f"calling {clean(', '.join(tools))}" if tools else "asking the model"
+
+
+def _colour(outcome: object) -> str:
+    match outcome:
+        case AgentFinish():
+            return "bold green"
+        case LimitReached() | StoppedResponse() | Exhausted():
+            return "yellow"
+        case _:
+            return "dim"
+
+
+def _thought(action: AgentAction) -> str:
+    """What the model said on the way to an action, where it said anything but the action."""
+    if action.message is not None:
+        return action.message.content
+    return "" if action.log.lstrip().startswith("{") else action.log.partition("Action")[0]
+
+
+# Any: whatever a tool returned, or a model gave to it.
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"

@@ -1,0 +1,69 @@
+"""Every example runs as a user runs it, and prints what it is known to print."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+PRINTED = {
+    "react": """\
+population(Lisbon) -> 567131
+population(Porto) -> 248769
+Lisbon, with 567131 people to Porto's 248769.
+""",
+    "tool_calling": """\
+weather({'city': 'Oslo'}) -> 4 °C
+weather({'city': 'Rome', 'unit': 'F'}) -> 66 °F
+It is 4 °C in Oslo and 66 °F in Rome.
+2 model calls, 2 tool calls, ended: finished
+""",
+    "own_node": """\
+May I delete notes.txt? (yes/no) no
+I was not allowed to delete it.
+plan --Replied--> parse
+plan --LimitReached--> stopped_response
+parse --Acted--> approve
+parse --AgentFinish--> END
+dispatch_tools --Observed--> check_return_direct
+dispatch_tools --LimitReached--> stopped_response
+check_return_direct --Ready--> plan
+check_return_direct --AgentFinish--> END
+stopped_response --StoppedResponse--> END
+approve --Acted--> dispatch_tools
+approve --AgentFinish--> END
+approve --LimitReached--> stopped_response
+""",
+    "readable_stop": """\
+No answer. Stopped after 3 steps: the limit of 3 iterations was reached (3 spent).
+Found so far:
+  1. 3 documents mention dragons, none answers the question
+  2. 3 documents mention dragons, none answers the question
+  3. 3 documents mention dragons, none answers the question
+""",
+}
+
+
+def run(example: str, *arguments: str) -> str:
+    command = [sys.executable, "-W", "error", "-X", "utf8", str(EXAMPLES / f"{example}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("example", PRINTED)
+def test_it_prints_what_it_is_known_to_print(example: str) -> None:
+    assert run(example) == PRINTED[example]
+
+
+@pytest.mark.local_model
+def test_the_structured_example_multiplies_with_the_local_model() -> None:
+    printed = run("structured_local", "What is 37 * 48?")
+    assert "calculator" in printed
+    assert printed.rstrip().splitlines()[-1].count("1776") == 1
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PRINTED, "structured_local"}
