@@ -41,7 +41,7 @@ def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
         if action.tool == "delete_file":
             answer = yield from ask(AskHuman(f"May I delete {action.tool_input}? (yes/no)"))
             if answer != "yes":
-                return AgentFinish({"output": "I was not allowed to delete it."}, steps=acted.run.steps)
+                return AgentFinish({"output": "I was not allowed to delete it."})
     return acted
 
 

@@ -108,7 +108,7 @@ def _drive(graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bo
                 left = None if seconds is None else seconds - (clock() - began)
                 reply = _answer(world, item, left)
                 answer = (reply, clock() - began)
-        yield Done(outcome, walk.spent())
+        yield Done(outcome, walk.snapshot())
     except BaseException as error:
         remember(error, walk.snapshot())
         raise
@@ -142,7 +142,7 @@ async def _adrive(
                 replies += 1
                 if not replies % TURN:
                     await asyncio.sleep(0)
-        yield Done(outcome, walk.spent())
+        yield Done(outcome, walk.snapshot())
     except BaseException as error:
         remember(error, walk.snapshot())
         raise

@@ -1,7 +1,8 @@
 """What a node may ask the world for: an effect is a value, and its reply is typed.
 
 A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does:
-`reply = yield from ask(CallModel(request))`. Who answers it, and how, is not the node's concern. An effect of your own is a frozen dataclass, `class Fetch(Effect[Page])`, with a handler for it.
+`reply = yield from ask(CallModel(request))`. Who answers it, and how, is not the node's concern. An effect of your own
+is a frozen dataclass, `class Fetch(Effect[Page])`, with a handler for it.
 """
 
 from __future__ import annotations

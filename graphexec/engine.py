@@ -2,7 +2,8 @@
 
 `begin` and `advance` are the contract: no clock, no I/O, no randomness, and nothing but plain data between two calls.
 `begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `Asking` whose
-`reply(value, at=seconds)` is the next snapshot. The live drivers follow the same `Walk`, and keep it between replies instead of replaying it.
+`reply(value, at=seconds)` is the next snapshot. The live drivers follow the same `Walk`, and keep it between replies
+instead of replaying it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def advance(graph: Graph[Any, F], snapshot: Snapshot, limits: Limits) -> Asking 
     try:
         effect = next(path)
     except StopIteration as end:
-        return Done(end.value, walk.spent())
+        return Done(end.value, walk.snapshot())
     finally:
         path.close()
     asked = walk.snapshot()

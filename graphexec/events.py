@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from graphexec.effects import Request
 from graphexec.limits import Spent
+from graphexec.snapshot import Snapshot
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
@@ -53,10 +54,18 @@ class Moved:
 @final
 @dataclass(frozen=True, slots=True)
 class Done(Generic[F_co]):
-    """The run is over, and `outcome` is its result: the last event, unless an exception ended the run."""
+    """The run is over, and `outcome` is its result: the last event, unless an exception ended the run.
+
+    `snapshot` is the run at its last node, with all that it spent.
+    """
 
     outcome: F_co
-    spent: Spent
+    snapshot: Snapshot
+
+    @property
+    def spent(self) -> Spent:
+        """What the whole run spent."""
+        return self.snapshot.spent
 
 
 Event: TypeAlias = Entered | Asked | Answered | Moved | Done[F]

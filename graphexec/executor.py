@@ -18,7 +18,7 @@ from graphexec.events import Done, Event
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
 from graphexec.limits import LimitName, Limits, Spent
-from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, Ready
+from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, HasRun, Ready
 from graphexec.messages import Usage
 from graphexec.surgery import bind
 from graphexec.tools import AnyTool
@@ -36,9 +36,13 @@ INVALID = "Invalid or incomplete response"
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception."""
+    """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
+
+    `steps` holds every action with its observation, parse errors included, in order.
+    """
 
     ending: Ending
+    steps: Steps
     spent: Spent
     limits: Limits
 
@@ -58,11 +62,6 @@ class RunResult:
     def stopped(self) -> StoppedResponse | None:
         """The stopped response, with the limit, its value and what was reached, if a limit stopped the run."""
         return self.ending if isinstance(self.ending, StoppedResponse) else None
-
-    @property
-    def steps(self) -> Steps:
-        """Every action with its observation, parse errors included, in order."""
-        return self.ending.steps
 
     @property
     def usage(self) -> Usage:
@@ -228,7 +227,7 @@ class AgentExecutor:
                 raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
 
     def _result(self, done: Done[Ending]) -> RunResult:
-        return RunResult(done.outcome, done.spent, self.limits)
+        return RunResult(done.outcome, _steps(done), done.spent, self.limits)
 
     def _returned(self, inputs: Inputs, result: RunResult) -> dict[str, Any]:
         ending = result.ending
@@ -237,6 +236,13 @@ class AgentExecutor:
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
         return returned
+
+
+def _steps(done: Done[Ending]) -> Steps:
+    """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
+    value = done.snapshot.value
+    before = value.run.steps if isinstance(value, HasRun) else done.outcome.steps
+    return max(done.outcome.steps, before, key=len)
 
 
 def _width(max_concurrency: int | None) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, StoppedResponse
 from graphexec.agents import Agent
@@ -64,6 +64,7 @@ class LimitReached:
     limit: Exhausted
 
 
+@runtime_checkable
 class HasRun(Protocol):
     """A value that carries the run; `limit_reached` takes any."""
 

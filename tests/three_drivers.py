@@ -198,6 +198,9 @@ def _timeless(events: Sequence[Event[Any]]) -> list[object]:
 def _without_seconds(event: Event[Any]) -> object:
     if isinstance(event, Answered):
         event = dataclasses.replace(event, seconds=0)
+    if isinstance(event, Done):
+        spent = dataclasses.replace(event.spent, seconds=0)
+        return dataclasses.replace(event, snapshot=dataclasses.replace(event.snapshot, spent=spent))
     if hasattr(event, "spent"):
         # Of the events, those that say what is spent are dataclasses with that field.
         timed: Any = event

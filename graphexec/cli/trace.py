@@ -277,4 +277,6 @@ def _counted(count: int, thing: str) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
+    if seconds < 0.1:  # noqa: PLR2004 - below, hundredths of a second say nothing
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - three digits are enough

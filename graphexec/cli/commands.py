@@ -1,0 +1,189 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal, TextIO
+
+import typer
+
+from graphexec.cli.choices import AgentName, chosen_model, chosen_tools, made_agent
+from graphexec.cli.exits import ANSWERED, code_of, tell, tell_json
+from graphexec.cli.following import Setup, Watcher, follow
+from graphexec.cli.records import Records
+from graphexec.cli.references import graph_at
+from graphexec.cli.trace import Answer, Trace
+from graphexec.executor import AgentExecutor
+
+app = typer.Typer(
+    name="graphexec",
+    help="LLM agents as an explicit, typed state machine.",
+    epilog='Start with: graphexec run "What is 37 * 48?"',
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+models = typer.Typer(help="The local models: what there is, and what is on this machine.", no_args_is_help=False)
+app.add_typer(models, name="models")
+
+_MODEL, _LIMITS, _OUTPUT = "Model and tools", "Limits", "Output"
+
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", envvar="GRAPHEXEC_DEBUG", help="Show the traceback of an error.", rich_help_panel=_OUTPUT),
+]
+
+
+@contextmanager
+def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Iterator[None]:
+    """Turn an error into one line (or one record) and its exit code."""
+    try:
+        yield
+    except (BrokenPipeError, typer.Exit):
+        raise
+    except Exception as error:
+        code = code_of(error)
+        if json_to is None:
+            tell(error, debug=debug)
+        else:
+            tell_json(error, code, json_to)
+        raise typer.Exit(code) from error
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callbacks are given the value alone
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"graphexec {version('graphexec-agents')}")
+        raise typer.Exit
+
+
+@app.callback()
+def whole(
+    *,
+    version: Annotated[  # noqa: ARG001 - its callback prints it
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and exit.")
+    ] = False,
+) -> None:
+    """LLM agents as an explicit, typed state machine."""
+
+
+@app.command(
+    epilog="Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit, 130 interrupted with Ctrl-C."
+)
+def run(  # noqa: PLR0913 - each is an option
+    question: Annotated[str, typer.Argument(help="The question, in quotes.", show_default=False)],
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A model of an OpenAI-compatible server. Without it a small local model answers, downloaded at first "
+            "use.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            help="The server's address, such as http://127.0.0.1:8080/v1. Without it OPENAI_BASE_URL, else OpenAI's; "
+            "the key is OPENAI_API_KEY.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    gguf: Annotated[
+        Path | None,
+        typer.Option(
+            help="A GGUF file to run in this process instead.", rich_help_panel=_MODEL, show_default=False
+        ),
+    ] = None,
+    agent: Annotated[
+        AgentName | None,
+        typer.Option(
+            help="How the model decides. Without it: structured for a local model, else tool_calling.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:OBJECT",
+            help="A tool, or a list of tools, instead of the built-in ones (calculator, convert_units, today). "
+            "May be repeated; file.py:object works too.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    max_iterations: Annotated[int, typer.Option(min=0, help="Decisions of the agent.", rich_help_panel=_LIMITS)] = 15,
+    max_seconds: Annotated[
+        float | None, typer.Option(min=0, help="Seconds, by the clock.", rich_help_panel=_LIMITS, show_default=False)
+    ] = None,
+    max_model_calls: Annotated[
+        int | None, typer.Option(min=0, help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False)
+    ] = None,
+    max_tool_calls: Annotated[
+        int | None, typer.Option(min=0, help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False)
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=0, help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per event, the result last.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="The answer alone, no trace.", rich_help_panel=_OUTPUT)
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Ask an agent, and watch the machine at work.
+
+    The trace goes to stderr and the answer to stdout, so answer=$(graphexec run "What is 37 * 48?") keeps the answer alone.
+    """
+    out = sys.stdout
+    with ending_in_one_line(debug=debug, json_to=out if json else None):
+        chosen = chosen_model(model, base_url, gguf)
+        name: AgentName = agent or ("structured" if chosen.local else "tool_calling")
+        of_tools = chosen_tools(tools or ())
+        executor = AgentExecutor(
+            agent=made_agent(name, chosen.model, of_tools),
+            tools=of_tools,
+            max_iterations=max_iterations,
+            max_execution_time=max_seconds,
+            max_model_calls=max_model_calls,
+            max_tool_calls=max_tool_calls,
+            max_tokens=max_tokens,
+            handle_parsing_errors=True,
+        )
+        watcher: Watcher = Records(out) if json else (Answer if quiet else Trace)(out, sys.stderr)
+        code = follow(Setup(question, executor, chosen.name, name), watcher)
+        if code != ANSWERED:
+            raise typer.Exit(code)
+
+
+@app.command(epilog="Example: graphexec draw my_agent:executor --format dot | dot -Tsvg > agent.svg")
+def draw(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MODULE:OBJECT]",
+            help="A Graph, or an object whose .graph is one, such as an executor; file.py:object works too. "
+            "Without it, the agent's own machine.",
+            show_default=False,
+        ),
+    ] = "graphexec.machine:AGENT_EXECUTOR",
+    *,
+    picture: Annotated[
+        Literal["mermaid", "dot"], typer.Option("--format", help="Mermaid, or Graphviz's DOT.")
+    ] = "mermaid",
+    debug: Debug = False,
+) -> None:
+    """Print a picture of a machine, made of its table."""
+    with ending_in_one_line(debug=debug):
+        print(format(graph_at(target), picture), end="")

@@ -1,0 +1,67 @@
+"""From a process's arguments to its exit: what the commands leave over is ended here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from graphexec.cli.commands import app
+from graphexec.cli.exits import INTERRUPTED, READER_GONE, USAGE, tell_json
+from graphexec.cli.terminal import make_writable
+
+# typer exports no name for it; it is click's, or since 0.26 typer's own copy of it.
+_UsageError = typer.BadParameter.__mro__[1]
+
+
+def enter(arguments: Sequence[str]) -> None:
+    """Run the command that `arguments` name, and exit with its code."""
+    make_writable()
+    try:
+        code = _code(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _let_go()
+        code = READER_GONE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _code(arguments: Sequence[str]) -> int:
+    try:
+        code = app(list(arguments), prog_name="graphexec", standalone_mode=False)
+    except _UsageError as error:
+        return _misused(error, arguments)
+    except typer.Abort:
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+# Any of the two classes that typer's errors can have; both have these.
+def _misused(error: object, arguments: Sequence[str]) -> int:
+    message = str(getattr(error, "format_message", lambda: error)()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = getattr(context, "command_path", "graphexec")
+    if not message:
+        # No command was given: typer has printed the help.
+        return USAGE
+    if "--json" in arguments:
+        fault = ValueError(message)
+        tell_json(fault, USAGE, sys.stdout)
+    else:
+        print(f"graphexec: {message}; see {command} --help", file=sys.stderr)
+    return USAGE
+
+
+def _let_go() -> None:
+    """Give up the streams that nobody reads, so that Python does not complain at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
