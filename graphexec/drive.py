@@ -1,12 +1,11 @@
 """Driving a run: the loop around the engine, once with and once without an `await`.
 
 What is to be done is decided by the engine; here effects are handed to their handlers, deadlines are kept, the clock is
-read, and events are passed on.
+read, and events are passed on. (What loads asyncio is imported where it is used: a sync run does not need it.)
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from graphexec.graph import Graph
 from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
 from graphexec.limits import Limits
 from graphexec.snapshot import Snapshot, remember
-from graphexec.waiting import NOT_DONE, await_all, await_for, wait_for, wait_for_all
+from graphexec.waiting import NOT_DONE, wait_for, wait_for_all
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -141,7 +140,7 @@ async def _adrive(
                 answer = (reply, clock() - began)
                 replies += 1
                 if not replies % TURN:
-                    await asyncio.sleep(0)
+                    await _turn()
         yield Done(outcome, walk.snapshot())
     except BaseException as error:
         remember(error, walk.snapshot())
@@ -182,6 +181,8 @@ async def _aanswer(world: World, effect: Request, left: float | None) -> object:
             return tuple([handler.call(member, left) for handler, member in pairs])
         if left is None and len(pairs) == 1:
             return (await handlers[0].acall(effect.effects[0], left),)
+        from graphexec.awaiting import await_all
+
         calls = [handler.acall(member, left) for handler, member in pairs]
         return _finished(await await_all(calls, left, at_once=world.at_once))
     handler = handler_of(world.handlers, effect)
@@ -189,8 +190,16 @@ async def _aanswer(world: World, effect: Request, left: float | None) -> object:
         return handler.call(effect, left)
     if left is None:
         return await handler.acall(effect, left)
+    from graphexec.awaiting import await_for
+
     reply = await await_for(handler.acall(effect, left), left)
     return _CUT if reply is NOT_DONE else reply
+
+
+async def _turn() -> None:
+    import asyncio
+
+    await asyncio.sleep(0)
 
 
 def _instant(handlers: Sequence[Handler]) -> bool:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, get_args, get_origin
-
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, get_args, get_origin
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import NodeError
 from graphexec.limits import Exhausted
 from graphexec.messages import ModelReply, ModelRequest
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
@@ -170,6 +170,9 @@ def reply_type(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
 
     Raises `NodeError` if the class does not say it, or says a type that cannot be read back from JSON.
     """
+    # pydantic is loaded when something is stored, or a tool described.
+    from pydantic import PydanticSchemaGenerationError, TypeAdapter
+
     for base in effect.__mro__:
         for generic in getattr(base, "__orig_bases__", ()):
             if get_origin(generic) is Effect:

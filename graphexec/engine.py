@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
-from graphexec.effects import All, Effect, Request
+from graphexec.effects import All, Effect, Perform, Request
 from graphexec.errors import InputError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.events import Answered, Asked, Done, Entered, Moved
 from graphexec.graph import END, Graph, Step
@@ -157,17 +157,17 @@ class Walk:
             if exhausted is None:
                 if step.asks:
                     outcome = yield from self._asked(step, value, watched=watched)
+                    if type(outcome) is Exhausted:
+                        exhausted = outcome
                 else:
                     outcome = step.function(value)
-            else:
-                outcome = exhausted
-            if type(outcome) is Exhausted and step.when_spent is not None:
-                outcome = step.when_spent(value, outcome)
+            if exhausted is not None:
+                assert step.when_spent is not None, "a graph is not built without it"
+                outcome = step.when_spent(value, exhausted)
             try:
                 following = step.following[type(outcome)]
             except KeyError:
-                declared = [kind.__name__ for kind in step.following]
-                raise UndeclaredOutcome(step.name, outcome, declared) from None
+                raise _undeclared(step, outcome) from None
             if watched:
                 yield Moved(step.name, outcome, END.name if following is None else following.name)
             if following is None:
@@ -224,6 +224,9 @@ class Walk:
                     self._replies.append(reply)
                 effect = node.send(reply)
         except StopIteration as end:
+            if type(end.value) is Exhausted:
+                # Only the engine says that a limit is spent.
+                raise _undeclared(step, end.value) from None
             return end.value
         finally:
             node.close()
@@ -270,6 +273,8 @@ class Walk:
                     return exhausted
                 settled.append(reply)
             answer = tuple(settled)
+        if type(effect) is Perform and type(answer) not in self._step.following:
+            raise _undeclared(self._step, answer)
         if isinstance(effect, All):
             # The driver answers a batch with a tuple of as many replies.
             replies: Any = answer
@@ -284,6 +289,10 @@ class Walk:
             prompt, completion = effect.tokens(reply)
             self._prompt_tokens += prompt
             self._completion_tokens += completion
+
+
+def _undeclared(step: Step, outcome: object) -> UndeclaredOutcome:
+    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in step.following])
 
 
 def _declared(step: Step, effect: Request) -> bool:

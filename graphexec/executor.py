@@ -23,7 +23,7 @@ from graphexec.messages import Usage
 from graphexec.surgery import bind
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import calling, named
-from graphexec.waiting import await_all, wait_for_all
+from graphexec.waiting import wait_for_all
 
 Inputs: TypeAlias = Mapping[str, Any] | str
 Ending: TypeAlias = AgentFinish | StoppedResponse
@@ -104,6 +104,8 @@ class AgentExecutor:
             raise InputError(f"early_stopping_method is {early_stopping_method!r}; the only one there is is 'force'")
         if tool_concurrency < 1:
             raise InputError(f"tool_concurrency is {tool_concurrency}; give 1 or more")
+        if not isinstance(agent, Agent) and not callable(agent):
+            raise InputError(f"agent is {agent!r}; make one with create_react_agent, say, or give a function")
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = named(tools)
         self.return_intermediate_steps = return_intermediate_steps
@@ -190,6 +192,8 @@ class AgentExecutor:
                     return error
                 raise
 
+        if not many:
+            return []
         return list(wait_for_all([partial(invoke, one) for one in many], None, at_once=_width(max_concurrency)))
 
     async def abatch(
@@ -205,6 +209,10 @@ class AgentExecutor:
                     return error
                 raise
 
+        if not many:
+            return []
+        from graphexec.awaiting import await_all
+
         return list(await await_all([invoke(one) for one in many], None, at_once=_width(max_concurrency)))
 
     def _ready(self, inputs: Inputs) -> Ready:
@@ -216,8 +224,11 @@ class AgentExecutor:
         return Ready(Run(named_inputs))
 
     def _named(self, inputs: Inputs) -> dict[str, Any]:
-        if not isinstance(inputs, str):
+        if isinstance(inputs, Mapping):
             return dict(inputs)
+        # Users without a type checker pass lists of messages, and None.
+        if not isinstance(inputs, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"the inputs are {inputs!r}; pass a dict of them by name, or the text of the only one")
         match self.agent.input_keys:
             case ():
                 return {"input": inputs}
@@ -255,9 +266,18 @@ def _observation(policy: ParsePolicy) -> Callable[[ParseError], str]:
     """What the model is told of a parse error."""
     if isinstance(policy, str):
         return lambda _: policy
-    if callable(policy):
-        return policy
-    return lambda error: error.observation or INVALID
+    if isinstance(policy, bool):
+        return lambda error: error.observation or INVALID
+    if not callable(policy):
+        raise InputError(f"handle_parsing_errors is {policy!r}; give True, False, a text, or a function of the error")
+
+    def observation(error: ParseError) -> str:
+        told = policy(error)
+        if not isinstance(told, str):  # pyright: ignore[reportUnnecessaryIsInstance] - users without a type checker
+            raise InputError(f"handle_parsing_errors returned {told!r}; return the text that the model is told")
+        return told
+
+    return observation
 
 
 def _answers(agent: Agent, tools: Mapping[str, AnyTool]) -> dict[type[Effect[Any]], Answer]:

@@ -1,8 +1,8 @@
 """The table: which outcome of which node leads to which node. It is total, or it is not built.
 
 A row is `edges(parse, on(Acted, dispatch_tools) | on(AgentFinish, END))`, a table is rows joined with `|`, and
-`graph(table, start=plan)` is the machine. It is checked twice: for a type checker `edges` fits only when every outcome has
-its `on`, and when the graph is built, everything that is wrong with it is reported at once.
+`graph(table, start=plan)` is the machine. It is checked twice: for a type checker `edges` fits only when every outcome
+has its `on`, and when the graph is built, everything that is wrong with it is reported at once.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform
 from graphexec.errors import AgentError, NoHandler
 from graphexec.messages import Model, ModelReply
-from graphexec.waiting import from_thread, own_loop
+from graphexec.waiting import own_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ def answering(answer: Answer) -> Handler:
         return Handler(lambda effect, left: own_loop(lambda: awaited(effect, left)), awaited)
 
     async def threaded(effect: Any, left: float | None) -> Any:
+        from graphexec.awaiting import from_thread
+
         del left
         return await from_thread(lambda: function(effect))
 
@@ -112,6 +114,8 @@ def _perform(effect: Perform, left: float | None) -> Any:
 
 
 async def _aperform(effect: Perform, left: float | None) -> Any:
+    from graphexec.awaiting import from_thread
+
     del left
     if inspect.iscoroutinefunction(effect.function):
         return await effect.function(effect.value)

@@ -128,6 +128,8 @@ def _decided(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     if isinstance(decision, AgentFinish):
         # A finish of its own: the agent's is not touched.
         return AgentFinish(decision.return_values, decision.log, replied.run.steps)
+    if not decision:
+        raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
     return Acted(replied.run, decision)
 
 

@@ -209,6 +209,8 @@ def _hints(function: Callable[..., Any], name: str, depth: int) -> dict[str, Any
         return get_type_hints(function)
     except NameError:
         pass
+    except TypeError as error:
+        raise NodeError(f"{name} is not a function; define it with def") from error
     try:
         return get_type_hints(function, localns=dict(_frame_locals(depth + 1)))
     except NameError as error:
@@ -233,10 +235,21 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 def _classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
     members: tuple[Any, ...] = _members(annotation)
     for member in members:
-        if not isinstance(member, type) or member is types.NoneType:
+        if not _is_class(member):
             shown = "None" if member in (None, types.NoneType) else member
             raise NodeError(f"{name} {what} {shown}, which is not a class of yours; name the class of the value")
     return members
+
+
+def _is_class(member: Any) -> bool:
+    """Whether values can be told by it: not so `None`, generics, `Any` (a class since 3.11), protocols, typed dicts."""
+    if not isinstance(member, type) or member is types.NoneType:
+        return False
+    try:
+        # Either may refuse to say.
+        return isinstance(None, member) in (True, False) and issubclass(int, member) in (True, False)
+    except TypeError:
+        return False
 
 
 def _effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:

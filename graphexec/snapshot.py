@@ -8,9 +8,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
-from graphexec.effects import All, Perform, Request, reply_type
+from graphexec.effects import All, Effect, Perform, Request, reply_type
 from graphexec.errors import SnapshotError
 from graphexec.limits import Exhausted, Spent
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from graphexec.graph import Graph
+
+
+# What pydantic raises for data, and for classes, that have no form in JSON.
+_INEXPRESSIBLE = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,10 @@ class Snapshot:
                 "node": self.node,
                 "value": stored(self.value),
                 "replies": [_stored_reply(reply) for reply in self.replies],
-                "spent": to_jsonable_python(self.spent),
+                "spent": _plain(self.spent),
             }
-        except PydanticSerializationError as error:
-            raise SnapshotError(f"the value of {self.node} cannot be stored as JSON: {error}") from error
+        except _INEXPRESSIBLE as error:
+            raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
         return json.dumps(data)
 
     @staticmethod
@@ -59,7 +63,7 @@ class Snapshot:
             raise SnapshotError(
                 f"this is not a snapshot, which has node, value, replies and spent: {error!r}"
             ) from None
-        if node not in graph:
+        if not isinstance(node, str) or node not in graph:
             raise SnapshotError(f"the snapshot is at {node}, which this graph does not have; resume it with its own")
         try:
             return Snapshot(
@@ -74,23 +78,25 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A reply as it came from JSON; it is read when the effect that it answers is known."""
+    """A reply as `stored` made it; it is read when the effect that it answers is known."""
 
     # Any JSON value.
     data: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, dict) or "data" not in self.data:
+            raise TypeError(f"{self.data!r} is not a stored reply")
 
     def read(self, effect: Request, outcomes: Mapping[str, type]) -> Any:
         """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
         try:
             if isinstance(effect, All):
                 return tuple(
-                    Stored(data).read(one, outcomes) for one, data in zip(effect.effects, self.data, strict=True)
+                    _replied(one, data) for one, data in zip(effect.effects, self.data["data"], strict=True)
                 )
             if isinstance(effect, Perform):
                 return restored(self.data, outcomes)
-            # mypy does not take a class for hashable.
-            kind: Any = type(effect)
-            return reply_type(kind).validate_python(self.data)
+            return _replied(effect, self.data["data"])
         except (ValidationError, ValueError, TypeError) as error:
             if isinstance(error, SnapshotError):
                 raise
@@ -98,10 +104,8 @@ class Stored:
 
 
 def stored(value: object) -> dict[str, Any]:
-    """An outcome as JSON: its class's name and its data."""
-    # mypy does not take a class for hashable.
-    kind: Any = type(value)
-    return {"class": kind.__name__, "data": _adapter(kind).dump_python(value, mode="json")}
+    """An outcome or a reply as JSON: its class's name and its data."""
+    return {"class": type(value).__name__, "data": _plain(value)}
 
 
 def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -113,15 +117,29 @@ def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
 
 
 def _stored_reply(reply: object) -> dict[str, Any]:
-    if type(reply) is Stored:
-        return {"reply": reply.data}
     if type(reply) is Exhausted:
-        return {"exhausted": to_jsonable_python(reply)}
-    return {"reply": to_jsonable_python(reply)}
+        return {"exhausted": _plain(reply)}
+    return {"reply": reply.data if type(reply) is Stored else stored(reply)}
 
 
 def _restored_reply(data: dict[str, Any]) -> object:
     return _adapter(Exhausted).validate_python(data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
+
+
+def _replied(effect: Effect[Any], data: object) -> Any:
+    # mypy does not take a class for hashable.
+    kind: Any = type(effect)
+    return reply_type(kind).validate_python(data)
+
+
+def _plain(value: object) -> Any:
+    """The data of a value, as JSON knows it; each of the replies to a batch is dumped as what it is."""
+    if type(value) in (tuple, list):
+        values: Any = value
+        return [_plain(one) for one in values]
+    # mypy does not take a class for hashable.
+    kind: Any = type(value)
+    return _adapter(kind).dump_python(value, mode="json")
 
 
 @cache

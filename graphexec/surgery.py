@@ -53,7 +53,11 @@ def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: 
         if name in machine or names.count(name) > 1
     ]
     faults += [
-        Fault(edge.source, edge.outcome.__name__, f"{edge.source} leads to {edge.target}, which is not in the graph")
+        Fault(
+            edge.source,
+            edge.outcome.__name__,
+            f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the table",
+        )
         for edge in added
         if edge.target not in machine and edge.target not in names and edge.target != "END"
     ]
@@ -111,15 +115,16 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
 def _wrapped(inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Callable[[Any], Any]:
     function = inner.function
 
-    def pure(value: Any) -> Any:
-        return after(function(before(value)))
+    # `settings` are the function's own, forwarded whole: a graph may be wrapped before it is bound.
+    def pure(value: Any, **settings: Any) -> Any:
+        return after(function(before(value), **settings))
 
-    def asks(value: Any) -> Generator[Any, Any, Any]:
-        node: Generator[Any, Any, Any] = function(before(value))
+    def asks(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
+        node: Generator[Any, Any, Any] = function(before(value), **settings)
         return after((yield from node))
 
-    async def awaits(value: Any) -> Any:
-        return after(await function(before(value)))
+    async def awaits(value: Any, **settings: Any) -> Any:
+        return after(await function(before(value), **settings))
 
     if inner.kind == "asks":
         return asks

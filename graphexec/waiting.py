@@ -1,4 +1,4 @@
-"""How the world is waited for: threads that can be abandoned, deadlines, and several calls at once.
+"""How a sync run waits: threads that can be abandoned, deadlines, and several calls at once.
 
 Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline
 runs in a thread or a task of its own; when the deadline passes, control returns, and what still runs is abandoned: a
@@ -7,8 +7,6 @@ task is cancelled first, a (daemon) thread runs on to its end without anybody wa
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,10 +14,6 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeVar, final
 
 T = TypeVar("T")
-
-# Seconds that a cancelled task gets to clean up before it is abandoned.
-GRACE = 0.05
-
 
 @final
 class NotDone:
@@ -80,7 +74,8 @@ class _Batch(Generic[T]):
         while (claimed := self._claim()) is not None:
             position, call = claimed
             try:
-                result: T | NotDone = call()
+                # A context of its own, as a task has: what one call sets, the next one in this thread does not see.
+                result: T | NotDone = contextvars.copy_context().run(call)
             except BaseException as error:  # noqa: BLE001 - the first error is raised where the batch is waited for
                 self.error = self.error or error
                 self.close()
@@ -108,7 +103,7 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     After `seconds` those that are not there yet are `NOT_DONE`, and calls that had not begun never begin. The first
     exception of a call is raised at once; its siblings are abandoned.
     """
-    if seconds is not None and seconds <= 0:
+    if not calls or (seconds is not None and seconds <= 0):
         return (NOT_DONE,) * len(calls)
     batch = _Batch(calls, at_once)
     try:
@@ -120,80 +115,14 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     return tuple(batch.results)
 
 
-async def from_thread(call: Callable[[], T]) -> T:
-    """Await `call`, run in a thread of its own; cancelling this abandons the thread."""
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[T] = loop.create_future()
-
-    def deliver(future: Future[T]) -> None:
-        if waiter.done():
-            return
-        error = future.exception()
-        if isinstance(error, StopIteration):
-            # asyncio cannot carry one in a future; PEP 479 turns it into the same.
-            waiter.set_exception(RuntimeError(f"{call} raised StopIteration"))
-        elif error is not None:
-            waiter.set_exception(error)
-        else:
-            waiter.set_result(future.result())
-
-    def wake(future: Future[T]) -> None:
-        # The loop may be closed when an abandoned call ends at last.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, future)
-
-    in_thread(call).add_done_callback(wake)
-    return await waiter
-
-
-async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
-    """Return what `call` returns, or `NOT_DONE` after `seconds`, as `wait_for` does.
-
-    Not `asyncio.wait_for`, which waits for a task that ignores its cancellation, and whose `TimeoutError` cannot be
-    told from the call's own.
-    """
-    return (await await_all([call], seconds, at_once=1))[0]
-
-
-async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-    """Return the results of `calls` in their order, as `wait_for_all` does.
-
-    If this itself is cancelled, so are the calls.
-    """
-    gate = asyncio.Semaphore(at_once)
-
-    async def through(call: Awaitable[T]) -> T:
-        async with gate:
-            return await call
-
-    tasks = [asyncio.ensure_future(through(call) if at_once < len(calls) else call) for call in calls]
-    late = set(tasks)
-    try:
-        if seconds is None or seconds > 0:
-            finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
-            for task in tasks:
-                if task in finished and not task.cancelled() and task.exception() is not None:
-                    # raises what the call raised
-                    task.result()
-        return tuple(NOT_DONE if task in late else task.result() for task in tasks)
-    finally:
-        await _abandon([task for task in tasks if not task.done()])
-
-
-async def _abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-        # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    if tasks:
-        await asyncio.wait(tasks, timeout=GRACE)
-
-
 def own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Run something async to its end from a sync run: on an event loop of its own, in a thread of its own.
 
     So it works under a running loop too (in a notebook, say). What it awaits must not belong to another loop.
     """
+
+    # asyncio is half of what there is to load, and a run may never need it.
+    import asyncio
 
     async def awaited() -> T:
         return await call()

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.effects import CallAgent, CallModel, Decided
-from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -60,6 +59,4 @@ def callable_agent(function: AgentFunction) -> Agent:
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:
     assert isinstance(reply, Decided), "CallAgent is answered with Decided"
-    if reply.decision == ():
-        raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
     return reply.decision

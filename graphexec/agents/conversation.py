@@ -36,5 +36,11 @@ class Conversation(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         return tuple(self)[index]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Conversation) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._head)
+
     def __repr__(self) -> str:
         return repr(list(self))

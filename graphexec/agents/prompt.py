@@ -36,13 +36,17 @@ class Template:
 def template(text: str, *, required: Sequence[str]) -> Template:
     """Read a template. Raises `InputError` if a `required` variable is not in it, or if it cannot be read."""
     try:
-        parts = tuple((literal, name) for literal, name, _, _ in string.Formatter().parse(text))
+        read_parts = tuple(string.Formatter().parse(text))
     except ValueError as error:
         raise InputError(f"the prompt is not a template: {error}; write {{{{ and }}}} for braces") from None
-    odd = [name for _, name in parts if name is not None and not name.isidentifier()]
+    odd = [
+        f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+        for _, name, form, conversion in read_parts
+        if name is not None and (form or conversion or not name.isidentifier())
+    ]
     if odd:
         raise InputError(f"the prompt has the variable {{{odd[0]}}}, which is no name; write {{{{ and }}}} for braces")
-    read = Template(parts)
+    read = Template(tuple((literal, name) for literal, name, _, _ in read_parts))
     missing = [name for name in required if name not in read.variables]
     if missing:
         wanted = ", ".join(f"{{{name}}}" for name in missing)
@@ -56,5 +60,11 @@ def rendered_tools(tools: Sequence[AnyTool]) -> str:
 
 
 def shown(observation: Any) -> str:
-    """An observation as text for a model: text as it is, everything else as JSON."""
-    return observation if isinstance(observation, str) else to_json(observation, fallback=str).decode()
+    """An observation as text for a model: text as it is, everything else as JSON, or as Python shows it."""
+    if isinstance(observation, str):
+        return observation
+    try:
+        return to_json(observation, fallback=str).decode()
+    except ValueError:
+        # Bytes that are no text, a list that contains itself: what JSON cannot say.
+        return repr(observation)

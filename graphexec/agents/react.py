@@ -87,7 +87,7 @@ def read(reply: ModelReply) -> Decision:
     An `Observation:` of the model's own, and everything behind it, is cut off: it is never believed. Raises
     `ParseError` if neither is there, or both.
     """
-    text = reply.content.partition("\nObservation")[0]
+    text = f"\n{reply.content}".partition("\nObservation")[0].removeprefix("\n")
     action = _ACTION.search(text)
     given = _INPUT.search(text, action.end()) if action else None
     final = text.rfind(_FINAL)

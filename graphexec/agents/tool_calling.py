@@ -55,20 +55,30 @@ def told(steps: Steps) -> Iterator[Message]:
     position = 0
     while position < len(steps):
         step = steps[position]
-        message = step.action.message
-        if message is None or step.action.call_id is None:
+        answered = _answered(steps, position)
+        if step.action.message is None or not answered:
             yield AssistantMessage(step.action.log)
             yield UserMessage(shown(step.observation))
             position += 1
             continue
-        answered: list[AgentStep] = []
-        while position < len(steps) and steps[position].action.message == message:
-            answered.append(steps[position])
-            position += 1
-        ids = {one.action.call_id for one in answered}
-        yield AssistantMessage(message.content, tuple(call for call in message.tool_calls if call.id in ids))
-        for one in answered:
-            yield ToolMessage(one.action.call_id or "", shown(one.observation))
+        yield AssistantMessage(step.action.message.content, tuple(call for call, _ in answered))
+        for call, one in answered:
+            yield ToolMessage(call.id, shown(one.observation))
+        position += len(answered)
+
+
+def _answered(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:
+    """The calls of one reply that the steps from `position` on answer. The same reply given again is another one."""
+    message = steps[position].action.message
+    calls = iter(message.tool_calls if message else ())
+    answered: list[tuple[ToolCall, AgentStep]] = []
+    for index in range(position, len(steps)):
+        step = steps[index]
+        call = next((call for call in calls if call.id == step.action.call_id), None)
+        if step.action.message != message or call is None:
+            break
+        answered.append((call, step))
+    return answered
 
 
 def read(reply: ModelReply) -> Decision:

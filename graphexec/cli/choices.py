@@ -16,6 +16,9 @@ from graphexec.messages import Model
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
+# Tokens of one reply. A small model that has lost the thread goes on for as long as it may.
+_LONGEST = 256
+
 AgentName: TypeAlias = Literal["structured", "tool_calling", "react"]
 
 
@@ -42,11 +45,14 @@ def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> C
         if base_url is not None:
             raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
         from graphexec.models import LocalModel
+        from graphexec.models.weights import DEFAULT
 
-        local = LocalModel()
-        return ChosenModel(local, "SmolLM2-135M-Instruct", local=True)
-    from graphexec.models import OpenAICompatible
+        return ChosenModel(LocalModel(max_tokens=_LONGEST), DEFAULT, local=True)
+    from graphexec.models import LocalModel, OpenAICompatible
+    from graphexec.models.weights import CATALOGUE
 
+    if base_url is None and name in CATALOGUE:
+        return ChosenModel(LocalModel(model=name, max_tokens=_LONGEST), name, local=True)
     where = f" at {urlsplit(base_url).netloc or base_url}" if base_url else ""
     return ChosenModel(OpenAICompatible(name, base_url=base_url), f"{name}{where}", local=False)
 

@@ -11,10 +11,12 @@ from typing import Annotated, Literal, TextIO
 import typer
 
 from graphexec.cli.choices import AgentName, chosen_model, chosen_tools, made_agent
-from graphexec.cli.exits import ANSWERED, code_of, tell, tell_json
+from graphexec.cli.exits import ANSWERED, READER_GONE, code_of, tell, tell_json
 from graphexec.cli.following import Setup, Watcher, follow
+from graphexec.cli.listing import print_models
 from graphexec.cli.records import Records
 from graphexec.cli.references import graph_at
+from graphexec.cli.terminal import let_go
 from graphexec.cli.trace import Answer, Trace
 from graphexec.executor import AgentExecutor
 
@@ -43,8 +45,12 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Iterato
     """Turn an error into one line (or one record) and its exit code."""
     try:
         yield
-    except (BrokenPipeError, typer.Exit):
+    except typer.Exit:
         raise
+    except BrokenPipeError as error:
+        # Before typer sees it, which would exit with 1.
+        let_go()
+        raise typer.Exit(READER_GONE) from error
     except Exception as error:
         code = code_of(error)
         if json_to is None:
@@ -81,8 +87,9 @@ def run(  # noqa: PLR0913 - each is an option
     model: Annotated[
         str | None,
         typer.Option(
-            help="A model of an OpenAI-compatible server. Without it a small local model answers, downloaded at first "
-            "use.",
+            metavar="NAME",
+            help="A model of an OpenAI-compatible server, or one that `graphexec models` lists. Without it a small local "
+            "model answers, downloaded at first use.",
             rich_help_panel=_MODEL,
             show_default=False,
         ),
@@ -90,6 +97,7 @@ def run(  # noqa: PLR0913 - each is an option
     base_url: Annotated[
         str | None,
         typer.Option(
+            metavar="URL",
             help="The server's address, such as http://127.0.0.1:8080/v1. Without it OPENAI_BASE_URL, else OpenAI's; "
             "the key is OPENAI_API_KEY.",
             rich_help_panel=_MODEL,
@@ -99,13 +107,17 @@ def run(  # noqa: PLR0913 - each is an option
     gguf: Annotated[
         Path | None,
         typer.Option(
-            help="A GGUF file to run in this process instead.", rich_help_panel=_MODEL, show_default=False
+            metavar="PATH",
+            help="A local model of your own, a GGUF file, instead.",
+            rich_help_panel=_MODEL,
+            show_default=False,
         ),
     ] = None,
     agent: Annotated[
         AgentName | None,
         typer.Option(
-            help="How the model decides. Without it: structured for a local model, else tool_calling.",
+            metavar="NAME",
+            help="How the model decides: structured, tool_calling or react. Without it: structured for a local model, else tool_calling.",
             rich_help_panel=_MODEL,
             show_default=False,
         ),
@@ -120,19 +132,21 @@ def run(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ] = None,
-    max_iterations: Annotated[int, typer.Option(min=0, help="Decisions of the agent.", rich_help_panel=_LIMITS)] = 15,
+    max_iterations: Annotated[int, typer.Option(min=0, metavar="N", help="Decisions of the agent.", rich_help_panel=_LIMITS)] = 15,
     max_seconds: Annotated[
-        float | None, typer.Option(min=0, help="Seconds, by the clock.", rich_help_panel=_LIMITS, show_default=False)
+        float | None, typer.Option(
+            min=0, metavar="SECONDS", help="Seconds, by the clock.", rich_help_panel=_LIMITS, show_default=False
+        ),
     ] = None,
     max_model_calls: Annotated[
-        int | None, typer.Option(min=0, help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False)
+        int | None, typer.Option(min=0, metavar="N", help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False)
     ] = None,
     max_tool_calls: Annotated[
-        int | None, typer.Option(min=0, help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False)
+        int | None, typer.Option(min=0, metavar="N", help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False)
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=0, help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False),
+        typer.Option(min=0, metavar="N", help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object per event, the result last.", rich_help_panel=_OUTPUT)
@@ -148,9 +162,9 @@ def run(  # noqa: PLR0913 - each is an option
     """
     out = sys.stdout
     with ending_in_one_line(debug=debug, json_to=out if json else None):
+        of_tools = chosen_tools(tools or ())
         chosen = chosen_model(model, base_url, gguf)
         name: AgentName = agent or ("structured" if chosen.local else "tool_calling")
-        of_tools = chosen_tools(tools or ())
         executor = AgentExecutor(
             agent=made_agent(name, chosen.model, of_tools),
             tools=of_tools,
@@ -187,3 +201,25 @@ def draw(
     """Print a picture of a machine, made of its table."""
     with ending_in_one_line(debug=debug):
         print(format(graph_at(target), picture), end="")
+
+
+@models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")
+def list_models(context: typer.Context, *, debug: Debug = False) -> None:
+    """List the local models: name, size, licence, and where they are."""
+    if context.invoked_subcommand is not None:
+        return
+    with ending_in_one_line(debug=debug):
+        print_models(sys.stdout)
+
+
+@models.command(epilog="Example: graphexec models pull smollm2-135m-instruct")
+def pull(
+    name: Annotated[str, typer.Argument(help="A name that `graphexec models` lists.", show_default=False)],
+    *,
+    debug: Debug = False,
+) -> None:
+    """Fetch a model's weights, and print where they are."""
+    from graphexec.models import weights
+
+    with ending_in_one_line(debug=debug):
+        print(weights.pull(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +9,7 @@ import typer
 
 from graphexec.cli.commands import app
 from graphexec.cli.exits import INTERRUPTED, READER_GONE, USAGE, tell_json
-from graphexec.cli.terminal import make_writable
+from graphexec.cli.terminal import let_go, make_writable
 
 # typer exports no name for it; it is click's, or since 0.26 typer's own copy of it.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -24,7 +23,7 @@ def enter(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        _let_go()
+        let_go()
         code = READER_GONE
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -55,13 +54,3 @@ def _misused(error: object, arguments: Sequence[str]) -> int:
     else:
         print(f"graphexec: {message}; see {command} --help", file=sys.stderr)
     return USAGE
-
-
-def _let_go() -> None:
-    """Give up the streams that nobody reads, so that Python does not complain at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            os.dup2(nowhere, stream.fileno())

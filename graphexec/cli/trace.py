@@ -27,8 +27,8 @@ _CHARACTERS = 600
 
 # Columns. Names of nodes and outcomes of the agent's machine fit; on a narrower terminal the details get lines of their own.
 _NODE = 19
-_OUTCOME = 14
-_NARROW = 76
+_OUTCOME = 17
+_NARROW = 80
 
 _OPTIONS: Mapping[LimitName, str] = {
     "iterations": "--max-iterations",
@@ -101,6 +101,7 @@ class Trace(Answer):
         self._answered: Answered | None = None
         self._iteration = 0
         self._fresh = False
+        self._parted = False
         self._waiting: Progress | None = None
 
     def begun(self, setup: Setup) -> None:
@@ -108,7 +109,7 @@ class Trace(Answer):
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
-        self.screen.print()
+        self._part()
 
     def happened(self, event: Event[Ending]) -> None:
         """Show an edge when it is taken, and meanwhile what is waited for."""
@@ -126,22 +127,23 @@ class Trace(Answer):
 
     def ended(self, ending: Ending, reached: Reached) -> None:
         """Print the answer between the trace and the cost."""
-        self.screen.print()
+        self._part()
         super().ended(ending, reached)
-        self.screen.print()
+        self._parted = False
+        self._part()
         self.cost(reached)
 
     def interrupted(self, reached: Reached) -> None:
         """Say how far the run came, and what it cost."""
         self._stop_waiting()
-        self.screen.print()
+        self._part()
         super().interrupted(reached)
         self.cost(reached)
 
     def failed(self, error: Exception, reached: Reached) -> None:
         """Say what went wrong, and what the run cost until then."""
         self._stop_waiting()
-        self.screen.print()
+        self._part()
         super().failed(error, reached)
         self.cost(reached)
 
@@ -165,7 +167,14 @@ class Trace(Answer):
             self._waiting.stop()
             self._waiting = None
 
+    def _part(self) -> None:
+        """Print an empty line, unless the last one is."""
+        if not self._parted:
+            self.screen.print()
+        self._parted = True
+
     def _row(self, moved: Moved) -> None:
+        self._parted = False
         number = ""
         if moved.node == "plan" and self._fresh and not isinstance(moved.outcome, LimitReached):
             self._iteration += 1

@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ class Attempts:
         return min(CONNECT, left), min(self._read, left), min(self._read, left), min(self._read, left)
 
     @contextmanager
-    def attempt(self, *, reused: bool = False) -> Iterator[None]:
+    def attempt(self, *, reused: bool = False) -> Generator[None, None, None]:
         """Turn what goes wrong inside into one typed error. `reused`: the connection may have lain idle before."""
         self._reused = reused
         self.check_time()
@@ -123,7 +123,7 @@ class Attempts:
         advised = None if self._failure is None else self._failure.advised
         if advised is not None:
             return advised
-        longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (state.attempt_number - 1))
+        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (state.attempt_number - 1))
         # Jitter keeps clients apart that failed together; it is no secret.
         return longest * random.uniform(0.5, 1.0)  # noqa: S311
 

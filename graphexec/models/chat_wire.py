@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from pydantic_core import from_json
+
 from graphexec.errors import BadRequest
 from graphexec.messages import (
     AssistantMessage,
@@ -97,7 +99,17 @@ def _message(message: Message) -> JSON:
 
 
 def _call(call: ToolCall) -> JSON:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    # llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation.
+    # What the model had written is in the tool's answer to it.
+    arguments = call.arguments if _is_object(call.arguments) else "{}"
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(text, allow_inf_nan=False), dict)
+    except ValueError:
+        return False
 
 
 def _tool(tool: ToolSpec) -> JSON:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 
 from graphexec.errors import (
@@ -34,7 +35,7 @@ _PROMPT = re.compile(r"(?:resulted in|requested|contains|has) (?:at least )?(\d{
 class Failure:
     """Why an attempt failed. `transient`: another one may succeed, after `advised` seconds if the server says.
 
-    `dropped`: the connection closed before any of the answer came, as an idle one does that is used again.
+    `dropped`: the connection broke, as one does that lay idle for too long.
     """
 
     error: ModelError
@@ -55,15 +56,10 @@ class Complaint:
     @classmethod
     def of(cls, body: object) -> Complaint:
         """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
-        members = _members(body)
-        inner: object = next((members[key] for key in ("error", "detail", "message") if members.get(key)), body)
-        # A list of faults: the first one stands for all.
-        if isinstance(inner, list) and inner:
-            first: object = inner[0]  # pyright: ignore[reportUnknownVariableType] - whatever it is, it is looked at
-            inner = first
+        inner = _one(_first(_members(body), ("error", "detail", "message"), body))
         within = _members(inner)
-        said: object = next((within[key] for key in ("message", "msg", "error") if within.get(key)), inner)
-        code: object = within.get("code")
+        said = _first(within, ("message", "msg", "error"), inner)
+        code = within.get("code")
         return cls(said if isinstance(said, str) else _json(said), code if isinstance(code, str) else "", within)
 
     @classmethod
@@ -85,20 +81,20 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     error: ModelError
     if overflowed is not None:
         return Failure(overflowed)
-    if status in {401, 403}:
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         error = AuthenticationFailed(
             f"{endpoint} refuses the API key ({said}); set {KEY_VARIABLE} or api_key= to a key of this server",
             status=status,
         )
         return Failure(error)
-    if status == 404 or complaint.code == "model_not_found":
+    if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
         error = ModelNotFound(
             f"{endpoint} was not found ({said}); check model=, and base_url= (or {BASE_URL_VARIABLE}), "
             "which usually ends in /v1",
             status=status,
         )
         return Failure(error)
-    if status == 429:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait = "later" if advised is None else f"in {advised:g} s"
         error = RateLimited(
             f"{endpoint} has had too many requests ({said}); try again {wait}, or raise max_retries=",
@@ -107,14 +103,14 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         )
         # A used-up budget does not come back by waiting.
         return Failure(error, transient=complaint.code != "insufficient_quota", advised=advised)
-    if status >= 500:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         error = ServerError(f"{endpoint} failed ({said}); try again later, or look at the server's log", status=status)
         return Failure(error, transient=True, advised=advised)
-    if 300 <= status < 400:
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
         error = BadRequest(f"{endpoint} redirects to {there}; put that address into base_url=", status=status)
         return Failure(error)
-    if status >= 400:
+    if status >= HTTPStatus.BAD_REQUEST:
         error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
         return Failure(error)
     error = BadReply(f"{endpoint} answered neither 200 nor an error ({said}); check base_url=", status=status)
@@ -166,7 +162,7 @@ def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeout:
 def key_missing(endpoint: Endpoint) -> MissingAPIKey:
     """Return the error of a request that would go out without a key."""
     return MissingAPIKey(
-        f'{endpoint} needs an API key; set {KEY_VARIABLE}, pass api_key=, or pass api_key="" where the server asks for none'
+        f'{endpoint} needs an API key; set {KEY_VARIABLE} or pass api_key= (api_key="" where the server asks for none)'
     )
 
 
@@ -188,7 +184,7 @@ def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> Contex
         return None
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
     return ContextOverflow(
-        f"{endpoint} cannot take so long a prompt: {sizes}; shorten it, or use a model or a server with a longer context",
+        f"{endpoint} cannot take so long a prompt: {sizes}; shorten it, or use a model with a longer context",
         status=status,
         prompt_tokens=prompt,
         context_tokens=context,
@@ -222,6 +218,20 @@ def _members(value: object) -> Mapping[str, Any]:
         members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
         return members
     return {}
+
+
+def _one(value: object) -> object:
+    """Return the first of a list of faults, which stands for all of them; anything else as it is."""
+    if isinstance(value, list):
+        # isinstance cannot tell what is in it.
+        faults: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+        return faults[0] if faults else ""
+    return value
+
+
+# Any: a parsed body's values are arbitrary JSON.
+def _first(members: Mapping[str, Any], names: Iterable[str], otherwise: object) -> Any:
+    return next((members[name] for name in names if members.get(name)), otherwise)
 
 
 def _json(value: object) -> str:

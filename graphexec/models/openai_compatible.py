@@ -1,14 +1,14 @@
 """A model behind an OpenAI-compatible server: OpenAI, llama.cpp, Ollama, vLLM, LM Studio and many others.
 
-What to send, what came back, what went wrong and whether to try again is decided in the modules beside this one. Here it
-is sent: blocking and async are the same few lines with and without `await`.
+What to send, what came back, what went wrong and whether to try again is decided in the modules beside this one. Here
+it is sent: blocking and async are the same few lines with and without `await`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -117,7 +117,9 @@ class OpenAICompatible:
         """
         return self._stream(self._call(request, timeout, stream=True))
 
-    def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncIterator[ReplyDelta | ModelReply]:
+    def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
         """Give the answer piece by piece, as `stream` does."""
         return self._astream(self._call(request, timeout, stream=True))
 

@@ -1,7 +1,7 @@
 """What comes back: a whole reply's JSON as a `ModelReply`, and the chunks of a stream folded into one.
 
-Source: OpenAI's API reference; where servers differ, a comment says which. Bodies are checked by pydantic, which refuses
-what is no JSON, no UTF-8, or of the wrong type.
+Source: OpenAI's API reference; where servers differ, a comment says which. Bodies are checked by pydantic, which
+refuses what is no JSON, no UTF-8, or of the wrong type.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Pieces:
 
 @dataclass(slots=True)
 class Fold:
-    """The chunks of one stream, as far as they came. Feed it each event's data with `take`; then ask for the `reply`."""
+    """The chunks of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
 
     endpoint: Endpoint
     # The stream said [DONE]: nothing after this counts, not even a broken connection.

@@ -33,7 +33,8 @@ class ScriptedModel:
         self._left = list(reversed(scripted))
         self._last = scripted[-1] if repeat_last else None
 
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002 - the protocol's; it never waits
+    # The protocol's `timeout` has nothing to bound here.
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002
         """Return the next reply, or raise the next exception."""
         self.requests.append(request)
         try:

@@ -27,11 +27,11 @@ class BadExpression(ValueError):  # noqa: N818 - it becomes an observation, wher
     """A text is not arithmetic, or its value is none; the message says how to write it."""
 
 
-# What people write, and models copy, for what Python writes otherwise. `% of` comes before `%`, which is the remainder.
+# What people write, and models copy, for what Python writes otherwise. What stands behind `=` is a guess at the value.
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), spelled)
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), spelled)
     for pattern, spelled in (
-        (r"\s*=\s*\??\s*\Z", ""),
+        (r"=.*", ""),
         (r"[×·∙⋅]|\btimes\b|\bmultiplied by\b", "*"),
         (r"(?<=[\d)])\s*(?<!\b0)x\s*(?=[\d(])", "*"),
         (r"÷|\bdivided by\b", "/"),
@@ -54,7 +54,7 @@ _TOKEN = re.compile(
 def evaluate(text: str) -> Number:
     """Calculate the value of `text`, in the precedence of Python's operators.
 
-    `×`, `÷`, `^`, `37 x 48`, `15% of 80` and `1,234` are read as they are meant. Raises `BadExpression` for anything
+    `×`, `÷`, `^`, `37 x 48`, `15% of 80`, `1,234` and `2 + 2 = ?` are read as they are meant. Raises `BadExpression` for anything
     else that is not arithmetic, for what has no value (`1 / 0`), and for numbers beyond 10**308. Never slow.
     """
     if len(text) > LONGEST:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import ToolDefinitionError
 from graphexec.handlers import Handler
 from graphexec.tools.tool import AnyTool, BadArguments, Tool
-from graphexec.waiting import NotDone, await_for, from_thread, own_loop, wait_for
+from graphexec.waiting import NotDone, own_loop, wait_for
 
 
 def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
@@ -40,38 +39,52 @@ def calling(tools: Mapping[str, AnyTool]) -> Handler:
         if isinstance(found, ToolResult):
             return found
         tool, arguments = found
-        # A coroutine function needs a loop; everything else is called as it is.
-        function = partial(own_loop, partial(tool.function, **arguments)) if tool.is_async else None
-        try:
-            if tool.timeout is None:
-                return _done(tool, function() if function else tool.function(**arguments))
-            result = wait_for(function or partial(tool.function, **arguments), tool.timeout)
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told to the model
-            return _failed(tool, error)
-        return _timed_out(tool) if isinstance(result, NotDone) else _done(tool, result)
+        if tool.timeout is None:
+            return _called(tool, arguments)
+        result = wait_for(partial(_called, tool, arguments), tool.timeout)
+        return _timed_out(tool) if isinstance(result, NotDone) else result
 
     async def acall(effect: CallTool, left: float | None) -> ToolResult:
+        # asyncio is loaded by those who have a loop.
+        from graphexec.awaiting import await_for, from_thread
+
         del left
         found = _prepared(tools, effect)
         if isinstance(found, ToolResult):
             return found
         tool, arguments = found
-        called = tool.function(**arguments) if tool.is_async else from_thread(partial(tool.function, **arguments))
-        try:
-            if tool.timeout is None:
-                return _done(tool, await called)
-            result = await await_for(called, tool.timeout)
-        except asyncio.CancelledError as error:
-            # Our own cancellation goes on; one that the tool ran into by itself is its failure.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return _failed(tool, error)
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is told to the model
-            return _failed(tool, error)
-        return _timed_out(tool) if isinstance(result, NotDone) else _done(tool, result)
+        called = _acalled(tool, arguments) if tool.is_async else from_thread(partial(_called, tool, arguments))
+        result = await called if tool.timeout is None else await await_for(called, tool.timeout)
+        return _timed_out(tool) if isinstance(result, NotDone) else result
 
     return Handler(call, acall)
+
+
+def _called(tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
+    function = partial(tool.function, **arguments)
+    try:
+        return _done(tool, own_loop(function) if tool.is_async else function())
+    except BaseException as error:
+        from asyncio import CancelledError
+
+        # Nobody cancels a blocking call: a cancellation is one that the tool ran into by itself.
+        if not isinstance(error, (Exception, CancelledError)):
+            raise
+        return _failed(tool, error)
+
+
+async def _acalled(tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
+    try:
+        return _done(tool, await tool.function(**arguments))
+    except BaseException as error:
+        from asyncio import CancelledError, current_task
+
+        # Our own cancellation goes on; one that the tool ran into by itself is its failure.
+        task = current_task()
+        ran_into = isinstance(error, CancelledError) and task is not None and not task.cancelling()
+        if not isinstance(error, Exception) and not ran_into:
+            raise
+        return _failed(tool, error)
 
 
 def _prepared(tools: Mapping[str, AnyTool], effect: CallTool) -> tuple[AnyTool, dict[str, Any]] | ToolResult:
@@ -82,6 +95,8 @@ def _prepared(tools: Mapping[str, AnyTool], effect: CallTool) -> tuple[AnyTool, 
         return tool, tool.read(effect.tool_input)
     except BadArguments as error:
         return ToolResult(str(error), "bad_arguments")
+    except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything, as a tool may
+        return _failed(tool, error)
 
 
 def _done(tool: AnyTool, observation: object) -> ToolResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -15,16 +16,18 @@ from typing import (
     NotRequired,
     ParamSpec,
     TypeAlias,
+    TypeGuard,
     TypeVar,
     get_type_hints,
     overload,
 )
 
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
+from pydantic.fields import FieldInfo
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from graphexec.errors import ToolDefinitionError
-from graphexec.json_text import read_object
 from graphexec.messages import ToolSpec
 
 P = ParamSpec("P")
@@ -33,6 +36,10 @@ R = TypeVar("R")
 
 # What an exception in a tool becomes: an observation that tells the model, or the end of the run.
 ErrorPolicy: TypeAlias = Literal["observe", "raise"]
+
+
+# How many faults of a call the model is told: a long list with one mistake per item is not to fill its context.
+_FAULTS = 5
 
 
 class BadArguments(ValueError):
@@ -91,32 +98,38 @@ class Tool(Generic[P, R_co]):
 
         Raises `BadArguments`.
         """
-        named = self._named(tool_input) if isinstance(tool_input, str) else tool_input
+        *likelier, last = self._readings(tool_input) if isinstance(tool_input, str) else (tool_input,)
+        validate = self.arguments.validator.validate_python
+        for reading in likelier:
+            with contextlib.suppress(ValidationError):
+                return dict(validate(reading))
         try:
-            arguments: dict[str, Any] = self.arguments.validator.validate_python(named)
+            arguments: dict[str, Any] = validate(last)
         except ValidationError as error:
-            faults = "; ".join(f"{_where(fault['loc'])}: {fault['msg']}" for fault in error.errors())
-            raise BadArguments(f"{self.name} was not called: {faults}. Call it as {self.signature}.") from None
+            faults = [f"{_where(fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False)]
+            more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
+            what = "; ".join(faults[:_FAULTS]) + more
+            raise BadArguments(f"{self.name} was not called: {what}. Call it as {self.signature}.") from None
         return arguments
 
-    def _named(self, text: str) -> Mapping[str, Any]:
+    def _readings(self, text: str) -> tuple[Mapping[str, Any], ...]:
+        """What text as a whole can mean, the likelier first."""
         names = self.names
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
-        try:
-            decoded = read_object(text)
-        except ValueError:
-            decoded = None
-        if decoded is not None and (alone is None or alone in decoded):
-            return decoded
+        decoded = _decoded(text)
+        if isinstance(decoded, dict) and (alone is None or alone in decoded):
+            return (decoded,)
         if not names:
-            return {}
-        if alone is not None:
-            return {alone: text}
-        raise BadArguments(
-            f"{self.name} was not called: its input is not a JSON object with {', '.join(names)}. "
-            f"Call it as {self.signature}."
-        )
+            return ({},)
+        if alone is None:
+            raise BadArguments(
+                f"{self.name} was not called: its input is not a JSON object with {', '.join(names)}. "
+                f"Call it as {self.signature}."
+            )
+        as_text = {alone: text}
+        # A list or an object for an argument that is one.
+        return (as_text,) if decoded is None else (as_text, {alone: decoded})
 
 
 # A tool whatever its function: how sets of tools are typed. A parameter list cannot be erased but by `...`.
@@ -189,6 +202,8 @@ def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ToolDefinitionError(f"{name} has an annotation that cannot be resolved: {error}; import it") from error
+    except TypeError as error:
+        raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -196,6 +211,9 @@ def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
         if parameter.name not in hints:
             raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
         kind = hints[parameter.name]
+        if isinstance(parameter.default, FieldInfo):
+            text = f"{name} has Field(...) as the default of {parameter.name}, which the function would be called with"
+            raise ToolDefinitionError(f"{text}; write {parameter.name}: Annotated[..., Field(...)]")
         if parameter.default is not parameter.empty:
             kind = NotRequired[Annotated[kind, Field(json_schema_extra=_shown_default(parameter.default))]]
         fields[parameter.name] = kind
@@ -213,6 +231,20 @@ def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
 
 def _shown_default(default: object) -> dict[str, Any]:
     return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}
+
+
+def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
+    """The JSON object or list that `text` is, or `None`."""
+    try:
+        decoded: object = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None
+    return decoded if _is_container(decoded) else None
+
+
+def _is_container(value: Any) -> TypeGuard[dict[str, Any] | list[Any]]:
+    # The keys of a JSON object are texts.
+    return isinstance(value, (dict, list))
 
 
 def _where(location: tuple[int | str, ...]) -> str:

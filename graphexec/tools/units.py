@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -66,9 +67,11 @@ def unit(name: str) -> Unit:
 
 
 def _plain(name: str) -> str:
-    """A spelling without what does not matter: `degrees`, `°`, dots, `per`, and the exponents' form."""
-    name = re.sub(r"°|\bdegrees?\b|\bdeg\b|\.", " ", name.strip(), flags=re.IGNORECASE)
-    name = name.replace("³", "3").replace("^", "").replace("_", " ")
+    """A spelling without what does not matter: `degrees`, `°`, dots, the form of `per` and of exponents."""
+    # The compatible form has ³ as 3, and one µ for the two that there are.
+    name = unicodedata.normalize("NFKC", name)
+    name = re.sub(r"°|\bdegrees?\b|\bdeg\b|\.", " ", name, flags=re.IGNORECASE)
+    name = name.replace("^", "").replace("_", " ")
     name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", name, flags=re.IGNORECASE)
     return " ".join(name.split())
 

@@ -1,0 +1,93 @@
+"""How an async run waits: tasks that can be abandoned, deadlines, and several calls at once.
+
+The other half of `waiting`, in a module of its own because it loads asyncio, which a sync run does not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from graphexec.waiting import NOT_DONE, NotDone, in_thread
+
+T = TypeVar("T")
+
+# Seconds that a cancelled task gets to clean up before it is abandoned.
+GRACE = 0.05
+
+
+async def from_thread(call: Callable[[], T]) -> T:
+    """Await `call`, run in a thread of its own; cancelling this abandons the thread."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[T] = loop.create_future()
+
+    def deliver(future: Future[T]) -> None:
+        if waiter.done():
+            return
+        error = future.exception()
+        if isinstance(error, StopIteration):
+            # asyncio cannot carry one in a future; PEP 479 turns it into the same.
+            waiter.set_exception(RuntimeError(f"{call} raised StopIteration"))
+        elif error is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(future.result())
+
+    def wake(future: Future[T]) -> None:
+        # The loop may be closed when an abandoned call ends at last.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(deliver, future)
+
+    in_thread(call).add_done_callback(wake)
+    return await waiter
+
+
+async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
+    """Return what `call` returns, or `NOT_DONE` after `seconds`, as `wait_for` does.
+
+    Not `asyncio.wait_for`, which waits for a task that ignores its cancellation, and whose `TimeoutError` cannot be
+    told from the call's own.
+    """
+    return (await await_all([call], seconds, at_once=1))[0]
+
+
+async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
+    """Return the results of `calls` in their order, as `wait_for_all` does.
+
+    If this itself is cancelled, so are the calls.
+    """
+    gate = asyncio.Semaphore(at_once)
+
+    async def through(call: Awaitable[T]) -> T:
+        async with gate:
+            return await call
+
+    tasks = [asyncio.ensure_future(through(call) if at_once < len(calls) else call) for call in calls]
+    late = set(tasks)
+    try:
+        if tasks and (seconds is None or seconds > 0):
+            finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task in finished and not task.cancelled() and task.exception() is not None:
+                    # raises what the call raised
+                    task.result()
+        return tuple(NOT_DONE if task in late else task.result() for task in tasks)
+    finally:
+        await _abandon([task for task in tasks if not task.done()])
+        for call in calls:
+            # One that never got through the gate would be reported as never awaited.
+            if inspect.iscoroutine(call) and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
+                call.close()
+
+
+async def _abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+        # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    if tasks:
+        await asyncio.wait(tasks, timeout=GRACE)

@@ -1,0 +1,163 @@
+"""A model on this machine, without an account: llama.cpp with small weights, or with any GGUF file of yours."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from graphexec.awaiting import from_thread
+from graphexec.errors import WeightsError
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.llama_process import LlamaProcess, Settings
+from graphexec.models.openai_compatible import OpenAICompatible
+from graphexec.models.weights import DEFAULT, gguf, pull, weights_path
+
+
+class LocalModel:
+    """A model served by llama.cpp in a process of its own, reachable from this machine only and with a random key.
+
+    It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
+    not there yet (94 MB for the default; not with `download=False`). `context`, in tokens, holds prompt and reply;
+    `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores make it many times
+    slower. `chat_template` (Jinja) replaces the weights' own: tools are silently dropped where that knows none.
+
+    The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
+    call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
+    time, the others wait. Needs `pip install "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or
+    unusable weights are a `WeightsError`.
+    """
+
+    # Each parameter is a setting of its own; a bag of them would only move the list.
+    def __init__(  # noqa: PLR0913
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        model: str = DEFAULT,
+        context: int = 4096,
+        threads: int = 1,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = 512,
+        timeout: float = 300.0,
+        chat_template: str | None = None,
+        download: bool = True,
+    ) -> None:
+        self._path = None if path is None else Path(path)
+        self._name = model if self._path is None else self._path.stem
+        self._context = context
+        self._threads = threads
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._timeout = timeout
+        self._chat_template = chat_template
+        self._download = download
+        # One start at a time; the others wait for it.
+        self._lock = threading.Lock()
+        self._running: tuple[LlamaProcess, OpenAICompatible] | None = None
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `OpenAICompatible.complete` does."""
+        return self._client().complete(request, timeout=timeout)
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does."""
+        return await (await self._aclient()).acomplete(request, timeout=timeout)
+
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
+        """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
+        return self._client().stream(request, timeout=timeout)
+
+    async def astream(
+        self,
+        request: ModelRequest,
+        *,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        """Give the answer piece by piece, as `stream` does."""
+        pieces = (await self._aclient()).astream(request, timeout=timeout)
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            await pieces.aclose()
+
+    def close(self) -> None:
+        """End the server, whatever it is doing. A later call starts it again."""
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            process, client = running
+            client.close()
+            process.close()
+
+    async def aclose(self) -> None:
+        """End the server, as `close` does, and close this event loop's connections to it."""
+        running = self._running
+        if running is not None:
+            await running[1].aclose()
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
+        return f"LocalModel({what})"
+
+    def _client(self) -> OpenAICompatible:
+        """Return the client of the running server; start one where none runs."""
+        with self._lock:
+            if self._running is None or not self._running[0].alive:
+                self._running = self._start()
+            return self._running[1]
+
+    async def _aclient(self) -> OpenAICompatible:
+        running = self._running
+        if running is not None and running[0].alive:
+            return running[1]
+        # Starting blocks, and fetching does for long: the loop goes on meanwhile.
+        return await from_thread(self._client)
+
+    def _start(self) -> tuple[LlamaProcess, OpenAICompatible]:
+        path = self._weights()
+        key = secrets.token_urlsafe(24)
+        process = LlamaProcess(Settings(str(path), self._name, self._context, self._threads, self._chat_template, key))
+        client = OpenAICompatible(
+            self._name,
+            base_url=f"{process.url}/v1",
+            api_key=key,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
+            timeout=self._timeout,
+        )
+        return process, client
+
+    def _weights(self) -> Path:
+        if self._path is not None:
+            return gguf(self._path)
+        there = weights_path(self._name)
+        if self._download:
+            return pull(self._name)
+        if not there.is_file():
+            raise WeightsError(
+                f"the weights {self._name} are not at {there}, and download=False; fetch them with "
+                f"graphexec.models.pull({self._name!r}), or name a GGUF file as path="
+            )
+        return there

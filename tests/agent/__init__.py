@@ -1,0 +1,1 @@
+"""Tests of the executor, the tools and the agents."""

@@ -1,0 +1,123 @@
+"""Agents, models and tools that do what a test of the executor needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Ready, Run, Steps, Tool, tool
+from graphexec.executor import Ending
+from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
+from tests.three_drivers import EVERY, Driver, Script, Told, agreed
+
+AnyTool: TypeAlias = Tool[..., Any]
+Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
+
+
+def scripted(*turns: Any) -> Decide:
+    """An agent with no memory of its own: the steps say which of its turns it is at. The last turn repeats for ever."""
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        position = len(steps)
+        for turn in turns[:-1]:
+            if position <= 0:
+                return turn
+            position -= max(1, len(turn)) if isinstance(turn, list) else 1  # pyright: ignore[reportUnknownArgumentType]
+        return turns[-1]
+
+    return decide
+
+
+def act(name: str, **arguments: Any) -> AgentAction:
+    return AgentAction(name, arguments)
+
+
+def answer(output: Any = "done") -> AgentFinish:
+    return AgentFinish({"output": output})
+
+
+def call(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, json.dumps(arguments))
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool
+def fail(text: str) -> str:
+    """Never work."""
+    raise ValueError(f"no {text}")
+
+
+def script_of(executor: AgentExecutor, inputs: Mapping[str, Any] | None = None) -> Script[Ready, Ending]:
+    return Script(executor.graph, Ready(Run(inputs or {"input": "q"})), executor.world)
+
+
+def told_by_every_driver(make: Callable[[], AgentExecutor], *, among: Sequence[Driver] = EVERY) -> Told[Ending]:
+    """Run a fresh executor with each driver, and return what all of them agree on."""
+    return agreed(lambda: script_of(make()), among=among)
+
+
+def observations(told: Told[Ending]) -> list[Any]:
+    return [step.observation for step in told.outcome.steps]
+
+
+def statuses(told: Told[Ending]) -> list[str]:
+    return [step.status for step in told.outcome.steps]
+
+
+def messages(request: ModelRequest) -> list[Message]:
+    assert isinstance(request, ChatRequest)
+    return list(request.messages)
+
+
+def prompt(request: ModelRequest) -> str:
+    """The whole prompt of a react agent."""
+    if isinstance(request, CompletionRequest):
+        return request.prompt
+    (message,) = request.messages
+    assert not isinstance(message, type(None))
+    return message.content
+
+
+class BlockingModel:
+    """A model that answers when it is released, and not before; at the latest after half a minute."""
+
+    def __init__(self, reply: str = "late") -> None:
+        self.released = threading.Event()
+        self.reply = reply
+        self.calls = 0
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.calls += 1
+        self.released.wait(30)
+        return ModelReply(self.reply)
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.calls += 1
+        await until(self.released)
+        return ModelReply(self.reply)
+
+
+async def until(released: threading.Event) -> None:
+    """Wait for an event without blocking the loop."""
+    while not released.is_set():  # noqa: ASYNC110 - the event is a thread's, which an asyncio.Event cannot be
+        await asyncio.sleep(0.005)
+
+
+def run_async(executor: AgentExecutor, inputs: Any = "q") -> Any:
+    return asyncio.run(executor.arun(inputs))
+
+
+def run_sync(executor: AgentExecutor, inputs: Any = "q") -> Any:
+    return executor.run(inputs)
+
+
+def joined(texts: Iterable[object]) -> str:
+    return ", ".join(map(str, texts))

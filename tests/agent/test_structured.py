@@ -1,0 +1,251 @@
+"""The structured agent: its schema, and its reading of what a model makes of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+from typing import Any, Literal
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    ParseError,
+    WorkedExample,
+    create_structured_agent,
+    tool,
+)
+from graphexec.agents.structured import decision_schema, read
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import AnyTool, echo, messages, told_by_every_driver
+
+
+class Size(enum.Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Item(BaseModel):
+    name: str
+    parts: list[Item] = []
+
+
+class Other(BaseModel):
+    """Of the same name in another tool's schema."""
+
+    code: int
+
+
+@tool
+def order(item: Item, size: Size, count: int = 1) -> str:
+    """Order an item."""
+    return item.name
+
+
+@tool
+def look(at: Literal["up", "down"], when: dt.date | None = None) -> str:
+    """Look somewhere."""
+    return at
+
+
+@tool
+def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+def same_named() -> AnyTool:
+    def refer(item: Any, size: Size) -> str:
+        """Refer to another item."""
+        return ""
+
+    # The class of the other schema's definition has the same name.
+    refer.__annotations__.update(item=type("Item", (Other,), {}), size=Size)
+    return tool(refer)
+
+
+TOOLS: list[AnyTool] = [order, look, ping, echo, same_named()]
+
+ARGUMENTS: list[tuple[AnyTool, dict[str, Any]]] = [
+    (order, {"item": {"name": "bolt"}, "size": "s"}),
+    (order, {"item": {"name": "bolt", "parts": [{"name": "nut", "parts": []}]}, "size": "l", "count": 3}),
+    (order, {"item": {"name": "bolt", "parts": [{"code": 3}]}, "size": "s"}),
+    (order, {"item": {"code": 1}, "size": "s"}),
+    (order, {"item": {"name": "bolt"}, "size": "x"}),
+    (order, {"item": {"name": "bolt"}}),
+    (order, {"item": {"name": "bolt"}, "size": "s", "colour": "red"}),
+    (look, {"at": "up"}),
+    (look, {"at": "down", "when": None}),
+    (look, {"at": "sideways"}),
+    (look, {}),
+    (ping, {}),
+    (ping, {"x": 1}),
+    (echo, {"text": "a"}),
+    (echo, {"text": 1}),
+    (TOOLS[4], {"item": {"code": 1}, "size": "s"}),
+    (TOOLS[4], {"item": {"name": "bolt"}, "size": "s"}),
+]
+
+
+def test_the_schema_is_a_valid_json_schema() -> None:
+    schema = decision_schema(TOOLS)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert json.loads(json.dumps(schema)) == schema
+
+
+@pytest.mark.parametrize(("called", "arguments"), ARGUMENTS)
+def test_a_branch_accepts_exactly_what_its_tool_does(called: AnyTool, arguments: dict[str, Any]) -> None:
+    validator = jsonschema.Draft202012Validator(decision_schema(TOOLS))
+    accepted = validator.is_valid({"action": called.name, "action_input": arguments})
+    try:
+        called.arguments.validate_python(arguments)
+    except ValueError:
+        assert not accepted
+    else:
+        assert accepted
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        {},
+        {"action": "nope", "action_input": {}},
+        {"action": "ping"},
+        {"action": "final_answer"},
+        {"action": "final_answer", "answer": 3},
+        {"action": "final_answer", "answer": "a", "thought": "b"},
+        {"action": "ping", "action_input": {}, "answer": "x"},
+        [{"action": "ping", "action_input": {}}],
+    ],
+)
+def test_the_schema_refuses_what_is_no_decision(decision: Any) -> None:
+    assert not jsonschema.Draft202012Validator(decision_schema(TOOLS)).is_valid(decision)
+
+
+def test_the_schema_accepts_an_answer() -> None:
+    validator = jsonschema.Draft202012Validator(decision_schema([]))
+    assert validator.is_valid({"action": "final_answer", "answer": "42"})
+
+
+ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
+
+
+def test_an_action_and_an_answer_are_read() -> None:
+    (action,) = tuple(read(ModelReply(f"  {ACTION}\n")))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert (action.tool, action.tool_input, action.log) == ("echo", {"text": "hi"}, ACTION)
+    finish = read(ModelReply('{"action": "final_answer", "answer": "42 ☃"}'))
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == "42 ☃"
+
+
+@pytest.mark.parametrize("length", range(len(ACTION)))
+def test_truncated_json_is_never_executed(length: int) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(ACTION[:length], finish_reason="length"))
+
+
+def test_a_reply_cut_at_the_token_limit_is_told_so() -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(ACTION[:-3], finish_reason="length"))
+    assert raised.value.observation is not None
+    assert "it was cut at the token limit" in raised.value.observation
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "",
+        "Hello!",
+        "null",
+        "42",
+        '"text"',
+        f"[{ACTION}]",
+        f"{ACTION}{ACTION}",
+        f"```json\n{ACTION}\n```",
+        '{"action": "echo"}',
+        '{"action": null, "action_input": {}}',
+        '{"action": {"a": 1}, "action_input": {}}',
+        '{"action": "echo", "action_input": 3}',
+        '{"action": "echo", "action_input": ["a"]}',
+        '{"action": "final_answer"}',
+        '{"answer": "42"}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "9" * 100_000,
+        '{"action": "echo", "action_input": {"text": NaN}}',
+        "\ud800",
+    ],
+    ids=lambda text: text[:24].encode("unicode_escape").decode(),
+)
+def test_garbage_is_a_parse_error_that_shows_what_to_write(garbage: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(garbage))
+    assert raised.value.observation is not None
+    assert 'Reply with one JSON object: {"action": "<tool>"' in raised.value.observation
+    assert raised.value.llm_output == garbage.strip()
+    # What was wrong is said in a few words: the model knows its own reply.
+    assert len(raised.value.observation) < 500
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(["action", "action_input", "answer", "x"]), inner)
+        ),
+    )
+)
+def test_any_json_is_a_decision_or_a_parse_error(value: Any) -> None:
+    text = json.dumps(value)
+    try:
+        decision = read(ModelReply(text))
+    except ParseError as error:
+        assert error.llm_output == text.strip()
+    else:
+        assert value["action"] == "final_answer" or not isinstance(decision, AgentFinish)
+
+
+def test_the_conversation_is_instructions_examples_question_and_steps() -> None:
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel([ACTION, '{"action": "final_answer", "answer": "done"}']))
+        agent = create_structured_agent(
+            models[-1],
+            [echo],
+            prompt="Tools: {tools} {{}}",
+            question="Q: {input}",
+            examples=[WorkedExample("Say a.", (("echo", {"text": "a"}, "a"),), "a it is")],
+        )
+        return AgentExecutor(agent=agent, tools=[echo])
+
+    assert told_by_every_driver(executor).outcome.output == "done"
+    head = [
+        SystemMessage("Tools: echo(text: string) - Say it again. {}"),
+        UserMessage("Say a."),
+        AssistantMessage('{"action": "echo", "action_input": {"text": "a"}}'),
+        UserMessage("Observation: a"),
+        AssistantMessage('{"action": "final_answer", "answer": "a it is"}'),
+        UserMessage("Q: q"),
+    ]
+    for model in models:
+        first, second = model.requests
+        assert messages(first) == head
+        assert messages(second) == [*head, AssistantMessage(ACTION), UserMessage("Observation: hi")]
+        assert isinstance(second, ChatRequest)
+        assert second.schema == decision_schema([echo])
+
+
+def test_a_tool_named_as_the_answer_is_and_a_prompt_without_tools_are_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, as the answer is; rename it"):
+        create_structured_agent(ScriptedModel([]), [tool(name="final_answer")(echo.function)])
+    with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):
+        create_structured_agent(ScriptedModel([]), [echo], prompt="Be good.")

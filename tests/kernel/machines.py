@@ -1,0 +1,302 @@
+"""Small machines: a clock of two nodes, a diamond, a self-loop, and one for each way of asking."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from graphexec import END, Asks, CallModel, CallTool, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
+from graphexec.drive import World, world
+from graphexec.effects import ToolResult
+from graphexec.limits import Limits
+from graphexec.messages import CompletionRequest, ModelReply, Usage
+from graphexec.node import charged, metered, node, opaque
+
+
+# ---- what the machines are started with, and how a limit leaves any of them
+
+
+@final
+@dataclass(frozen=True)
+class Tick:
+    count: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Left:
+    steps: int
+
+
+@final
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    questions: int = 3
+
+
+@final
+@dataclass(frozen=True)
+class Topics:
+    names: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Errand:
+    stops: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Underway:
+    stops: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Prompt:
+    calls: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Stopped:
+    """Where a limit leaves any of the machines: what it was at, and which limit."""
+
+    at: Tick | Left | Topic | Topics | Errand | Underway | Prompt
+    limit: Exhausted
+
+
+# ---- a clock: two nodes for ever, stopped by its meter
+
+
+@final
+@dataclass(frozen=True)
+class Tock:
+    count: int
+
+
+@metered(when_spent=Stopped)
+@node
+def tick(at: Tick) -> Tock:
+    return Tock(at.count + 1)
+
+
+@node
+def tock(at: Tock) -> Tick:
+    return Tick(at.count)
+
+
+CLOCK: Graph[Tick, Stopped] = graph(
+    edges(tick, on(Tock, tock) | on(Stopped, END)) | edges(tock, on(Tick, tick)),
+    start=tick,
+)
+
+
+# ---- a diamond: two ways from one node to another, no loop, nothing asked
+
+
+@final
+@dataclass(frozen=True)
+class Number:
+    value: int
+
+
+@final
+@dataclass(frozen=True)
+class Even:
+    value: int
+
+
+@final
+@dataclass(frozen=True)
+class Odd:
+    value: int
+
+
+@final
+@dataclass(frozen=True)
+class Sum:
+    value: int
+    way: str
+
+
+@final
+@dataclass(frozen=True)
+class Total:
+    text: str
+
+
+@node
+def split(number: Number) -> Even | Odd:
+    return Odd(number.value) if number.value % 2 else Even(number.value)
+
+
+@node
+def halve(even: Even) -> Sum:
+    return Sum(even.value // 2, "halved")
+
+
+@node
+def triple(odd: Odd) -> Sum:
+    return Sum(odd.value * 3 + 1, "tripled")
+
+
+@node
+def join(total: Sum) -> Total:
+    return Total(f"{total.way} to {total.value}")
+
+
+DIAMOND: Graph[Number, Total] = graph(
+    edges(split, on(Even, halve) | on(Odd, triple))
+    | edges(halve, on(Sum, join))
+    | edges(triple, on(Sum, join))
+    | edges(join, on(Total, END)),
+    start=split,
+)
+
+
+# ---- a self-loop: one metered node that goes back to itself
+
+
+@final
+@dataclass(frozen=True)
+class Landed:
+    pass
+
+
+@metered(when_spent=Stopped)
+@node
+def countdown(left: Left) -> Left | Landed:
+    return Left(left.steps - 1) if left.steps > 1 else Landed()
+
+
+SELF_LOOP: Graph[Left, Landed | Stopped] = graph(
+    edges(countdown, on(Left, countdown) | on(Landed, END) | on(Stopped, END)),
+    start=countdown,
+)
+
+
+# ---- an interview: one node that asks several effects, one after another
+
+
+@dataclass(frozen=True)
+class Question(Effect[str]):
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Interview:
+    answers: tuple[str, ...]
+
+
+@charged(when_spent=Stopped)
+@node
+def interview(topic: Topic) -> Asks[Question, Interview]:
+    answers: list[str] = []
+    for number in range(topic.questions):
+        answers.append((yield from ask(Question(f"{topic.name} {number} {len(answers)}"))))
+    return Interview(tuple(answers))
+
+
+INTERVIEW: Graph[Topic, Interview | Stopped] = graph(
+    edges(interview, on(Interview, END) | on(Stopped, END)),
+    start=interview,
+)
+
+
+def reporter() -> World:
+    """Answers questions, each with itself."""
+    return world({Question: lambda question: f"re: {question.text}"})
+
+
+# ---- a survey: one node that asks several effects at once; each is a tool call, which has a reply for being cut
+
+
+@final
+@dataclass(frozen=True)
+class Survey:
+    results: tuple[ToolResult, ...]
+
+
+@charged(when_spent=Stopped)
+@node
+def survey(topics: Topics) -> Asks[CallTool, Survey]:
+    results = yield from ask_all([CallTool(name, "now") for name in topics.names])
+    return Survey(results)
+
+
+SURVEY: Graph[Topics, Survey | Stopped] = graph(
+    edges(survey, on(Survey, END) | on(Stopped, END)),
+    start=survey,
+)
+
+
+def surveyors(limits: Limits | None = None) -> World:
+    """Answers tool calls, each with its own name."""
+    return world({CallTool: lambda call: ToolResult(call.name)}, limits=limits)
+
+
+# ---- prompts: a loop of model calls that is bounded by no iteration, only by what the calls cost
+
+
+@charged(when_spent=Stopped)
+@node
+def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
+    yield from ask(CallModel(CompletionRequest(f"call {given.calls}")))
+    return Prompt(given.calls + 1)
+
+
+PROMPTS: Graph[Prompt, Stopped] = graph(
+    edges(prompt, on(Prompt, prompt) | on(Stopped, END)),
+    start=prompt,
+)
+
+
+def model_of(usage: Usage, limits: Limits) -> World:
+    """Answers model calls; each takes so many tokens."""
+    return world({CallModel: lambda call: ModelReply("so", usage=usage)}, limits=limits)
+
+
+# ---- errands: nodes that do as they like, async def and opaque def
+
+
+@final
+@dataclass(frozen=True)
+class Home:
+    stops: tuple[str, ...]
+
+
+@charged(when_spent=Stopped)
+@node
+async def leave(errand: Errand) -> Underway:
+    await asyncio.sleep(0)
+    return Underway((*errand.stops, "left"))
+
+
+@charged(when_spent=Stopped)
+@opaque
+def come_back(underway: Underway) -> Home:
+    return Home((*underway.stops, "back"))
+
+
+ERRAND: Graph[Errand, Home | Stopped] = graph(
+    edges(leave, on(Underway, come_back) | on(Stopped, END)) | edges(come_back, on(Home, END) | on(Stopped, END)),
+    start=leave,
+)
+
+
+def nobody(limits: Limits | None = None) -> World:
+    """A world in which nobody answers anything."""
+    return world({}, limits=limits)
+
+
+def limited(**limits: int) -> World:
+    """A world in which nobody answers anything, and so much may be spent."""
+    return nobody(Limits(**{"iterations": None, **limits}))
+
+
+def names(effects: Sequence[object]) -> list[str]:
+    return [type(effect).__name__ for effect in effects]

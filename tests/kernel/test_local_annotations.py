@@ -1,0 +1,64 @@
+"""Nodes of classes that are local to a function, with annotations that are text (PEP 563)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from graphexec import END, Asks, Effect, Exhausted, ask, bind, charged, edges, graph, metered, node, on, opaque
+from graphexec.drive import world
+from tests.three_drivers import LIVE, Script, agreed
+
+
+def test_local_classes_are_seen() -> None:
+    @dataclass(frozen=True)
+    class Colour(Effect[str]):
+        of: str
+
+    @final
+    @dataclass(frozen=True)
+    class Wall:
+        coats: int
+
+    @final
+    @dataclass(frozen=True)
+    class Painted:
+        colour: str
+
+    @final
+    @dataclass(frozen=True)
+    class Dry:
+        colour: str
+
+    @final
+    @dataclass(frozen=True)
+    class OutOfPaint:
+        wall: Wall | Painted
+        limit: Exhausted
+
+    @dataclass(frozen=True)
+    class Brush:
+        width: int
+
+    @metered(when_spent=OutOfPaint)
+    @node
+    def paint(wall: Wall, brush: Brush) -> Asks[Colour, Painted]:
+        colour = yield from ask(Colour(f"a wall of {brush.width}"))
+        return Painted(colour)
+
+    def give_up(painted: Painted, limit: Exhausted) -> OutOfPaint:
+        return OutOfPaint(painted, limit)
+
+    @charged(when_spent=give_up)
+    @opaque
+    def dry(painted: Painted) -> Dry:
+        return Dry(painted.colour)
+
+    machine = graph(
+        edges(paint, on(Painted, dry) | on(OutOfPaint, END)) | edges(dry, on(Dry, END) | on(OutOfPaint, END)),
+        start=paint,
+    )
+    assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": Brush})
+    bound = bind(machine, Brush(4))
+    told = agreed(lambda: Script(bound, Wall(1), world({Colour: lambda colour: f"red for {colour.of}"})), among=LIVE)
+    assert told.outcome == Dry("red for a wall of 4")

@@ -1,0 +1,230 @@
+"""The engine spends, not the node: everything is charged before it happens, and what is spent takes a drawn edge."""
+
+import math
+from typing import Any
+
+import pytest
+
+from graphexec import END, Asks, CallTool, Effect, Exhausted, Limits, Spent, ask, edges, graph, metered, node, on
+from graphexec.drive import world
+from graphexec.effects import ToolResult
+from graphexec.errors import LimitsError
+from graphexec.limits import LIMIT_NAMES
+from graphexec.messages import Usage
+from tests.kernel.machines import (
+    CLOCK,
+    PROMPTS,
+    SELF_LOOP,
+    SURVEY,
+    Landed,
+    Left,
+    Prompt,
+    Stopped,
+    Survey,
+    Tick,
+    Topics,
+    limited,
+    model_of,
+    nobody,
+    surveyors,
+)
+from tests.three_drivers import Script, agreed
+
+
+# ---- iterations
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 7])
+def test_a_metered_node_is_entered_as_often_as_the_limit_says(limit: int) -> None:
+    told = agreed(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
+    assert told.outcome == Stopped(Tick(limit), Exhausted("iterations", limit, limit))
+    assert told.spent.iterations == limit
+
+
+def test_the_default_limit_is_fifteen_iterations() -> None:
+    assert Limits().iterations == 15
+    assert agreed(lambda: Script(CLOCK, Tick(), nobody())).outcome.at == Tick(15)
+
+
+@pytest.mark.parametrize(("needed", "limit", "ends"), [(3, 3, "Landed"), (4, 3, "Stopped"), (1, 1, "Landed")])
+def test_the_last_entry_that_is_paid_for_counts(needed: int, limit: int, ends: str) -> None:
+    told = agreed(lambda: Script(SELF_LOOP, Left(needed), limited(iterations=limit)))
+    assert type(told.outcome).__name__ == ends
+    assert told.spent.iterations == limit
+
+
+def test_without_a_limit_a_meter_only_counts() -> None:
+    told = agreed(lambda: Script(SELF_LOOP, Left(100), nobody(Limits(iterations=None))))
+    assert (told.outcome, told.spent.iterations) == (Landed(), 100)
+
+
+def test_a_node_without_a_meter_costs_nothing() -> None:
+    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(iterations=0))))
+    assert (type(told.outcome), told.spent.iterations) == (Survey, 0)
+
+
+def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
+    @metered(when_spent=Stopped)
+    @node
+    def call(left: Left) -> Asks[CallTool, Landed]:
+        yield from ask(CallTool("search", "tea"))
+        return Landed()
+
+    machine = graph(edges(call, on(Landed, END) | on(Stopped, END)), start=call)
+    told = agreed(lambda: Script(machine, Left(1), surveyors(Limits(tool_calls=0))))
+    assert told.outcome == Stopped(Left(1), Exhausted("tool_calls", 0, 0))
+    assert (told.spent.iterations, told.spent.tool_calls) == (1, 0)
+
+
+# ---- calls
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_model_calls_are_charged_one_by_one(limit: int) -> None:
+    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), Limits(model_calls=limit))))
+    assert told.outcome == Stopped(Prompt(limit), Exhausted("model_calls", limit, limit))
+    assert (told.spent.model_calls, len(told.asked)) == (limit, limit)
+
+
+@pytest.mark.parametrize(
+    ("calls", "limit", "carried_out"), [(0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1)]
+)
+def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
+    called: list[str] = []
+
+    def survey(call: CallTool) -> ToolResult:
+        called.append(call.name)
+        return ToolResult(call.name)
+
+    def script() -> Script[Any, Any]:
+        called.clear()
+        topics = Topics(tuple(str(number) for number in range(calls)))
+        return Script(SURVEY, topics, world({CallTool: survey}, limits=Limits(tool_calls=limit)))
+
+    told = agreed(script)
+    if carried_out is None:
+        assert isinstance(told.outcome, Stopped)
+        assert told.outcome.limit == Exhausted("tool_calls", limit or 0, 0)
+    else:
+        assert isinstance(told.outcome, Survey)
+    assert len(called) == told.spent.tool_calls == (carried_out or 0)
+
+
+def test_a_call_that_fails_was_charged() -> None:
+    def failing(call: CallTool) -> ToolResult:
+        raise OSError("the line is dead")
+
+    from graphexec.drive import run
+    from graphexec.snapshot import snapshot_of
+
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        run(SURVEY, Topics(("a", "b")), world({CallTool: failing}))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.spent.tool_calls == 2
+
+
+# ---- tokens
+
+
+@pytest.mark.parametrize(
+    ("limit", "usage", "calls"),
+    [
+        (0, Usage(1, 1), 0),
+        (1, Usage(1, 1), 1),
+        (2, Usage(1, 1), 1),
+        (3, Usage(1, 1), 2),
+        (10, Usage(3, 0), 4),
+        (10, Usage(0, 3), 4),
+    ],
+)
+def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
+    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, Limits(tokens=limit))))
+    reached = calls * usage.total_tokens
+    assert told.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
+    assert (told.spent.model_calls, told.spent.tokens) == (calls, reached)
+    assert told.spent.prompt_tokens == calls * usage.prompt_tokens
+
+
+def test_a_spent_token_limit_does_not_stop_a_tool_call() -> None:
+    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(tokens=0))))
+    assert isinstance(told.outcome, Survey)
+
+
+# ---- what is asked first
+
+
+def test_of_several_spent_limits_the_first_in_order_is_named() -> None:
+    def of(**limits: Any) -> str:
+        told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), Limits(**limits))))
+        return told.outcome.limit.limit
+
+    assert of(seconds=0, tokens=0, model_calls=0) == "seconds"
+    assert of(tokens=0, model_calls=0) == "tokens"
+    assert of(model_calls=0) == "model_calls"
+
+
+def test_seconds_stop_a_metered_node_before_iterations_do() -> None:
+    told = agreed(lambda: Script(CLOCK, Tick(), nobody(Limits(seconds=0, iterations=0))))
+    assert told.outcome.limit == Exhausted("seconds", 0, 0)
+
+
+def test_an_effect_without_a_budget_is_free() -> None:
+    class Look(Effect[str]):
+        pass
+
+    assert Look.budget is None
+
+
+# ---- limits themselves
+
+
+@pytest.mark.parametrize("name", LIMIT_NAMES)
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-1, "is -1; give 0 or more, or None for no limit"),
+        (math.inf, None),
+        (math.nan, None),
+        ("3", None),
+        (True, None),
+    ],
+    ids=["negative", "infinite", "nan", "text", "bool"],
+)
+def test_a_limit_that_is_none_is_refused(name: str, value: Any, text: str | None) -> None:
+    with pytest.raises(LimitsError) as caught:
+        Limits(**{name: value})
+    assert str(caught.value).startswith(f"the limit {name} is ")
+    assert str(caught.value).endswith("or None for no limit") or "give None for no limit" in str(caught.value)
+    if text:
+        assert str(caught.value) == f"the limit {name} {text}"
+
+
+def test_the_texts_of_limits_that_are_none() -> None:
+    def text(**limits: Any) -> str:
+        with pytest.raises(LimitsError) as caught:
+            Limits(**limits)
+        return str(caught.value)
+
+    assert text(iterations=1.5) == "the limit iterations is 1.5; give a whole number, or None for no limit"
+    assert text(seconds="1") == "the limit seconds is '1'; give a number of seconds, or None for no limit"
+    assert text(seconds=math.inf) == "the limit seconds is infinite; give None for no limit"
+    assert text(seconds=math.nan) == "the limit seconds is nan; give 0 or more, or None for no limit"
+    assert text(iterations=-1, tokens=True) == (
+        "the limit iterations is -1; give 0 or more, or None for no limit; "
+        "the limit tokens is True; give a whole number, or None for no limit"
+    )
+
+
+def test_zero_and_none_are_limits_of_their_own() -> None:
+    assert Limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != Limits(iterations=None)
+    assert Limits(seconds=0.5).seconds == 0.5
+
+
+def test_an_exhausted_limit_can_be_read() -> None:
+    assert str(Exhausted("model_calls", 3, 3)) == "the limit of 3 model calls was reached (3 spent)"
+    assert str(Exhausted("seconds", 0.5, 0.75)) == "the limit of 0.5 seconds was reached (0.75 spent)"
+
+
+def test_what_is_spent_counts_both_kinds_of_tokens() -> None:
+    assert Spent(prompt_tokens=3, completion_tokens=4).tokens == 7

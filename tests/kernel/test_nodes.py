@@ -1,0 +1,430 @@
+"""A node is a function whose annotations say what it takes and what may come of it; anything else is refused."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, final
+
+import pytest
+
+from graphexec import (
+    All,
+    Asks,
+    CallModel,
+    CallTool,
+    Effect,
+    Exhausted,
+    Perform,
+    ask,
+    charged,
+    metered,
+    node,
+    opaque,
+    renamed,
+)
+from graphexec.effects import reply_type
+from graphexec.errors import GraphexecError, NodeError
+from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
+
+# Functions that no checker lets through.
+decorate: Any = node
+
+
+class Translator:
+    pass
+
+
+# ---- what is read from a function
+
+
+def test_a_pure_node_is_read_from_its_annotations() -> None:
+    @node
+    def sort(number: Number) -> Even | Odd:
+        """Sort."""
+        return Even(number.value)
+
+    assert (sort.name, sort.kind, sort.takes, sort.outcomes) == ("sort", "pure", (Number,), (Even, Odd))
+    assert (sort.effects, sort.metered, sort.when_spent, sort.spent_outcome) == ((), False, None, None)
+    assert repr(sort) == "<node sort: Number -> Even | Odd>"
+
+
+def test_a_node_that_asks_is_read_from_its_annotations() -> None:
+    @node
+    def look(number: Number | Left) -> Asks[CallTool | Question, Even | Odd]:
+        answer = yield from ask(Question("even?"))
+        return Even(0) if answer == "yes" else Odd(0)
+
+    assert (look.kind, look.takes, look.outcomes) == ("asks", (Number, Left), (Even, Odd))
+    assert look.effects == (CallTool, Question)
+
+
+def test_a_function_that_returns_another_ones_generator_asks_too() -> None:
+    def asking(number: Number) -> Asks[Question, Total]:
+        return Total((yield from ask(Question("why?"))))
+
+    @node
+    def look(number: Number) -> Asks[Question, Total]:
+        return asking(number)
+
+    assert (look.kind, look.effects, look.outcomes) == ("asks", (Question,), (Total,))
+
+
+def test_an_async_and_an_opaque_node_ask_to_be_performed() -> None:
+    @node
+    async def fetch(number: Number) -> Total:
+        return Total("fetched")
+
+    @opaque
+    def read(number: Number) -> Total:
+        return Total("read")
+
+    @opaque
+    async def write(number: Number) -> Total:
+        return Total("written")
+
+    for one in (fetch, read, write):
+        assert (one.kind, one.effects, one.outcomes) == ("opaque", (Perform,), (Total,))
+
+
+def test_further_parameters_without_a_default_are_settings() -> None:
+    @node
+    def translate(number: Number, translator: Translator, *, flag: bool = False) -> Total:
+        return Total("")
+
+    assert translate.settings == {"translator": Translator}
+
+
+def test_a_method_that_is_bound_can_be_a_node() -> None:
+    class Shop:
+        def sell(self, number: Number) -> Total:
+            return Total(str(number.value))
+
+    assert node(Shop().sell).takes == (Number,)
+
+
+def test_metered_and_charged_add_the_outcome_of_a_spent_limit() -> None:
+    assert (countdown.metered, countdown.spent_outcome, countdown.when_spent) == (True, Stopped, Stopped)
+    assert countdown.outcomes[-1] is Stopped
+
+    @charged(when_spent=Stopped)
+    @node
+    def asks(left: Left) -> Asks[Question, Total | Stopped]:
+        return Total((yield from ask(Question("?"))))
+
+    assert (asks.metered, asks.outcomes) == (False, (Total, Stopped))
+    assert charged(when_spent=Stopped)(countdown).metered
+
+
+def test_when_spent_may_be_a_function() -> None:
+    def give_up(value: object, limit: Exhausted) -> Total:
+        return Total(str(limit))
+
+    assert metered(when_spent=give_up)(halve).outcomes == (Sum, Total)
+
+
+def test_a_renamed_node_is_the_same_under_another_name() -> None:
+    other = renamed(halve, "cut_in_half")
+    assert (other.name, other.function, halve.name) == ("cut_in_half", halve.function, "halve")
+    with pytest.raises(NodeError, match="a node cannot be named 'cut in half'; give it a name that a function could"):
+        renamed(halve, "cut in half")
+
+
+# ---- what is refused
+
+
+def unannotated(number, flag):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    return number
+
+
+def without_return(number: Number):  # type: ignore[no-untyped-def] # noqa: ANN201
+    return number
+
+
+def without_value() -> Total:
+    return Total("")
+
+
+def only_keywords(*, number: Number) -> Total:
+    return Total("")
+
+
+def returns_none(number: Number) -> None:
+    return None
+
+
+def may_return_none(number: Number) -> Total | None:
+    return None
+
+
+def returns_generic(number: Number) -> list[Total]:
+    return []
+
+
+def returns_any(number: Number) -> Any:
+    return number
+
+
+def takes_any(number: Any) -> Total:
+    return Total("")
+
+
+def returns_literal(number: Number) -> Literal["yes", "no"]:
+    return "no"
+
+
+class HasValue(Protocol):
+    value: int
+
+
+class Record(TypedDict):
+    value: int
+
+
+def takes_protocol(number: HasValue) -> Total:
+    return Total("")
+
+
+def takes_typed_dict(number: Record) -> Total:
+    return Total("")
+
+
+def takes_callable(number: Callable[[], int]) -> Total:
+    return Total("")
+
+
+T = TypeVar("T")
+
+
+def takes_variable(number: T) -> Total:
+    return Total("")
+
+
+def setting_without_annotation(number: Number, translator) -> Total:  # type: ignore[no-untyped-def] # noqa: ANN001
+    return Total("")
+
+
+def setting_generic(number: Number, translators: list[Translator]) -> Total:
+    return Total("")
+
+
+def yields_without_asks(number: Number) -> Generator[CallTool, Any, Total]:
+    yield CallTool("x", "y")
+    return Total("")
+
+
+def yields_but_says_otherwise(number: Number) -> Any:
+    yield CallTool("x", "y")
+    return Total("")
+
+
+def asks_for_no_effect(number: Number) -> Asks[int, Total]:
+    yield 3
+    return Total("")
+
+
+async def yields_asynchronously(number: Number) -> AsyncIterator[Total]:
+    yield Total("")
+
+
+class Instance:
+    def __call__(self, number: Number) -> Total:
+        return Total("")
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (unannotated, "unannotated does not annotate 'number'; write def unannotated(number: In) -> Out"),
+        (without_return, "without_return does not annotate 'return'; write def without_return(number: In) -> Out"),
+        (without_value, "without_value takes no value; write def without_value(value: In) -> Out"),
+        (only_keywords, "only_keywords takes no value; write def only_keywords(value: In) -> Out"),
+        (returns_none, "returns_none returns None, which is not a class of yours; name the class of the value"),
+        (may_return_none, "may_return_none returns None, which is not a class of yours; name the class of the value"),
+        (
+            returns_generic,
+            "returns_generic returns list[tests.kernel.machines.Total], which is not a class of yours; name the class "
+            "of the value",
+        ),
+        (returns_any, "returns_any returns typing.Any, which is not a class of yours; name the class of the value"),
+        (takes_any, "takes_any takes number typing.Any, which is not a class of yours; name the class of the value"),
+        (
+            returns_literal,
+            "returns_literal returns typing.Literal['yes', 'no'], which is not a class of yours; name the class of the "
+            "value",
+        ),
+        (
+            takes_protocol,
+            "takes_protocol takes number <class 'tests.kernel.test_nodes.HasValue'>, which is not a class of yours; "
+            "name the class of the value",
+        ),
+        (
+            takes_typed_dict,
+            "takes_typed_dict takes number <class 'tests.kernel.test_nodes.Record'>, which is not a class of yours; "
+            "name the class of the value",
+        ),
+        (
+            takes_callable,
+            "takes_callable takes number collections.abc.Callable[[], int], which is not a class of yours; name the "
+            "class of the value",
+        ),
+        (takes_variable, "takes_variable takes number ~T, which is not a class of yours; name the class of the value"),
+        (
+            setting_without_annotation,
+            "setting_without_annotation does not annotate 'translator'; write def setting_without_annotation(number: "
+            "In) -> Out",
+        ),
+        (
+            setting_generic,
+            "setting_generic takes translators list[tests.kernel.test_nodes.Translator], which is not a class of "
+            "yours; name the class of the value",
+        ),
+        (
+            yields_but_says_otherwise,
+            "yields_but_says_otherwise yields, but returns typing.Any; write -> Asks[Effect, Outcome]",
+        ),
+        (
+            asks_for_no_effect,
+            "asks_for_no_effect asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])",
+        ),
+        (
+            yields_asynchronously,
+            "yields_asynchronously returns collections.abc.AsyncIterator[tests.kernel.machines.Total], which is not a "
+            "class of yours; name the class of the value",
+        ),
+        (lambda number: number, "a node cannot be named '<lambda>'; define its function with def"),
+        (Instance(), "Instance is not a function; define it with def"),
+        (functools.partial(unannotated, flag=True), "partial is not a function; define it with def"),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__) if callable(value) else "",
+)
+def test_a_function_that_cannot_be_a_node_is_refused_with_what_to_write(function: Any, text: str) -> None:
+    with pytest.raises(NodeError) as caught:
+        decorate(function)
+    assert str(caught.value) == text
+    assert isinstance(caught.value, GraphexecError)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_plain_generator_annotation_is_as_good_as_asks() -> None:
+    assert decorate(yields_without_asks).effects == (CallTool,)
+
+
+def test_an_annotation_that_cannot_be_resolved_is_refused() -> None:
+    def lost(number: Number) -> Total:
+        return Total("")
+
+    lost.__annotations__["return"] = "Nowhere"
+    with pytest.raises(NodeError) as caught:
+        node(lost)
+    assert (
+        str(caught.value)
+        == "lost has an annotation that cannot be resolved: name 'Nowhere' is not defined; import or define it"
+    )
+
+
+def test_an_opaque_function_does_not_yield() -> None:
+    make_opaque: Any = opaque
+    with pytest.raises(NodeError) as caught:
+        make_opaque(yields_without_asks)
+    assert str(caught.value) == "yields_without_asks yields effects, so it is not opaque; make it a node with @node"
+
+
+def test_when_spent_has_to_take_what_the_node_takes() -> None:
+    @final
+    @dataclass(frozen=True)
+    class OutOfTicks:
+        at: Tick
+        limit: Exhausted
+
+    with pytest.raises(NodeError) as caught:
+        metered(when_spent=OutOfTicks)(halve)
+    assert (
+        str(caught.value) == "halve takes Even, which OutOfTicks does not; widen the annotation of its first parameter"
+    )
+
+
+def test_when_spent_says_its_one_outcome() -> None:
+    def silent(value: object, limit: Exhausted):  # type: ignore[no-untyped-def] # noqa: ANN202
+        return Total("")
+
+    def undecided(value: object, limit: Exhausted) -> Total | Sum:
+        return Total("")
+
+    meter: Any = metered
+    with pytest.raises(NodeError) as caught:
+        meter(when_spent=silent)(halve)
+    assert str(caught.value) == (
+        "silent does not annotate its outcome; write def silent(value: In, limit: Exhausted) -> Out"
+    )
+    with pytest.raises(NodeError) as caught:
+        meter(when_spent=undecided)(halve)
+    assert str(caught.value) == "undecided returns 2 outcomes; a spent limit takes one edge, so return one class"
+
+
+def test_when_spent_may_take_a_protocol_and_leave_its_value_unannotated() -> None:
+    def by_protocol(value: HasValue, limit: Exhausted) -> Total:
+        return Total("")
+
+    def unsaid(value, limit) -> Total:  # type: ignore[no-untyped-def] # noqa: ANN001
+        return Total("")
+
+    meter: Any = metered
+    assert meter(when_spent=by_protocol)(halve).spent_outcome is Total
+    assert meter(when_spent=unsaid)(halve).spent_outcome is Total
+
+
+# ---- effects
+
+
+class Unsaid(Effect):  # type: ignore[type-arg]
+    pass
+
+
+@dataclass(frozen=True)
+class Strange(Effect[Translator]):
+    pass
+
+
+class Special(Question):
+    pass
+
+
+def test_the_reply_of_an_effect_is_read_from_its_class() -> None:
+    assert reply_type(Question).validate_python("yes") == "yes"
+    assert reply_type(Special).validate_python("yes") == "yes"
+
+
+def test_an_effect_that_does_not_say_its_reply_is_refused() -> None:
+    with pytest.raises(NodeError) as caught:
+        reply_type(Unsaid)
+    assert str(caught.value) == "Unsaid does not say its reply; write class Unsaid(Effect[Reply])"
+
+
+def test_an_effect_whose_reply_json_cannot_express_is_refused() -> None:
+    with pytest.raises(NodeError) as caught:
+        reply_type(Strange)
+    assert str(caught.value) == (
+        "Strange replies <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply a "
+        "dataclass or a pydantic model"
+    )
+
+
+def test_an_effect_costs_no_tokens_and_has_no_reply_for_being_cut_unless_it_says_so() -> None:
+    exhausted = Exhausted("seconds", 1, 2)
+    assert Question("?").tokens("any") == (0, 0)
+    assert Question("?").cut(exhausted) is None
+    cut = CallTool("search", "tea").cut(exhausted)
+    assert (cut.observation, cut.status) == ("search was cut off: the limit of 1 seconds was reached (2 spent).", "cut")
+    assert (CallModel.budget, CallTool.budget, Question.budget) == ("model_calls", "tool_calls", None)
+    assert All((Question("?"),)).effects == (Question("?"),)
+
+
+def test_the_function_of_a_node_can_still_be_called_by_itself() -> None:
+    assert halve.function(Even(8)) == Sum(4, "halved")
+
+    @node
+    async def rest(errand: Errand) -> Total:
+        return Total("rested")
+
+    assert asyncio.run(rest.function(Errand())) == Total("rested")

@@ -1,0 +1,356 @@
+"""A run goes on from its snapshot: no clock starts again, no budget is refilled, nothing answered is asked again."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import Asking, CallModel, Done, Exhausted, Limits, Snapshot, Spent, advance, begin
+from graphexec.drive import World, run, world
+from graphexec.errors import SnapshotError
+from graphexec.handlers import handlers_for
+from graphexec.messages import ModelReply, Usage
+from graphexec.snapshot import snapshot_of
+from tests.kernel.machines import (
+    CLOCK,
+    ERRAND,
+    Errand,
+    INTERVIEW,
+    PROMPTS,
+    SURVEY,
+    Home,
+    Interview,
+    Prompt,
+    Question,
+    Stopped,
+    Tick,
+    Topic,
+    Topics,
+    limited,
+    model_of,
+    nobody,
+    reporter,
+)
+from tests.three_drivers import LIVE, Driver, FakeClock, Script, agreed, amnesiac
+
+
+def texts(script: Script[Any, Any]) -> tuple[str, ...]:
+    return amnesiac(script).texts
+
+
+# ---- nothing is asked twice
+
+
+@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+def test_from_every_state_only_what_is_not_answered_is_asked(driver: Driver) -> None:
+    for number, text in enumerate(texts(Script(INTERVIEW, Topic("tea", 4), reporter()))):
+        asked: list[str] = []
+
+        def answer(question: Question, asked: list[str] = asked) -> str:
+            asked.append(question.text)
+            return f"re: {question.text}"
+
+        snapshot = Snapshot.from_json(text, INTERVIEW)
+        told = driver(Script(INTERVIEW, snapshot, world({Question: answer})))
+        assert asked == [f"tea {n} {n}" for n in range(number, 4)]
+        assert told.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
+
+
+def test_an_opaque_node_whose_outcome_is_stored_is_not_called_again() -> None:
+    *_, last = texts(Script(ERRAND, Errand(), nobody()))
+    data = json.loads(last)
+    assert (data["node"], len(data["replies"])) == ("come_back", 1)
+    snapshot = Snapshot.from_json(last, ERRAND)
+    # Nobody is there to perform it.
+    state = advance(ERRAND, snapshot, Limits())
+    assert isinstance(state, Done)
+    assert state.outcome == Home(("left", "back"))
+
+
+def test_a_batch_that_is_answered_is_not_asked_again() -> None:
+    from graphexec import CallTool
+    from graphexec.effects import ToolResult
+
+    def script() -> Script[Any, Any]:
+        return Script(SURVEY, Topics(("a", "b")), world({CallTool: lambda call: ToolResult(call.name)}))
+
+    *_, last = texts(script())
+    done = run(SURVEY, Snapshot.from_json(last, SURVEY), nobody())
+    assert done.spent.tool_calls == 2
+    assert done.outcome == amnesiac(script()).outcome
+
+
+# ---- nothing is refilled
+
+
+@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+def test_budgets_are_not_refilled_by_a_resume(driver: Driver) -> None:
+    def script(value: Any) -> Script[Any, Any]:
+        return Script(PROMPTS, value, model_of(Usage(2, 1), Limits(model_calls=5, tokens=100)))
+
+    whole = amnesiac(script(Prompt()))
+    assert whole.spent.model_calls == 5
+    for text in whole.texts:
+        told = driver(script(Snapshot.from_json(text, PROMPTS)))
+        assert told.outcome == whole.outcome
+        assert told.spent.tokens == whole.spent.tokens == 15
+
+
+def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
+    # The state before the call is what a process that crashed in it goes on from: its attempt counts.
+    limits = Limits(model_calls=3)
+    snapshot = begin(PROMPTS, Prompt())
+    for attempt in range(3):
+        state = advance(PROMPTS, snapshot, limits)
+        assert isinstance(state, Asking)
+        snapshot = Snapshot.from_json(state.snapshot.to_json(), PROMPTS)
+        assert snapshot.spent.model_calls == attempt + 1
+    end = advance(PROMPTS, snapshot, limits)
+    assert isinstance(end, Done)
+    assert end.outcome == Stopped(Prompt(), Exhausted("model_calls", 3, 3))
+
+
+def test_a_crash_loop_ends_like_any_other_loop() -> None:
+    def failing(call: CallModel) -> ModelReply:
+        raise OSError("the line is dead")
+
+    calls = 0
+    value: Any = Prompt()
+    crashing = world({CallModel: failing}, limits=Limits(model_calls=4))
+    while True:
+        try:
+            done = run(PROMPTS, value, crashing)
+        except OSError as error:
+            calls += 1
+            value = snapshot_of(error)
+        else:
+            break
+    assert (calls, done.outcome) == (4, Stopped(Prompt(), Exhausted("model_calls", 4, 4)))
+
+
+def test_an_entry_that_is_paid_for_is_not_charged_again_on_a_resume() -> None:
+    from graphexec import END, Asks, ask, edges, graph, metered, node, on
+
+    @metered(when_spent=Stopped)
+    @node
+    def enter(topic: Topic) -> Asks[Question, Interview]:
+        first = yield from ask(Question("first?"))
+        second = yield from ask(Question("second?"))
+        return Interview((first, second))
+
+    machine = graph(edges(enter, on(Interview, END) | on(Stopped, END)), start=enter)
+
+    def script(value: Any) -> Script[Any, Any]:
+        return Script(machine, value, world({Question: lambda q: q.text}, limits=Limits(iterations=1)))
+
+    whole = amnesiac(script(Topic("tea")))
+    assert isinstance(whole.outcome, Interview)
+    for text in whole.texts:
+        told = amnesiac(script(Snapshot.from_json(text, machine)))
+        assert (told.outcome, told.spent.iterations) == (whole.outcome, 1)
+
+
+@pytest.mark.parametrize("driver", [*LIVE, amnesiac], ids=lambda driver: driver.__name__)
+def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
+    def made() -> World:
+        # Another process: its clock says something else entirely.
+        clock = FakeClock(5_000_000.0)
+
+        def answer(question: Question) -> str:
+            clock.advance(4.0)
+            return "fine"
+
+        return World(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
+
+    snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=7.0))
+    told = driver(Script(INTERVIEW, snapshot, made()))
+    assert told.outcome == Stopped(Topic("tea", 3), Exhausted("seconds", 10, 11.0))
+    snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=2.0))
+    told = driver(Script(INTERVIEW, snapshot, made()))
+    assert (type(told.outcome), told.spent.seconds) == (Interview, 10.0)
+
+
+@given(at=st.integers(0, 12), limit=st.integers(0, 12))
+def test_a_pause_anywhere_changes_nothing(at: int, limit: int) -> None:
+    def script(value: Any) -> Script[Any, Any]:
+        return Script(PROMPTS, value, model_of(Usage(1, 0), Limits(model_calls=limit, tokens=9)))
+
+    whole = amnesiac(script(Prompt()))
+    paused = whole.texts[min(at, len(whole.texts) - 1)]
+    resumed = agreed(lambda: script(Snapshot.from_json(paused, PROMPTS)))
+    assert (resumed.outcome, resumed.spent) == (whole.outcome, whole.spent)
+
+
+# ---- snapshots as text
+
+
+def test_a_snapshot_is_plain_data() -> None:
+    snapshot = Snapshot("interview", Topic("tea", 2), ("fine",), Spent(iterations=3, seconds=1.5))
+    assert json.loads(snapshot.to_json()) == {
+        "node": "interview",
+        "value": {"class": "Topic", "data": {"name": "tea", "questions": 2}},
+        "replies": [{"reply": {"class": "str", "data": "fine"}}],
+        "spent": {
+            "iterations": 3,
+            "seconds": 1.5,
+            "model_calls": 0,
+            "tool_calls": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+        },
+    }
+
+
+def test_a_snapshot_that_was_read_can_be_written_again() -> None:
+    for machine, value, made in (
+        (INTERVIEW, Topic("tea"), reporter()),
+        (ERRAND, Errand(), nobody()),
+        (PROMPTS, Prompt(), model_of(Usage(), Limits(model_calls=2))),
+        (CLOCK, Tick(), limited(iterations=2)),
+    ):
+        script: Script[Any, Any] = Script(machine, value, made)
+        for text in texts(script):
+            assert Snapshot.from_json(text, script.graph).to_json() == text
+
+
+def test_a_cut_is_stored() -> None:
+    state = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits(seconds=1))
+    assert isinstance(state, Asking)
+    text = state.cut(at=2.0).to_json()
+    assert json.loads(text)["replies"] == [{"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0}}]
+    assert Snapshot.from_json(text, INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
+
+
+GOOD = Snapshot("interview", Topic("tea")).to_json()
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(GOOD), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "this is not a snapshot, which has node, value, replies and spent: JSONDecodeError"),
+        ("{", "this is not a snapshot, which has node, value, replies and spent: JSONDecodeError"),
+        ("null", "this is not a snapshot, which has node, value, replies and spent: TypeError"),
+        ("[]", "this is not a snapshot, which has node, value, replies and spent: TypeError"),
+        ('"text"', "this is not a snapshot, which has node, value, replies and spent: TypeError"),
+        ("{}", "this is not a snapshot, which has node, value, replies and spent: KeyError('node')"),
+        (changed(node="tick"), "the snapshot is at tick, which this graph does not have; resume it with its own"),
+        (changed(node=[]), "the snapshot is at [], which this graph does not have; resume it with its own"),
+        (
+            changed(value={"class": "Tick", "data": {}}),
+            "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own",
+        ),
+        (changed(value=None), "the snapshot at interview does not fit this graph: "),
+        (changed(value={"class": ["Topic"], "data": {}}), "the snapshot at interview does not fit this graph: "),
+        (changed(value={"class": "Topic"}), "the snapshot at interview does not fit this graph: 'data'"),
+        (changed(value={"class": "Topic", "data": {"name": 3}}), "the snapshot at interview does not fit this graph: "),
+        (changed(replies=3), "the snapshot at interview does not fit this graph: "),
+        (changed(replies="abc"), "the snapshot at interview does not fit this graph: "),
+        (changed(replies=[{}]), "the snapshot at interview does not fit this graph: 'reply'"),
+        (changed(replies=[{"reply": 3}]), "the snapshot at interview does not fit this graph: 3 is not a stored reply"),
+        (changed(replies=[{"exhausted": {}}]), "the snapshot at interview does not fit this graph: "),
+        (changed(spent={"seconds": "x"}), "the snapshot at interview does not fit this graph: "),
+        (changed(spent=None), "the snapshot at interview does not fit this graph: "),
+    ],
+)
+def test_what_is_no_snapshot_of_this_graph_is_refused(text: str, says: str) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        Snapshot.from_json(text, INTERVIEW)
+    assert str(caught.value).startswith(says)
+
+
+@given(st.text() | st.binary().map(repr) | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
+def test_garbage_is_refused_and_nothing_else_is_raised(text: str) -> None:
+    with pytest.raises(SnapshotError):
+        Snapshot.from_json(text, INTERVIEW)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["class", "data", "reply"]), inner),
+    max_leaves=5,
+)
+
+
+@given(key=st.sampled_from(["node", "value", "replies", "spent"]), value=JSON)
+def test_a_snapshot_with_one_part_exchanged_is_read_or_refused(key: str, value: object) -> None:
+    try:
+        snapshot = Snapshot.from_json(changed(**{key: value}), INTERVIEW)
+    except SnapshotError:
+        return
+    # What could be read can be gone on with, or is refused where the reply is needed.
+    try:
+        advance(INTERVIEW, snapshot, Limits())
+    except SnapshotError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("reply", "machine"),
+    [({"class": "str", "data": 3}, INTERVIEW), ({"class": "str", "data": None}, INTERVIEW)],
+)
+def test_a_stored_reply_of_another_type_is_refused(reply: object, machine: Any) -> None:
+    snapshot = Snapshot.from_json(changed(replies=[{"reply": reply}]), machine)
+    with pytest.raises(SnapshotError, match="a stored reply is not a reply to Question"):
+        advance(machine, snapshot, Limits())
+
+
+def test_a_stored_batch_of_another_length_is_refused() -> None:
+    first = advance(SURVEY, begin(SURVEY, Topics(("a", "b"))), Limits())
+    assert isinstance(first, Asking)
+    data = json.loads(first.snapshot.to_json())
+    result = {"observation": "a", "status": "ok", "return_direct": False}
+    data["replies"] = [{"reply": {"class": "tuple", "data": [result]}}]
+    snapshot = Snapshot.from_json(json.dumps(data), SURVEY)
+    with pytest.raises(SnapshotError, match="a stored reply is not a reply to All"):
+        advance(SURVEY, snapshot, Limits())
+
+
+def test_a_stored_outcome_of_an_opaque_node_that_the_graph_does_not_have_is_refused() -> None:
+    data = json.loads(begin(ERRAND, Errand()).to_json())
+    data["replies"] = [{"reply": {"class": "Nowhere", "data": {}}}]
+    with pytest.raises(SnapshotError, match="the snapshot holds a Nowhere, which no edge of this graph carries"):
+        advance(ERRAND, Snapshot.from_json(json.dumps(data), ERRAND), Limits())
+
+
+# ---- values that JSON cannot express
+
+
+class Thing:
+    pass
+
+
+def loop() -> list[Any]:
+    items: list[Any] = []
+    items.append(items)
+    return items
+
+
+@pytest.mark.parametrize("inside", [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)], ids=str)
+def test_a_value_that_json_cannot_express_is_refused_with_its_node(inside: Any) -> None:
+    for snapshot in (
+        Snapshot("interview", inside),
+        Snapshot("interview", Topic(inside)),
+        Snapshot("interview", Topic("tea"), (inside,)),
+    ):
+        with pytest.raises(SnapshotError, match="the state at interview cannot be stored as JSON: "):
+            snapshot.to_json()
+
+
+def test_a_class_that_pydantic_cannot_read_is_refused() -> None:
+    from dataclasses import make_dataclass
+
+    lost = make_dataclass("Lost", [("where", "Nowhere")], frozen=True)
+    with pytest.raises(SnapshotError, match="the state at interview cannot be stored as JSON: "):
+        Snapshot("interview", lost(1)).to_json()
+
+
+def test_a_handler_may_reply_anything_json_has() -> None:
+    for reply in ("", "ü\n\x00", "9" * 1000):
+        told = agreed(lambda reply=reply: Script(INTERVIEW, Topic("tea", 1), world({Question: lambda _: reply})))  # type: ignore[misc]
+        assert told.outcome == Interview((reply,))

@@ -1,0 +1,391 @@
+"""Surgery returns a new, checked graph, and leaves the old one as it is."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Asks,
+    Exhausted,
+    Graph,
+    GraphError,
+    ask,
+    bind,
+    charged,
+    edges,
+    graph,
+    node,
+    on,
+    opaque,
+    renamed,
+    replace,
+    splice,
+    wrap,
+)
+from graphexec.drive import world
+from tests.kernel.machines import (
+    CLOCK,
+    DIAMOND,
+    ERRAND,
+    INTERVIEW,
+    Errand,
+    Even,
+    Home,
+    Interview,
+    Left,
+    Number,
+    Odd,
+    Question,
+    Stopped,
+    Sum,
+    Tick,
+    Tock,
+    Topic,
+    Total,
+    come_back,
+    halve,
+    interview,
+    join,
+    leave,
+    limited,
+    nobody,
+    reporter,
+    split,
+    tick,
+    tock,
+    triple,
+)
+from tests.three_drivers import LIVE, Script, agreed
+
+loosely: Any = edges
+
+
+def outcome_of(machine: Graph[Any, Any], value: object, make_world: Any = nobody) -> object:
+    return agreed(lambda: Script(machine, value, make_world())).outcome
+
+
+def text_of(error: Any) -> str:
+    return str(error.value)
+
+
+@pytest.fixture(autouse=True)
+def _old_graphs_are_untouched() -> Any:
+    before = [(str(machine), list(machine)) for machine in (DIAMOND, CLOCK, ERRAND, INTERVIEW)]
+    yield
+    assert [(str(machine), list(machine)) for machine in (DIAMOND, CLOCK, ERRAND, INTERVIEW)] == before
+
+
+# ---- replace
+
+
+def test_replace_puts_another_body_in_a_nodes_place() -> None:
+    @node
+    def round_down(even: Even) -> Sum:
+        return Sum(even.value // 10 * 10, "rounded")
+
+    machine = replace(DIAMOND, renamed(round_down, "halve"))
+    assert outcome_of(machine, Number(46)) == Total("rounded to 40")
+    assert outcome_of(DIAMOND, Number(46)) == Total("halved to 23")
+    assert machine.edges == DIAMOND.edges
+
+
+def test_replace_of_a_node_that_there_is_not_is_refused() -> None:
+    with pytest.raises(GraphError) as caught:
+        replace(DIAMOND, renamed(halve, "quarter"))
+    assert text_of(caught) == "the graph has no node quarter; its nodes are split, halve, triple, join"
+
+
+def test_replace_by_a_node_that_does_not_fit_is_refused() -> None:
+    @node
+    def halve(even: Odd) -> Sum | Total:
+        return Total("")
+
+    with pytest.raises(GraphError) as caught:
+        replace(DIAMOND, halve)
+    assert text_of(caught).splitlines() == [
+        "split sends Even to halve, which takes Odd; send it to a node that takes it",
+        "halve may return Total, which no edge takes; add on(Total, ...)",
+    ]
+
+
+# ---- splice
+
+
+@final
+@dataclass(frozen=True)
+class Refused:
+    value: int
+
+
+@node
+def guard(even: Even) -> Even | Refused:
+    return even if even.value < 100 else Refused(even.value)
+
+
+@node
+def excuse(refused: Refused) -> Total:
+    return Total(f"{refused.value} is too much")
+
+
+def guarded() -> Graph[Number, Total]:
+    table = edges(guard, on(Even, halve) | on(Refused, excuse)) | edges(excuse, on(Total, END))
+    return splice(DIAMOND, table, after=split, on=Even)
+
+
+def test_splice_puts_nodes_on_one_edge() -> None:
+    assert outcome_of(guarded(), Number(6)) == Total("halved to 3")
+    assert outcome_of(guarded(), Number(600)) == Total("600 is too much")
+    assert outcome_of(guarded(), Number(601)) == Total("tripled to 1804")
+    assert set(guarded().edges) - set(DIAMOND.edges) == {
+        edge for edge in guarded().edges if edge.source in ("guard", "excuse") or edge.target in ("guard", "excuse")
+    }
+
+
+def test_the_pictures_show_the_spliced_node() -> None:
+    assert "guard" in f"{guarded():mermaid}"
+    assert "Refused" in f"{guarded():mermaid}"
+    assert "guard" in f"{guarded():dot}"
+    assert "guard" not in f"{DIAMOND:mermaid}"
+
+
+def test_a_spliced_node_may_ask() -> None:
+    machine = splice(INTERVIEW, edges(doubt, on(Interview, END) | on(Unsure, END)), after=interview, on=Interview)
+    assert outcome_of(machine, Topic("tea", 1), reporter) == Interview(("re: tea 0 0", "re: sure?"))
+
+
+@final
+@dataclass(frozen=True)
+class Unsure:
+    at: Interview
+    limit: Exhausted
+
+
+@charged(when_spent=Unsure)
+@node
+def doubt(interview: Interview) -> Asks[Question, Interview]:
+    answer = yield from ask(Question("sure?"))
+    return Interview((*interview.answers, answer))
+
+
+def test_splice_on_an_edge_to_the_end() -> None:
+    @node
+    def shout(total: Total) -> Total:
+        return Total(total.text.upper())
+
+    machine = splice(DIAMOND, edges(shout, on(Total, END)), after=join, on=Total)
+    assert outcome_of(machine, Number(6)) == Total("HALVED TO 3")
+
+
+def test_splice_into_a_loop() -> None:
+    @node
+    def skip(tock: Tock) -> Tock:
+        return Tock(tock.count + 100)
+
+    machine = splice(CLOCK, edges(skip, on(Tock, tock)), after=tick, on=Tock)
+    told = agreed(lambda: Script(machine, Tick(), limited(iterations=2)))
+    assert told.outcome.at == Tick(202)
+
+
+def test_splice_on_an_edge_that_there_is_not_is_refused() -> None:
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), after=split, on=Sum)
+    assert text_of(caught) == "split has no edge for Sum; splice on one of Even, Odd"
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), after=tick, on=Sum)
+    assert text_of(caught) == "the graph has no node tick; its nodes are split, halve, triple, join"
+
+
+def test_splice_of_a_name_that_is_taken_is_refused() -> None:
+    named = renamed(guard, "halve")
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, edges(named, on(Even, halve) | on(Refused, END)), after=split, on=Even)
+    assert text_of(caught) == "the graph already has a node halve; rename the function, or use replace"
+
+
+def test_splice_of_the_same_node_twice_is_refused() -> None:
+    rows = edges(guard, on(Even, halve) | on(Refused, END))
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, rows | rows, after=split, on=Even)
+    assert "the graph already has a node guard; rename the function, or use replace" in text_of(caught)
+
+
+def test_splice_towards_a_node_outside_the_graph_is_refused() -> None:
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, excuse)), after=split, on=Even)
+    assert text_of(caught) == "guard leads to excuse, which is not in the graph; add edges(excuse, ...) to the table"
+
+
+def test_splice_of_a_table_that_is_not_total_is_refused() -> None:
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, loosely(guard, on(Even, halve)), after=split, on=Even)
+    assert text_of(caught) == "guard may return Refused, which no edge takes; add on(Refused, ...)"
+
+
+def test_splice_of_a_node_that_does_not_take_the_outcome_is_refused() -> None:
+    @node
+    def other(odd: Odd) -> Odd:
+        return odd
+
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, edges(other, on(Odd, triple)), after=split, on=Even)
+    assert "split sends Even to other, which takes Odd; send it to a node that takes it" in text_of(caught)
+
+
+# ---- wrap
+
+
+def test_wrap_changes_what_a_pure_node_is_given_and_returns() -> None:
+    machine = wrap(
+        DIAMOND, halve, before=lambda even: Even(even.value + 2), after=lambda total: Sum(-total.value, total.way)
+    )
+    assert outcome_of(machine, Number(6)) == Total("halved to -4")
+
+
+def test_wrap_changes_what_an_asking_node_is_given_and_returns() -> None:
+    machine = wrap(
+        INTERVIEW,
+        interview,
+        before=lambda topic: Topic(topic.name.upper(), topic.questions),
+        after=lambda outcome: Interview(outcome.answers[::-1]) if isinstance(outcome, Interview) else outcome,
+    )
+    assert outcome_of(machine, Topic("tea", 2), reporter) == Interview(("re: TEA 1 1", "re: TEA 0 0"))
+
+
+def test_wrap_changes_what_an_async_node_is_given_and_returns() -> None:
+    machine = wrap(ERRAND, leave, before=lambda errand: Errand((*errand.stops, "keys")))
+    assert outcome_of(machine, Errand()) == Home(("keys", "left", "back"))
+
+
+def test_wrap_changes_what_an_opaque_node_is_given_and_returns() -> None:
+    machine = wrap(ERRAND, come_back, after=lambda home: Home((*home.stops, "tea")) if isinstance(home, Home) else home)
+    assert outcome_of(machine, Errand()) == Home(("left", "back", "tea"))
+
+
+def test_wrap_with_nothing_changes_nothing() -> None:
+    assert outcome_of(wrap(DIAMOND, halve), Number(6)) == Total("halved to 3")
+
+
+def test_wraps_go_around_each_other() -> None:
+    machine = wrap(DIAMOND, join, after=lambda total: Total(total.text + "!"))
+    machine = wrap(machine, join, after=lambda total: Total(total.text + "?"))
+    assert outcome_of(machine, Number(6)) == Total("halved to 3!?")
+
+
+def test_wrap_does_not_see_what_a_spent_limit_makes() -> None:
+    seen: list[object] = []
+
+    def look(outcome: Any) -> Any:
+        seen.append(outcome)
+        return outcome
+
+    machine = wrap(CLOCK, tick, after=look)
+    told = agreed(lambda: Script(machine, Tick(), limited(iterations=1)), among=LIVE[:1])
+    assert isinstance(told.outcome, Stopped)
+    assert seen == [Tock(1)]
+
+
+def test_a_wrap_that_returns_what_the_node_does_not_declare_is_stopped() -> None:
+    from graphexec.errors import UndeclaredOutcome
+
+    wrong: Any = lambda _: Total("wrong")  # noqa: E731
+    with pytest.raises(UndeclaredOutcome, match="halve returned a Total"):
+        outcome_of(wrap(DIAMOND, halve, after=wrong), Number(6))
+
+
+def test_wrap_of_a_node_that_there_is_not_is_refused() -> None:
+    with pytest.raises(GraphError, match="the graph has no node tick"):
+        wrap(DIAMOND, tick)
+
+
+# ---- bind
+
+
+@dataclass(frozen=True)
+class Greeting:
+    word: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    text: str
+
+
+@node
+def greet(number: Number, greeting: Greeting, *, mark: Mark) -> Total:
+    return Total(f"{greeting.word}, {number.value}{mark.text}")
+
+
+@charged(when_spent=Stopped)
+@node
+def ask_politely(left: Left, greeting: Greeting) -> Asks[Question, Total]:
+    return Total((yield from ask(Question(greeting.word))))
+
+
+@charged(when_spent=Stopped)
+@opaque
+def shout(left: Left, greeting: Greeting) -> Total:
+    return Total(greeting.word.upper())
+
+
+@charged(when_spent=Stopped)
+@node
+async def whisper(left: Left, greeting: Greeting) -> Total:
+    return Total(greeting.word.lower())
+
+
+GREET: Graph[Number, Total] = graph(edges(greet, on(Total, END)), start=greet)
+
+
+def test_bind_supplies_settings_by_class() -> None:
+    assert outcome_of(bind(GREET, Mark("!"), Greeting("Hello")), Number(3)) == Total("Hello, 3!")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [(ask_politely, "re: Hello"), (shout, "HELLO"), (whisper, "hello")],
+    ids=["asks", "opaque", "async"],
+)
+def test_bind_supplies_every_kind_of_node(source: Any, text: str) -> None:
+    machine = graph(edges(source, on(Total, END) | on(Stopped, END)), start=source)
+    assert outcome_of(bind(machine, Greeting("Hello")), Left(1), reporter) == Total(text)
+
+
+@pytest.mark.parametrize("source", [ask_politely, shout, whisper], ids=["asks", "opaque", "async"])
+def test_a_node_may_be_wrapped_before_it_is_bound(source: Any) -> None:
+    machine = graph(edges(source, on(Total, END) | on(Stopped, END)), start=source)
+    wrapped = wrap(machine, source, after=lambda outcome: Total(outcome.text + "?"))
+    bound = outcome_of(bind(wrapped, Greeting("Hello")), Left(1), reporter)
+    assert isinstance(bound, Total)
+    assert bound.text.endswith("?")
+
+
+def test_what_is_bound_stays_and_what_is_not_needed_is_left_over() -> None:
+    bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
+    assert outcome_of(bind(bound, Mark("?"), Greeting("Bye")), Number(3)) == Total("Hello, 3!")
+    assert greet.settings == {"greeting": Greeting, "mark": Mark}
+
+
+def test_bind_says_every_setting_that_is_missing_or_ambiguous() -> None:
+    with pytest.raises(GraphError) as caught:
+        bind(GREET, Mark("!"), Mark("?"))
+    assert text_of(caught).splitlines() == [
+        "greet needs one Greeting for greeting, and none was given; pass it to bind(machine, ...)",
+        "greet needs one Mark for mark, and 2 were given; pass it to bind(machine, ...)",
+    ]
+
+
+def test_surgery_can_be_done_on_what_surgery_made() -> None:
+    machine = wrap(guarded(), guard, before=lambda even: Even(even.value + 200))
+    machine = replace(machine, machine["split"])
+    assert outcome_of(machine, Number(6)) == Total("206 is too much")
+    assert outcome_of(machine, Number(7)) == Total("tripled to 22")
+
+
+def test_nodes_that_are_not_on_the_edge_are_the_same_objects() -> None:
+    for name in ("split", "halve", "triple", "join"):
+        assert guarded()[name] is DIAMOND[name]
+    assert CLOCK["tock"] is tock
+    assert DIAMOND["triple"] is triple
+    assert world({}).limits.iterations == 15

@@ -1,0 +1,355 @@
+"""What a node did not declare is neither followed nor carried out, in any driver."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Asks,
+    CallTool,
+    Effect,
+    Exhausted,
+    Limits,
+    Snapshot,
+    ask,
+    ask_all,
+    charged,
+    edges,
+    graph,
+    node,
+    on,
+    opaque,
+)
+from graphexec.drive import run, world
+from graphexec.effects import ToolResult
+from graphexec.engine import Asking, advance, begin
+from graphexec.errors import InputError, NoHandler, UndeclaredEffect, UndeclaredOutcome
+from graphexec.node import metered
+from graphexec.snapshot import snapshot_of
+from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, nobody
+from tests.three_drivers import EVERY, LIVE, Driver, Script, agreed
+
+
+@final
+@dataclass(frozen=True)
+class Honest:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Lie:
+    pass
+
+
+class Child(Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeIssues]
+    """A subclass of an outcome, which no checker allows."""
+
+
+CONSUMED: list[object] = []
+
+
+@node
+def consume(lie: Lie) -> Total:
+    CONSUMED.append(lie)
+    return Total("consumed")
+
+
+@node
+def consume_honest(honest: Honest) -> Honest | Lie:
+    return honest
+
+
+@node
+def purely(left: Left) -> Honest:
+    lie: Any = Lie()
+    return lie
+
+
+@charged(when_spent=Stopped)
+@node
+def asking(left: Left) -> Asks[Question, Honest]:
+    yield from ask(Question("true?"))
+    lie: Any = Lie()
+    return lie
+
+
+@charged(when_spent=Stopped)
+@node
+async def asynchronously(left: Left) -> Honest:
+    lie: Any = Lie()
+    return lie
+
+
+@charged(when_spent=Stopped)
+@opaque
+def opaquely(left: Left) -> Honest:
+    lie: Any = Lie()
+    return lie
+
+
+@pytest.fixture(autouse=True)
+def _nothing_consumed() -> None:
+    CONSUMED.clear()
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("liar", [purely, asking, asynchronously, opaquely], ids=lambda liar: liar.name)
+def test_an_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
+    row: Any = edges
+    routes: Any = on(Honest, consume_honest)
+    if liar.when_spent:
+        routes = routes | on(Stopped, END)
+    # The table has a node that would take the lie, and an edge to it: from elsewhere.
+    machine: Any = graph(
+        row(liar, routes) | edges(consume_honest, on(Honest, END) | on(Lie, consume)) | edges(consume, on(Total, END)),
+        start=liar,
+    )
+    with pytest.raises(UndeclaredOutcome) as caught:
+        driver(Script(machine, Left(1), world({Question: lambda question: "yes"})))
+    assert CONSUMED == []
+    assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
+    declared = ("Honest", "Stopped") if liar.when_spent else ("Honest",)
+    assert caught.value.declared == declared
+    assert str(caught.value) == (
+        f"{liar.name} returned a Lie, which its annotation does not declare; it was not followed; return one of "
+        f"{', '.join(declared)}, or add the class to the annotation and to the table"
+    )
+
+
+@pytest.mark.parametrize("lie", [Child("child"), None, "text", Exhausted("seconds", 1, 1)], ids=repr)
+def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
+    @node
+    def lying(left: Left) -> Total:
+        return lie  # type: ignore[no-any-return]
+
+    machine = graph(edges(lying, on(Total, END)), start=lying)
+    with pytest.raises(UndeclaredOutcome, match=f"lying returned an? {type(lie).__name__}, which"):
+        agreed(lambda: Script(machine, Left(1), nobody()))
+
+
+def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
+    @metered(when_spent=Stopped)
+    @node
+    def pretending(left: Left) -> Total:
+        lie: Any = Exhausted("tokens", 1, 1)
+        return lie
+
+    machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
+    with pytest.raises(UndeclaredOutcome, match="pretending returned an Exhausted"):
+        agreed(lambda: Script(machine, Left(1), nobody()))
+
+
+# ---- effects
+
+
+def served(calls: list[object]) -> Any:
+    return world(
+        {Question: lambda effect: calls.append(effect) or "yes", CallTool: lambda effect: calls.append(effect)}
+    )
+
+
+@charged(when_spent=Stopped)
+@node
+def sneaking(left: Left) -> Asks[Question, Total]:
+    yield from ask(Question("may I?"))
+    sneak: Any = ask(CallTool("rm", "everything"))
+    yield from sneak
+    return Total("done")
+
+
+@charged(when_spent=Stopped)
+@node
+def sneaking_in_a_batch(left: Left) -> Asks[Question, Total]:
+    yield from ask(Question("may I?"))
+    sneak: Any = ask_all([Question("and?"), CallTool("rm", "everything")])
+    yield from sneak
+    return Total("done")
+
+
+@charged(when_spent=Stopped)
+@node
+def yielding_anything(left: Left) -> Asks[Question, Total]:
+    yield from ask(Question("may I?"))
+    anything: Any = "rm everything"
+    yield anything
+    return Total("done")
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize(
+    ("sneak", "asked"),
+    [(sneaking, "a CallTool"), (sneaking_in_a_batch, "an All"), (yielding_anything, "a str")],
+    ids=["alone", "in a batch", "no effect"],
+)
+def test_an_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
+    machine = graph(edges(sneak, on(Total, END) | on(Stopped, END)), start=sneak)
+    calls: list[object] = []
+    with pytest.raises(UndeclaredEffect) as caught:
+        driver(Script(machine, Left(1), served(calls)))
+    assert calls == [Question("may I?")]
+    assert caught.value.node == sneak.name
+    assert caught.value.declared == ("Question",)
+    assert str(caught.value) == (
+        f"{sneak.name} asked for {asked}, which its annotation does not declare; it was not carried out; ask for one "
+        f"of Question, or add the effect to Asks[...]"
+    )
+
+
+class Louder(Question):
+    pass
+
+
+def test_effects_are_matched_by_exact_class() -> None:
+    @charged(when_spent=Stopped)
+    @node
+    def loud(left: Left) -> Asks[Question, Total]:
+        return Total((yield from ask(Louder("hey"))))
+
+    machine = graph(edges(loud, on(Total, END) | on(Stopped, END)), start=loud)
+    with pytest.raises(UndeclaredEffect, match="loud asked for a Louder"):
+        agreed(lambda: Script(machine, Left(1), served([])))
+
+
+def test_an_effect_that_nobody_answers_is_said_with_what_to_pass() -> None:
+    with pytest.raises(NoHandler) as caught:
+        agreed(lambda: Script(INTERVIEW, Topic("tea"), nobody()))
+    assert caught.value.effect == Question("tea 0 0")
+    assert str(caught.value) == (
+        "nobody answers Question; pass handlers={Question: a function from Question to its reply}"
+    )
+
+
+@dataclass(frozen=True)
+class Fetch(Effect[str]):
+    pass
+
+
+@charged(when_spent=Stopped)
+@node
+def both(left: Left) -> Asks[Question | Fetch, Total]:
+    answers = yield from ask_all([Question("?"), Fetch()])
+    return Total(", ".join(answers))
+
+
+BOTH = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
+
+
+def test_a_batch_of_which_one_has_no_handler_is_not_begun() -> None:
+    calls: list[object] = []
+    with pytest.raises(NoHandler, match="nobody answers Fetch"):
+        agreed(lambda: Script(BOTH, Left(1), served(calls)))
+    assert calls == []
+
+
+def test_a_batch_may_be_of_different_effects() -> None:
+    def answers() -> Any:
+        return world({Question: lambda _: "yes", Fetch: lambda _: "page"})
+
+    assert agreed(lambda: Script(BOTH, Left(1), answers())).outcome == Total("yes, page")
+
+
+# ---- what a node raises, and where
+
+
+def test_what_a_node_raises_carries_the_state_of_the_run() -> None:
+    @node
+    def failing(left: Left) -> Total:
+        raise ValueError("no more")
+
+    machine = graph(edges(failing, on(Total, END)), start=failing)
+    for driver in LIVE:
+        with pytest.raises(ValueError, match="no more") as caught:
+            driver(Script(machine, Left(3), nobody()))
+        assert snapshot_of(caught.value) == Snapshot("failing", Left(3))
+        (note,) = caught.value.__notes__
+        assert note == (
+            "graphexec: the run was at the node failing (iterations: 0, model calls: 0, tool calls: 0); "
+            "snapshot_of(error) is its state"
+        )
+
+
+def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed() -> None:
+    def once_well(question: Question) -> str:
+        if len(asked) == 1:
+            asked.append(question)
+            raise OSError("the line is dead")
+        asked.append(question)
+        return "fine"
+
+    for driver in LIVE:
+        asked: list[Question] = []
+        with pytest.raises(OSError, match="the line is dead") as caught:
+            driver(Script(INTERVIEW, Topic("tea"), world({Question: once_well})))
+        snapshot = snapshot_of(caught.value)
+        assert snapshot == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent) if snapshot else False
+        assert snapshot is not None
+        done = run(INTERVIEW, snapshot, world({Question: once_well}))
+        assert [question.text for question in asked] == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
+        assert len(done.outcome.answers if not isinstance(done.outcome, Stopped) else ()) == 3
+
+
+def test_an_exception_of_no_run_carries_no_state() -> None:
+    assert snapshot_of(ValueError("elsewhere")) is None
+
+
+def test_a_node_may_mend_what_it_can_after_a_reply_and_is_closed_when_the_run_fails() -> None:
+    closed: list[str] = []
+
+    @charged(when_spent=Stopped)
+    @node
+    def careful(left: Left) -> Asks[Question, Total]:
+        try:
+            return Total((yield from ask(Question("?"))))
+        finally:
+            closed.append("careful")
+
+    machine = graph(edges(careful, on(Total, END) | on(Stopped, END)), start=careful)
+
+    def failing(_: Question) -> str:
+        raise OSError("the line is dead")
+
+    for driver in LIVE:
+        closed.clear()
+        with pytest.raises(OSError, match="the line is dead"):
+            driver(Script(machine, Left(1), world({Question: failing})))
+        assert closed == ["careful"]
+
+
+# ---- how a run starts
+
+
+def test_a_run_starts_with_what_the_first_node_takes() -> None:
+    start: Any = Number(3)
+    with pytest.raises(InputError) as caught:
+        agreed(lambda: Script(INTERVIEW, start, nobody()))
+    assert str(caught.value) == "interview takes Topic, not Number; start the run with one"
+
+
+def test_a_run_does_not_start_while_a_setting_is_missing() -> None:
+    @node
+    def greet(left: Left, name: Total) -> Total:
+        return name
+
+    machine = graph(edges(greet, on(Total, END)), start=greet)
+    with pytest.raises(InputError) as caught:
+        begin(machine, Left(1))
+    assert str(caught.value) == "greet needs a Total for name; run bind(machine, ...) with one"
+
+
+def test_the_engine_alone_raises_before_the_step_is_taken() -> None:
+    machine = graph(edges(sneaking, on(Total, END) | on(Stopped, END)), start=sneaking)
+    state = advance(machine, begin(machine, Left(1)), Limits())
+    assert isinstance(state, Asking)
+    after = state.reply("yes", at=0.0)
+    with pytest.raises(UndeclaredEffect):
+        advance(machine, after, Limits())
+    assert after.spent.tool_calls == 0
+
+
+def test_a_tool_result_is_what_a_tool_call_replies() -> None:
+    # Keeps the fakes above honest: what they return for a CallTool is never reached.
+    assert ToolResult("x").status == "ok"
+    assert interview.name == "interview"

@@ -1,0 +1,201 @@
+"""Who plays the server, and time, in the tests of the models."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, UserMessage
+from graphexec.models import Clock, OpenAICompatible
+
+HELLO = ChatRequest([UserMessage("hello")])
+
+
+class FakeTime:
+    """Time that passes only when somebody sleeps. `slept` holds for how long, each time."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.slept: list[float] = []
+        self.clock = Clock(monotonic=lambda: self.now, wall=lambda: self.now, sleep=self.sleep, asleep=self.asleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def asleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Script:
+    """An httpx transport that gives the next response, or raises the next exception, for each request."""
+
+    def __init__(self, *answers: httpx.Response | Exception | Answer) -> None:
+        self.requests: list[httpx.Request] = []
+        self._answers = list(answers)
+        self.transport = httpx.MockTransport(self._answer)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx.Response) else answer(request)
+
+
+def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
+    """A model whose server gives these answers, one for each request, blocking or async."""
+    script = Script(*answers)
+    return OpenAICompatible(
+        "tiny",
+        base_url="http://127.0.0.1:1/v1",
+        client=httpx.Client(transport=script.transport),
+        async_client=httpx.AsyncClient(transport=script.transport),
+        clock=(time or FakeTime()).clock,
+    )
+
+
+def sse(body: bytes | Iterable[bytes]) -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+
+
+async def asse(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def whole(pieces: Iterator[ReplyDelta | ModelReply]) -> ModelReply:
+    """The reply at the end of a stream, which must be the last piece and the only reply."""
+    *deltas, last = pieces
+    assert all(isinstance(delta, ReplyDelta) for delta in deltas)
+    assert isinstance(last, ModelReply)
+    return last
+
+
+async def awhole(model: OpenAICompatible, request: ModelRequest = HELLO) -> ModelReply:
+    return whole(iter([piece async for piece in model.astream(request)]))
+
+
+# What a server does with a connection after it has read a request from it; whether it goes on reading.
+Act = Callable[[socket.socket], bool]
+
+
+def send(*pieces: bytes) -> Act:
+    """Send these bytes, and wait for the next request."""
+
+    def act(connection: socket.socket) -> bool:
+        for piece in pieces:
+            connection.sendall(piece)
+        return True
+
+    return act
+
+
+def send_and_drop(*pieces: bytes) -> Act:
+    """Send these bytes, if any, and close the connection."""
+
+    def act(connection: socket.socket) -> bool:
+        send(*pieces)(connection)
+        return False
+
+    return act
+
+
+class Loopback:
+    """An HTTP server on a socket of this machine, which does the next act for each request that it has read.
+
+    `connections` counts those that were opened; `gone` is set when a client closed one.
+    """
+
+    def __init__(self, *acts: Act) -> None:
+        self.connections = 0
+        self.gone = threading.Event()
+        # For acts that hold a request until the test is over.
+        self.over = threading.Event()
+        self._acts = iter(acts)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._threads: list[threading.Thread] = []
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+
+    def stall(self, *pieces: bytes) -> Act:
+        """Send these bytes, if any, and then nothing until the client goes or the test is over."""
+
+        def act(connection: socket.socket) -> bool:
+            send(*pieces)(connection)
+            connection.settimeout(10)
+            with suppress(OSError):
+                if connection.recv(1) == b"":
+                    self.gone.set()
+            return False
+
+        return act
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.over.set()
+        # Wakes the thread that accepts, which close alone does not.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._start(lambda connection=connection: self._serve(connection))
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(10)
+            while self._read_request(connection):
+                if not next(self._acts)(connection):
+                    return
+
+    def _read_request(self, connection: socket.socket) -> bool:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = connection.recv(65536)
+            if not piece:
+                self.gone.set()
+                return False
+            head += piece
+        head, _, body = head.partition(b"\r\n\r\n")
+        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+        while len(body) < length:
+            body += connection.recv(65536)
+        return True
+
+
+def response(body: bytes, *, status: str = "200 OK", kind: str = "application/json") -> bytes:
+    """The bytes of an answer that keeps its connection open."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def chunks(*pieces: bytes, end: bool = True) -> bytes:
+    """The bytes of a streamed answer."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + (b"0\r\n\r\n" if end else b"")

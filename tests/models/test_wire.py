@@ -1,0 +1,306 @@
+"""What is sent and what comes back, as bytes, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import MappingProxyType
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import BadReply, BadRequest, ContextOverflow, ModelError
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    ModelReply,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from graphexec.models.chat_wire import Sampling, encode, route
+from graphexec.models.endpoint import Endpoint
+from graphexec.models.reply_wire import Fold, decode
+from tests.models.actors import HELLO, asse, awhole, scripted_server, sse, whole
+from tests.models.recorded import (
+    CALLS,
+    CALLS_REPLY,
+    CALLS_STREAM,
+    CHAT,
+    CHAT_REPLY,
+    COMPLETION,
+    COMPLETION_REPLY,
+    OVERFLOW,
+    STREAM,
+)
+
+PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
+ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
+
+
+# Any: a request's JSON.
+def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
+    return json.loads(encode(request, Sampling("tiny"), stream=stream))
+
+
+def folded(*chunks: object) -> ModelReply:
+    fold = Fold(PEER)
+    for chunk in chunks:
+        list(fold.take(json.dumps(chunk)))
+    list(fold.take("[DONE]"))
+    return fold.reply()
+
+
+def test_every_kind_of_message_is_sent_in_openais_shape() -> None:
+    request = ChatRequest(
+        [
+            SystemMessage("be brief"),
+            UserMessage("1 + 1?"),
+            AssistantMessage("", (ToolCall("c1", "add", '{"a": 1, "b": 1}'),)),
+            ToolMessage("c1", "2"),
+            AssistantMessage("2"),
+        ]
+    )
+    function = {"name": "add", "arguments": '{"a": 1, "b": 1}'}
+    assert sent(request) == {
+        "model": "tiny",
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "1 + 1?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "2"},
+            {"role": "assistant", "content": "2"},
+        ],
+    }
+
+
+def test_tools_schema_and_stop_words_are_sent_only_where_there_are_any() -> None:
+    bare = sent(HELLO)
+    assert set(bare) == {"model", "messages"}
+    full = sent(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
+    parameters = {"type": "object", "required": ["a", "b"]}
+    assert full["tools"] == [
+        {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": parameters}}
+    ]
+    assert full["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "reply", "schema": {"type": "object"}},
+    }
+    assert full["stop"] == ["\nObservation"]
+
+
+def test_a_completion_goes_to_a_route_of_its_own() -> None:
+    request = CompletionRequest("One two", stop=("three",))
+    assert route(request) == "completions"
+    assert sent(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
+
+
+def test_a_stream_asks_for_its_usage() -> None:
+    body = sent(HELLO, stream=True)
+    assert body["stream"] is True
+    assert body["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
+def test_arguments_that_are_no_object_are_not_sent_back(arguments: str) -> None:
+    message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
+    assert sent(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_a_schema_that_is_not_json_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(BadRequest, match="set is not JSON"):
+        sent(ChatRequest([], schema={"enum": {1, 2}}))
+
+
+@given(st.text(st.characters()))
+def test_any_text_is_sent_unharmed(text: str) -> None:
+    assert sent(ChatRequest([UserMessage(text)]))["messages"][0]["content"] == text
+
+
+@pytest.mark.parametrize(
+    ("body", "chat", "reply"),
+    [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (COMPLETION, False, COMPLETION_REPLY)],
+    ids=["chat", "calls", "completion"],
+)
+def test_a_recorded_reply_is_read_and_no_part_of_one_is(body: bytes, chat: bool, reply: ModelReply) -> None:
+    assert decode(body, PEER, chat=chat) == reply
+    for end in range(len(body)):
+        with pytest.raises(BadReply):
+            decode(body[:end], PEER, chat=chat)
+
+
+@pytest.mark.parametrize(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)], ids=["text", "calls"])
+def test_a_recorded_stream_is_the_reply_only_once_it_is_whole(body: bytes, reply: ModelReply) -> None:
+    complete = False
+    for end in range(len(body) + 1):
+        try:
+            got = whole(scripted_server(sse(body[:end])).stream(HELLO))
+        except BadReply:
+            assert not complete
+        else:
+            assert got == reply
+            complete = True
+    assert complete
+
+
+@given(st.lists(st.integers(0, len(CALLS_STREAM))))
+def test_chunks_may_be_cut_anywhere(cuts: list[int]) -> None:
+    ends = [0, *sorted(cuts), len(CALLS_STREAM)]
+    pieces = [CALLS_STREAM[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    assert whole(scripted_server(sse(pieces)).stream(HELLO)) == CALLS_REPLY
+    streamed = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=asse(pieces))
+    assert asyncio.run(awhole(scripted_server(streamed))) == CALLS_REPLY
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_every_byte_may_come_alone_whatever_ends_a_line(newline: bytes) -> None:
+    body = STREAM.replace(b"\n", newline)
+    assert whole(scripted_server(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)) == CHAT_REPLY
+
+
+@given(st.binary(max_size=200), st.sampled_from([200, 201, 204, 301, 400, 401, 404, 429, 500, 503]))
+def test_whatever_a_server_sends_is_a_reply_or_a_model_error_of_one_line(body: bytes, status: int) -> None:
+    # Retries would only repeat it.
+    answers = [httpx.Response(status, content=body) for _ in range(3)]
+    try:
+        scripted_server(*answers).complete(HELLO)
+    except ModelError as error:
+        assert "\n" not in str(error)
+        assert str(error).isprintable()
+        assert len(str(error)) < 1000
+
+
+@given(st.integers(0, len(CALLS_STREAM) - 1), st.binary(min_size=1, max_size=3))
+def test_a_damaged_stream_is_a_reply_or_a_model_error(position: int, damage: bytes) -> None:
+    body = CALLS_STREAM[:position] + damage + CALLS_STREAM[position + 1 :]
+    try:
+        whole(scripted_server(sse(body)).stream(HELLO))
+    except ModelError as error:
+        assert str(error).isprintable()
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["error", "message", "code", "choices", "message", "tool_calls", "function", "usage", "detail"]
+                ),
+                x,
+            )
+        ),
+    )
+)
+def test_any_json_is_a_reply_or_a_model_error(body: object) -> None:
+    for status in (200, 400):
+        try:
+            scripted_server(httpx.Response(status, json=body)).complete(HELLO)
+        except ModelError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"", "nothing"),
+        (b"<html>\n<h1>Hello</h1>", "<html> <h1>Hello</h1>"),
+        (b"[" * 100_000, "Invalid JSON"),
+        (b'{"choices": []}', "without choices"),
+        (b'{"choices": null}', "without choices"),
+        (b'{"choices": [{}]}', "without a message"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
+        (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "Invalid JSON"),
+        (b'{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": -1}}', "usage.prompt_tokens"),
+        (b'{"error": {"code": 500, "message": "it\\nbroke"}}', "it broke"),
+        (b'{"error": "no"}', "no"),
+    ],
+)
+def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
+    with pytest.raises(BadReply) as caught:
+        decode(body, PEER, chat=True)
+    assert fault in str(caught.value)
+    assert str(caught.value).startswith("tiny at http://127.0.0.1:1/v1 ")
+
+
+def test_what_is_missing_without_harm_has_a_value() -> None:
+    assert decode(b'{"choices": [{"message": {"content": null}}]}', PEER, chat=True) == ModelReply(
+        "", (), Usage(), "other"
+    )
+    refused = b'{"choices": [{"message": {"content": null, "refusal": "I cannot"}, "finish_reason": "stop"}]}'
+    assert decode(refused, PEER, chat=True).content == "I cannot"
+    nameless = b'{"choices": [{"message": {"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}}]}'
+    assert decode(nameless, PEER, chat=True).tool_calls == (ToolCall("call_0", "add", '{"a": 1}'),)
+
+
+def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
+    body = CALLS.replace(b'"{\\"a\\": 17, \\"b\\": 25}"', b'"{"').replace(b'"tool_calls","index"', b'"length","index"')
+    reply = decode(body, PEER, chat=True)
+    assert reply.tool_calls[0].arguments == "{"
+    assert reply.finish_reason == "length"
+
+
+# Any: a chunk's JSON.
+def call_chunk(**call: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": {"tool_calls": [call]}}]}
+
+
+END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+
+
+@pytest.mark.parametrize(
+    "indexes", [(0, 1), (0, 0), (None, None), (3, 7)], ids=["counted", "always 0", "none", "with gaps"]
+)
+def test_two_calls_of_a_stream_are_told_apart(indexes: tuple[int | None, int | None]) -> None:
+    first, second = indexes
+    reply = folded(
+        call_chunk(index=first, id="a", function={"name": "add", "arguments": "{"}),
+        call_chunk(index=first, function={"arguments": "}"}),
+        call_chunk(index=second, id="b", function={"name": "sub", "arguments": ""}),
+        call_chunk(index=second, id="b", function={"arguments": "{}"}),
+        END,
+    )
+    assert reply.tool_calls == (ToolCall("a", "add", "{}"), ToolCall("b", "sub", "{}"))
+
+
+def test_the_deltas_of_a_call_carry_its_position() -> None:
+    deltas = [piece for piece in scripted_server(sse(CALLS_STREAM)).stream(HELLO) if isinstance(piece, ReplyDelta)]
+    assert deltas[0] == ReplyDelta(index=0, call_id="yO5m", name="add", arguments="{")
+    assert "".join(delta.arguments for delta in deltas) == CALLS_REPLY.tool_calls[0].arguments
+
+
+def test_a_stream_without_usage_is_whole_with_done() -> None:
+    body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    assert whole(scripted_server(sse(body)).stream(CompletionRequest("a"))) == ModelReply("hi")
+
+
+def test_an_error_within_a_stream_is_a_bad_reply() -> None:
+    body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
+    pieces = scripted_server(sse(body)).stream(CompletionRequest("a"))
+    assert next(pieces) == ReplyDelta("hi")
+    with pytest.raises(BadReply, match="out of memory"):
+        next(pieces)
+
+
+def test_an_overflow_told_with_status_200_is_an_overflow() -> None:
+    with pytest.raises(ContextOverflow):
+        decode(OVERFLOW, PEER, chat=True)
+
+
+def test_a_server_that_does_not_stream_gives_the_whole_reply_at_once() -> None:
+    assert list(scripted_server(httpx.Response(200, content=CHAT)).stream(HELLO)) == [CHAT_REPLY]
+    assert asyncio.run(awhole(scripted_server(httpx.Response(200, content=CHAT)))) == CHAT_REPLY

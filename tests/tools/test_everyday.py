@@ -1,0 +1,228 @@
+"""The everyday tools: a calculator that no text can hang, units, and the date."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.tools.arithmetic import LARGEST, LONGEST, BadExpression, evaluate, written
+from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, today, today_by
+from graphexec.tools.units import UNITS, UnknownUnit, convert, unit
+
+_NUMBERS = st.one_of(
+    st.integers(0, 10**6).map(str),
+    st.floats(0, 10**6, allow_subnormal=False).map(lambda number: f"{number:.6f}"),
+)
+_EXPRESSIONS = st.recursive(
+    _NUMBERS | st.sampled_from(["pi", "e"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%", " + ", " - "]), inner).map("".join),
+        st.tuples(inner, st.sampled_from(["**2", "**0.5", " ** 3", "**-1"])).map("".join),
+        inner.map("({})".format),
+        inner.map("-{}".format),
+        inner.map("abs({})".format),
+        inner.map("round({}, 2)".format),
+        st.tuples(inner, inner).map(lambda pair: f"max({pair[0]}, {pair[1]})"),
+        st.tuples(inner, inner).map(lambda pair: f"min({pair[0]}, {pair[1]})"),
+    ),
+    max_leaves=12,
+)
+_PYTHON = {"pi": math.pi, "e": math.e, "abs": abs, "round": round, "max": max, "min": min, "__builtins__": {}}
+
+
+@given(_EXPRESSIONS.filter(lambda text: len(text) <= LONGEST))
+@example("2 ** 3 ** 2")
+@example("-2**2")
+@example("7 // -2 % 3")
+def test_the_calculator_agrees_with_python(expression: str) -> None:
+    try:
+        expected = eval(expression, dict(_PYTHON))
+    except (ZeroDivisionError, OverflowError):
+        expected = None
+    if expected is None or isinstance(expected, complex) or not abs(expected) <= LARGEST:
+        with pytest.raises(BadExpression):
+            evaluate(expression)
+    else:
+        try:
+            assert evaluate(expression) == expected
+        except BadExpression:
+            # A step on the way may leave the numbers, though the end would be within them.
+            assert "**" in expression
+
+
+_SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n")  # noqa: RUF001 - people type these
+
+
+@given(st.text() | _SIGNS)
+@example("9**9**9**9")
+@example("9" * LONGEST + "**" + "9")
+@example("(" * 150 + ")" * 150)
+@example("-" * LONGEST)
+@example("round(1, -10**300)")
+@example("1 " * 150)
+@example("2**-" * 60 + "2")
+@example("__import__('os')")
+@example("0.5" + "**0.5" * 50)
+@settings(max_examples=500, deadline=200)
+def test_no_text_hangs_the_calculator_or_raises_anything_but_its_own_error(text: str) -> None:
+    try:
+        number = evaluate(text)
+    except BadExpression as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) < 200
+    else:
+        assert abs(number) <= LARGEST
+        assert len(written(number)) <= 310
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("37 * 48", "1776"),
+        ("10 / 2", "5"),
+        ("0.1 + 0.2", "0.3"),
+        ("1 / 3", "0.333333333333"),
+        ("2 ** 100", "1267650600228229401496703205376"),
+        ("sqrt(144)", "12"),
+        ("sqrt(2)", "1.41421356237"),
+        ("1e21", "1e+21"),
+        ("37 × 48", "1776"),  # noqa: RUF001
+        ("37 x 48 = ?", "1776"),
+        ("37 times 48", "1776"),
+        ("10 ÷ 4", "2.5"),
+        ("2^10", "1024"),
+        ("5 − 7", "-2"),  # noqa: RUF001
+        ("15% of 80", "12"),
+        ("17 % 5", "2"),
+        ("1,234,567 + 1", "1234568"),
+        ("max(1,200)", "200"),
+        ("0x10", None),
+    ],
+)
+def test_the_calculator_reads_what_people_write(expression: str, answer: str | None) -> None:
+    if answer is None:
+        with pytest.raises(BadExpression):
+            calculator(expression)
+    else:
+        assert calculator(expression) == answer
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("", "is empty; write one such as (2 + 3) * 4"),
+        ("five plus three", "'five' is not known here; write numbers with + - * /"),
+        ("2 +", "'2 +' is not a whole expression; write"),
+        ("1 / 0", "divides by zero"),
+        ("(-8) ** 0.5", "is not a real number; use a base of 0 or more"),
+        ("sqrt(-1)", "take the root of 0 or more"),
+        ("10 ** 400", "too large; stay below"),
+        ("sqrt()", "sqrt takes one number, and got 0; write sqrt(2.5), say"),
+        ("round(1, 2, 3)", "round takes one or two numbers, and got 3"),
+        ("round(2.5, 1.5)", "write round(2.345, 2), say"),
+        ("1, 2", "'(1, 2)' is not arithmetic"),
+        ("2(3)", "'2(3)' is not arithmetic"),
+        ("1" * 301, "has 301 characters; write at most 300"),
+    ],
+)
+def test_a_bad_expression_is_told_how_to_be_written(expression: str, told: str) -> None:
+    with pytest.raises(BadExpression) as raised:
+        calculator(expression)
+    assert told in str(raised.value)
+
+
+def test_a_hostile_expression_takes_no_time() -> None:
+    begun = time.perf_counter()
+    for hostile in ("9**9**9**9", "(((9**99)**99)**99)", "10**308*" * 30 + "1", "round(10**300, -10**300)"):
+        with pytest.raises(BadExpression):
+            evaluate(hostile)
+    assert time.perf_counter() - begun < 1
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "target", "observation"),
+    [
+        (5, "miles", "km", "5 mi = 8.04672 km"),
+        (1, "Foot", "inches", "1 ft = 12 in"),
+        (70, "kg", "pounds", "70 kg = 154.324 lb"),
+        (100, "°F", "degrees Celsius", "100 °F = 37.7778 °C"),
+        (-40, "fahrenheit", "C", "-40 °F = -40 °C"),
+        (0, "Celsius", "kelvin", "0 °C = 273.15 K"),
+        (3, "cups", "ml", "3 cup = 709.765 mL"),
+        (1, "year", "seconds", "1 yr = 31536000 s"),
+        (100, "kilometers per hour", "mph", "100 km/h = 62.1371 mph"),
+        (60, "miles/hour", "km per hour", "60 mph = 96.5606 km/h"),
+        (8, "Mb", "MB", "8 Mbit = 1 MB"),
+        (8, "mb", "kb", "8 MB = 8000 kB"),
+        (1, "m³", "liters", "1 m3 = 1000 L"),
+        (1234567.5, "m", "km", "1234568 m = 1234.57 km"),
+    ],
+)
+def test_units_are_converted_however_they_are_spelled(value: float, source: str, target: str, observation: str) -> None:
+    assert convert_units(value, source, target) == observation
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "target", "told"),
+    [
+        (1, "kilometrs", "m", "'kilometrs' is not a unit that is known here; did you mean kilometers?"),
+        (1, "zorkmid", "m", "use one of meters, "),
+        (1, "", "m", "'' is not a unit that is known here"),
+        (1, "km", "kg", "kilometers measure length and kilograms mass; convert to one of meters, "),
+        (math.nan, "km", "m", "nan is not a number that can be converted; give a finite one"),
+        (math.inf, "km", "m", "inf is not a number"),
+        (1.7e308, "km", "nm", "convert a smaller number"),
+    ],
+)
+def test_a_bad_conversion_is_told_what_would_do(value: float, source: str, target: str, told: str) -> None:
+    with pytest.raises(UnknownUnit) as raised:
+        convert_units(value, source, target)
+    assert told in str(raised.value)
+
+
+@given(st.floats(-1e9, 1e9), st.sampled_from(UNITS), st.data())
+def test_converting_there_and_back_changes_nothing(value: float, source: object, data: st.DataObject) -> None:
+    origin = next(one for one in UNITS if one is source)
+    target = data.draw(st.sampled_from([one for one in UNITS if one.dimension == origin.dimension]))
+    back = convert(convert(value, origin, target), target, origin)
+    assert math.isclose(back, value, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def test_every_unit_is_found_by_each_of_its_names() -> None:
+    for one in UNITS:
+        for name in one.names:
+            assert unit(name) is one, name
+            assert unit(f" {name.upper()} ").dimension == one.dimension, name
+
+
+@given(st.text())
+def test_no_unit_is_anything_but_found_or_unknown(name: str) -> None:
+    try:
+        unit(name)
+    except UnknownUnit as error:
+        assert "not a unit that is known here" in str(error)
+
+
+def test_today_tells_the_date_and_the_weekday_by_its_clock() -> None:
+    assert today_by(lambda: datetime.date(2026, 2, 28))() == "Saturday, 2026-02-28"
+
+
+def test_the_clock_is_not_shown_to_the_model() -> None:
+    assert today.parameters["properties"] == {}
+    assert today_by(datetime.date.today).signature == "today()"
+
+
+def test_the_worked_examples_are_true() -> None:
+    tools = {tool.name: tool for tool in EVERYDAY_TOOLS}
+    for worked in EVERYDAY_EXAMPLES:
+        for name, arguments, observation in worked.calls:
+            found = tools[name].read(arguments)
+            if name != today.name:
+                assert tools[name](**found) == observation, worked.question
+            assert observation.split("= ")[-1].split()[0].rstrip(",") in worked.answer, worked.question
