@@ -54,6 +54,9 @@ class AgentStep:
 
 _extending = threading.Lock()
 
+# How many steps are shown in full; asyncio makes the `repr` of what a task returns, however long it is.
+_SHOWN = 5
+
 
 @final
 class Steps(Sequence[AgentStep]):
@@ -107,7 +110,9 @@ class Steps(Sequence[AgentStep]):
         return hash(self._length)
 
     def __repr__(self) -> str:
-        return f"Steps({list(self)!r})"
+        if self._length <= _SHOWN:
+            return f"Steps({list(self)!r})"
+        return f"<{self._length} steps, the last: {self[-1]!r}>"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:

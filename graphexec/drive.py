@@ -210,6 +210,7 @@ def _instant(handlers: Sequence[Handler]) -> bool:
 
 
 def _finished(results: tuple[object, ...]) -> object:
-    if NOT_DONE not in results:
+    # By identity: what == means is the results' own affair.
+    if not any(result is NOT_DONE for result in results):
         return results
     return Cut(tuple(_CUT if result is NOT_DONE else result for result in results))

@@ -32,7 +32,11 @@ class ChosenModel:
 
 
 def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> ChosenModel:
-    """Make the model that the options mean; the built-in one where they say nothing. Raises `UsageFault`."""
+    """Make the model that the options mean; the built-in one where they say nothing.
+
+    The weights of a named local model are fetched here, with their own progress bar, before there is a run to watch.
+    Raises `UsageFault`, and `WeightsError` if they cannot be had.
+    """
     if gguf is not None:
         if name is not None or base_url is not None:
             raise UsageFault("--gguf runs a file in this process; leave out --model and --base-url")
@@ -40,21 +44,17 @@ def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> C
             raise UsageFault(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
         from graphexec.models import LocalModel
 
-        return ChosenModel(LocalModel(gguf), gguf.name, local=True)
-    if name is None:
-        if base_url is not None:
-            raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
-        from graphexec.models import LocalModel
-        from graphexec.models.weights import DEFAULT
-
-        return ChosenModel(LocalModel(max_tokens=_LONGEST), DEFAULT, local=True)
+        return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
+    if name is None and base_url is not None:
+        raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.weights import CATALOGUE
+    from graphexec.models.weights import CATALOGUE, DEFAULT, pull
 
-    if base_url is None and name in CATALOGUE:
-        return ChosenModel(LocalModel(model=name, max_tokens=_LONGEST), name, local=True)
+    named = DEFAULT if name is None else name
+    if base_url is None and named in CATALOGUE:
+        return ChosenModel(LocalModel(pull(named), max_tokens=_LONGEST), named, local=True)
     where = f" at {urlsplit(base_url).netloc or base_url}" if base_url else ""
-    return ChosenModel(OpenAICompatible(name, base_url=base_url), f"{name}{where}", local=False)
+    return ChosenModel(OpenAICompatible(named, base_url=base_url), f"{named}{where}", local=False)
 
 
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:

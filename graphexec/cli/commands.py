@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TextIO
 import typer
 
 from graphexec.cli.choices import AgentName, chosen_model, chosen_tools, made_agent
-from graphexec.cli.exits import ANSWERED, READER_GONE, code_of, tell, tell_json
+from graphexec.cli.exits import ANSWERED, INTERRUPTED, READER_GONE, code_of, tell, tell_json
 from graphexec.cli.following import Setup, Watcher, follow
 from graphexec.cli.listing import print_models
 from graphexec.cli.records import Records
@@ -51,6 +51,13 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Iterato
         # Before typer sees it, which would exit with 1.
         let_go()
         raise typer.Exit(READER_GONE) from error
+    except KeyboardInterrupt as error:
+        # Before there was a run, or while weights were fetched. A run's own interruption is its watcher's.
+        if json_to is None:
+            print("graphexec: interrupted", file=sys.stderr)
+        else:
+            tell_json(error, INTERRUPTED, json_to)
+        raise typer.Exit(INTERRUPTED) from error
     except Exception as error:
         code = code_of(error)
         if json_to is None:

@@ -45,5 +45,5 @@ def tell(error: BaseException, *, debug: bool) -> None:
 def tell_json(error: BaseException, code: int, out: TextIO) -> None:
     """Print an error, of before there was a run, as the only record of `--json`."""
     described = {"type": type(error).__name__, "message": line_of(error)}
-    status = "usage" if code == USAGE else "error"
+    status = {USAGE: "usage", INTERRUPTED: "interrupted"}.get(code, "error")
     print(json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True)

@@ -28,7 +28,9 @@ def print_models(out: TextIO) -> None:
         for row in rows:
             print(*row, sep="\t", file=out)
         return
-    table = Table("name", "size", "licence", "", "path", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for header in ("name", "size", "licence", "", "path"):
+        table.add_column(header, overflow="fold")
     for row in rows:
         table.add_row(*row)
     Screen(out).print(table)

@@ -45,14 +45,16 @@ def calling(tools: Mapping[str, AnyTool]) -> Handler:
         return _timed_out(tool) if isinstance(result, NotDone) else result
 
     async def acall(effect: CallTool, left: float | None) -> ToolResult:
-        # asyncio is loaded by those who have a loop.
-        from graphexec.awaiting import await_for, from_thread
-
         del left
         found = _prepared(tools, effect)
         if isinstance(found, ToolResult):
             return found
         tool, arguments = found
+        if tool.is_async and tool.timeout is None:
+            return await _acalled(tool, arguments)
+        # asyncio is loaded by those who have a loop.
+        from graphexec.awaiting import await_for, from_thread
+
         called = _acalled(tool, arguments) if tool.is_async else from_thread(partial(_called, tool, arguments))
         result = await called if tool.timeout is None else await await_for(called, tool.timeout)
         return _timed_out(tool) if isinstance(result, NotDone) else result

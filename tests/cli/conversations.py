@@ -77,6 +77,12 @@ def serving(replies: Sequence[Said]) -> Iterator[Conversation]:
             self.end_headers()
             self.wfile.write(content)
 
+        def do_GET(self) -> None:
+            # A package index that never answers.
+            conversation.reached.set()
+            closing.wait()
+            self.close_connection = True
+
         def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
