@@ -273,7 +273,8 @@ def _observation(policy: ParsePolicy) -> Callable[[ParseError], str]:
 
     def observation(error: ParseError) -> str:
         told = policy(error)
-        if not isinstance(told, str):  # pyright: ignore[reportUnnecessaryIsInstance] - users without a type checker
+        # Users without a type checker return what they like.
+        if not isinstance(told, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handle_parsing_errors returned {told!r}; return the text that the model is told")
         return told
 

@@ -51,6 +51,15 @@ class Routes(Generic[H_contra, F_co]):
     def __init__(self, pairs: tuple[tuple[type, Node[Any, Any] | End], ...]) -> None:
         self.pairs = pairs
 
+    def __call__(self, outcome: H_contra) -> F_co:
+        """Return an outcome that ends the run. Raises `LookupError` for one that goes on, or has no route."""
+        if (type(outcome), END) in self.pairs:
+            value: Any = outcome
+            # An outcome of a class that is routed to the end is an F.
+            ending: F_co = value
+            return ending
+        raise LookupError(f"{type(outcome).__name__} does not end the run")
+
     def __or__(self: Routes[A, F], other: Routes[B, G]) -> Routes[A | B, F | G]:
         return Routes(self.pairs + other.pairs)
 
@@ -76,9 +85,16 @@ def on(outcome: type[Any], target: Node[Any, Any] | End) -> Routes[Any, Any]:
     return Routes(((outcome, target),))
 
 
-def edges(source: Node[Never, O], routes: Routes[O, F]) -> Table[F]:
-    """Return the row of `source`: every outcome that it may return has an `on` in `routes`."""
-    return Table(((source, routes),))
+def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
+    """Return the row of `source`: every outcome that it may return has an `on` in `routes`.
+
+    Raises `TypeError` if `routes` is not made of `on`.
+    """
+    # Routes, seen as a function of every outcome: were the parameter `Routes[O, F]`, pyright would infer a lone `on`
+    # from it, and let an outcome that has none pass.
+    if not isinstance(routes, Routes):
+        raise TypeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
+    return Table(((source, Routes(routes.pairs)),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, TextIO
@@ -41,7 +41,7 @@ Debug = Annotated[
 
 
 @contextmanager
-def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Iterator[None]:
+def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generator[None]:
     """Turn an error into one line (or one record) and its exit code."""
     try:
         yield
@@ -78,7 +78,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callbacks are give
 @app.callback()
 def whole(
     *,
-    version: Annotated[  # noqa: ARG001 - its callback prints it
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and exit.")
     ] = False,
 ) -> None:
@@ -95,8 +95,8 @@ def run(  # noqa: PLR0913 - each is an option
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A model of an OpenAI-compatible server, or one that `graphexec models` lists. Without it a small local "
-            "model answers, downloaded at first use.",
+            help="A model of an OpenAI-compatible server, or one that `graphexec models` lists. Without it a small "
+            "local model answers, downloaded at first use.",
             rich_help_panel=_MODEL,
             show_default=False,
         ),
@@ -124,7 +124,8 @@ def run(  # noqa: PLR0913 - each is an option
         AgentName | None,
         typer.Option(
             metavar="NAME",
-            help="How the model decides: structured, tool_calling or react. Without it: structured for a local model, else tool_calling.",
+            help="How the model decides: structured, tool_calling or react. Without it structured for a local model, "
+            "else tool_calling.",
             rich_help_panel=_MODEL,
             show_default=False,
         ),
@@ -139,21 +140,28 @@ def run(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ] = None,
-    max_iterations: Annotated[int, typer.Option(min=0, metavar="N", help="Decisions of the agent.", rich_help_panel=_LIMITS)] = 15,
+    max_iterations: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Decisions of the agent.", rich_help_panel=_LIMITS)
+    ] = 15,
     max_seconds: Annotated[
-        float | None, typer.Option(
+        float | None,
+        typer.Option(
             min=0, metavar="SECONDS", help="Seconds, by the clock.", rich_help_panel=_LIMITS, show_default=False
         ),
     ] = None,
     max_model_calls: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False)
+        int | None,
+        typer.Option(min=0, metavar="N", help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False),
     ] = None,
     max_tool_calls: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False)
+        int | None,
+        typer.Option(min=0, metavar="N", help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False),
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False),
+        typer.Option(
+            min=0, metavar="N", help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object per event, the result last.", rich_help_panel=_OUTPUT)
@@ -165,7 +173,8 @@ def run(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Ask an agent, and watch the machine at work.
 
-    The trace goes to stderr and the answer to stdout, so answer=$(graphexec run "What is 37 * 48?") keeps the answer alone.
+    The trace goes to stderr and the answer to stdout, so answer=$(graphexec run "What is 37 * 48?") keeps the
+    answer alone.
     """
     out = sys.stdout
     with ending_in_one_line(debug=debug, json_to=out if json else None):
@@ -183,7 +192,7 @@ def run(  # noqa: PLR0913 - each is an option
             handle_parsing_errors=True,
         )
         watcher: Watcher = Records(out) if json else (Answer if quiet else Trace)(out, sys.stderr)
-        code = follow(Setup(question, executor, chosen.name, name), watcher)
+        code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
         if code != ANSWERED:
             raise typer.Exit(code)
 

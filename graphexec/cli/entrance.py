@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -12,7 +13,7 @@ from graphexec.cli.exits import INTERRUPTED, READER_GONE, USAGE, tell_json
 from graphexec.cli.terminal import let_go, make_writable
 
 # typer exports no name for it; it is click's, or since 0.26 typer's own copy of it.
-_UsageError = typer.BadParameter.__mro__[1]
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 def enter(arguments: Sequence[str]) -> None:

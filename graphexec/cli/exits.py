@@ -19,7 +19,7 @@ INTERRUPTED = 130
 READER_GONE = 141
 
 
-class UsageFault(Exception):  # noqa: N818 - the user's fault, not an error of the program
+class UsageFault(Exception):
     """What was typed cannot be meant: options that exclude each other, or a name that nothing has."""
 
 
@@ -46,4 +46,6 @@ def tell_json(error: BaseException, code: int, out: TextIO) -> None:
     """Print an error, of before there was a run, as the only record of `--json`."""
     described = {"type": type(error).__name__, "message": line_of(error)}
     status = {USAGE: "usage", INTERRUPTED: "interrupted"}.get(code, "error")
-    print(json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True)
+    print(
+        json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True
+    )

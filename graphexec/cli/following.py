@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from graphexec.actions import AgentStep, Steps, StoppedResponse
@@ -33,7 +34,7 @@ class Reached:
 
     node: str = ""
     steps: Sequence[AgentStep] = ()
-    spent: Spent = Spent()
+    spent: Spent = field(default=Spent())
     seconds: float = 0.0
 
 
@@ -61,8 +62,11 @@ class Watcher(Protocol):
         ...
 
 
-def follow(setup: Setup, watcher: Watcher) -> int:
-    """Run, tell the watcher, and return the exit code. Raises only what the watcher raises."""
+def follow(setup: Setup, watcher: Watcher, *, debug: bool = False) -> int:
+    """Run, tell the watcher, and return the exit code. Raises only what the watcher raises.
+
+    With `debug`, an error's traceback goes to stderr.
+    """
     begun = time.monotonic()
     seen = Reached()
     events = setup.executor.stream(setup.question)
@@ -74,6 +78,8 @@ def follow(setup: Setup, watcher: Watcher) -> int:
                 try:
                     event = next(events)
                 except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is told as one line
+                    if debug:
+                        traceback.print_exception(error, file=sys.stderr)
                     watcher.failed(error, _reached(error, seen, time.monotonic() - begun))
                     return code_of(error)
                 if isinstance(event, Entered):

@@ -114,7 +114,12 @@ def _spent(spent: Spent) -> dict[str, Any]:
 def _step(step: AgentStep) -> dict[str, Any]:
     action = step.action
     observation = _plain(step.observation)
-    return {"tool": action.tool, "tool_input": _plain(action.tool_input), "observation": observation, "status": step.status}
+    return {
+        "tool": action.tool,
+        "tool_input": _plain(action.tool_input),
+        "observation": observation,
+        "status": step.status,
+    }
 
 
 def _effect(effect: Effect[Any]) -> dict[str, Any]:

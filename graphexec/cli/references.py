@@ -25,9 +25,12 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
     if _is_tool(found):
         return (found,)
     members = tuple(found) if _is_collection(found) else None
-    if members and all(_is_tool(member) for member in members):
-        return members
-    raise UsageFault(f"{reference} is {_kind(found, members)}, not a tool or a list of tools; {_remedy(found, members)}")
+    of_tools = tuple(member for member in members or () if _is_tool(member))
+    if members and len(of_tools) == len(members):
+        return of_tools
+    raise UsageFault(
+        f"{reference} is {_kind(found, members)}, not a tool or a list of tools; {_remedy(found, members)}"
+    )
 
 
 def graph_at(reference: str) -> Graph[Any, Any]:
@@ -36,7 +39,9 @@ def graph_at(reference: str) -> Graph[Any, Any]:
     for candidate in (found, getattr(found, "graph", None)):
         if _is_graph(candidate):
             return candidate
-    raise UsageFault(f"{reference} is {_kind(found, None)}, not a graph; name a Graph, or an object whose .graph is one")
+    raise UsageFault(
+        f"{reference} is {_kind(found, None)}, not a graph; name a Graph, or an object whose .graph is one"
+    )
 
 
 def _load(reference: str, example: str) -> object:

@@ -14,8 +14,8 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, symbols_for
-from graphexec.effects import All, CallTool
-from graphexec.events import Answered, Asked, Entered, Event, Moved
+from graphexec.effects import All, CallTool, Effect
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.executor import Ending
 from graphexec.limits import Exhausted, LimitName
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
@@ -25,7 +25,7 @@ from graphexec.messages import ModelReply
 _LINES = 8
 _CHARACTERS = 600
 
-# Columns. Names of nodes and outcomes of the agent's machine fit; on a narrower terminal the details get lines of their own.
+# Columns. The names of the agent's nodes and outcomes fit; on a narrower terminal details get lines of their own.
 _NODE = 19
 _OUTCOME = 17
 _NARROW = 80
@@ -53,7 +53,7 @@ class Answer:
     def happened(self, event: Event[Ending]) -> None:
         """Show nothing."""
 
-    def ended(self, ending: Ending, reached: Reached) -> None:
+    def ended(self, ending: Ending, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
         """Print the answer; a stopped run has none, so its reason goes to the other stream."""
         if isinstance(ending, StoppedResponse):
             remedy = f"allow more with {_OPTIONS[ending.limit.limit]}"
@@ -72,7 +72,7 @@ class Answer:
         at = f" at {reached.node}" if reached.node else ""
         self.say(Text(f"Interrupted{at}, after {_counted(len(reached.steps), 'step')}", "yellow"))
 
-    def failed(self, error: Exception, reached: Reached) -> None:
+    def failed(self, error: Exception, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
         """Say what went wrong."""
         self.say(Text(f"graphexec: {line_of(error)}", "red"))
 
@@ -124,6 +124,8 @@ class Trace(Answer):
                 self._answered = event
             case Moved():
                 self._row(event)
+            case Done():
+                pass
 
     def ended(self, ending: Ending, reached: Reached) -> None:
         """Print the answer between the trace and the cost."""
@@ -253,8 +255,8 @@ class Trace(Answer):
         return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
 
 
-def _asked(effect: object) -> str:
-    effects: tuple[object, ...] = effect.effects if isinstance(effect, All) else (effect,)
+def _asked(effect: Effect[Any] | All[Effect[Any]]) -> str:
+    effects = effect.effects if isinstance(effect, All) else (effect,)
     tools = [one.name for one in effects if isinstance(one, CallTool)]
     return f"calling {clean(', '.join(tools))}" if tools else "asking the model"
 

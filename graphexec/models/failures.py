@@ -56,7 +56,9 @@ class Complaint:
     @classmethod
     def of(cls, body: object) -> Complaint:
         """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
-        inner = _one(_first(_members(body), ("error", "detail", "message"), body))
+        # Gemini's errors are a list of one.
+        outer = _one(body)
+        inner = _one(_first(_members(outer), ("error", "detail", "message"), outer))
         within = _members(inner)
         said = _first(within, ("message", "msg", "error"), inner)
         code = within.get("code")

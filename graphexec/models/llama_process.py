@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
@@ -18,6 +19,12 @@ from typing import IO
 from graphexec.errors import ModelError, WeightsError
 from graphexec.models.endpoint import one_line
 from graphexec.models.weights import extra_missing
+
+# The servers that are to end with this program.
+_RUNNING: set[subprocess.Popen[str]] = set()
+
+# Seconds that a server which cannot start gets to say why.
+GRACE = 5.0
 
 # A line of llama.cpp's errors, without its time.
 _COMPLAINT = re.compile(r"^(?:[\d.]+ E )?(.*\S)", re.MULTILINE)
@@ -44,8 +51,10 @@ class LlamaProcess:
         # Where llama.cpp's errors go: nothing of them on the user's terminal, all of them into ours.
         with tempfile.TemporaryFile() as log:
             process = _start(log)
-            # Ends it when nobody holds this any more, and when the program ends.
+            # Ends it when nobody holds this any more; at the program's end, see `_leave`.
             self._stop = weakref.finalize(self, _end, process)
+            self._stop.atexit = False
+            _RUNNING.add(process)
             try:
                 self.url = _converse(process, settings, log)
             except BaseException:
@@ -90,10 +99,14 @@ def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]
     with suppress(OSError):
         process.stdin.write(json.dumps(asdict(settings)) + "\n")
         process.stdin.flush()
-    line = process.stdout.readline()
+    with process.stdout:
+        line = process.stdout.readline()
     answer: dict[str, str] = json.loads(line) if line else {}
     if "url" in answer:
         return answer["url"]
+    # Its complaints are all there once it has ended.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE)
     log.seek(0)
     said = answer.get("error", "its process was ended, as it is when memory runs out")
     # llama.cpp's first complaint says why, the later ones what followed.
@@ -104,11 +117,25 @@ def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            # It may have gone before us.
-            with suppress(OSError):
-                pipe.close()
+    _RUNNING.discard(process)
+    if process.stdin is not None:
+        # It may have gone before us.
+        with suppress(OSError):
+            process.stdin.close()
     # It has nothing to save.
     process.kill()
     process.wait()
+
+
+@atexit.register
+def _leave() -> None:
+    """Let the servers end with this program: when the system closes the pipe to them, and not before.
+
+    Threads may still be listening to them, and would complain of a broken connection.
+    """
+    for process in _RUNNING:
+        if process.stdin is not None:
+            # Kept open by a descriptor that nobody else knows; Python would warn of an open file, and of a process.
+            os.dup(process.stdin.fileno())
+            process.stdin.close()
+        process.returncode = 0

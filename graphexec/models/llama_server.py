@@ -54,11 +54,12 @@ def main() -> None:
     os.dup2(2, 1)
     try:
         server = start(json.loads(sys.stdin.readline()))
-        answer.write(json.dumps({"url": server.listening_address}) + "\n")
     # Whatever it is, the parent says it better.
     except Exception as error:  # noqa: BLE001
-        answer.write(json.dumps({"error": str(error)}) + "\n")
-    answer.flush()
+        # Then an ordinary end: llama.cpp writes out what it complained about.
+        print(json.dumps({"error": str(error)}), file=answer, flush=True)
+        return
+    print(json.dumps({"url": server.listening_address}), file=answer, flush=True)
     sys.stdin.read()
     # Without the server's own end, which may never come.
     os._exit(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,9 +67,12 @@ class LocalModel:
         """Return the whole answer, as `complete` does."""
         return await (await self._aclient()).acomplete(request, timeout=timeout)
 
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
         """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
-        return self._client().stream(request, timeout=timeout)
+        # A generator of our own: whoever holds it holds this model too, whose server ends with it.
+        yield from self._client().stream(request, timeout=timeout)
 
     async def astream(
         self,

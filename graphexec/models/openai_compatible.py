@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -109,19 +109,50 @@ class OpenAICompatible:
         reply: ModelReply = await call.attempts.async_retrying()(self._aexchange, call)
         return reply
 
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
         """Give the answer piece by piece while it comes, and last the whole of it.
 
         Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
         Closing the iterator early closes the connection, and the server stops.
         """
-        return self._stream(self._call(request, timeout, stream=True))
+        call = self._call(request, timeout, stream=True)
+        opened = call.attempts.retrying()(self._open, call)
+        if isinstance(opened, ModelReply):
+            yield opened
+            return
+        fold = Fold(call.endpoint)
+        event = opened.first
+        try:
+            # To its end, beyond [DONE]: else the connection could not be used again.
+            while event is not None:
+                yield from fold.take(event)
+                event = self._next(call, opened.events, fold)
+        finally:
+            opened.response.close()
+        yield fold.reply()
 
-    def astream(
+    async def astream(
         self, request: ModelRequest, *, timeout: float | None = None
     ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
         """Give the answer piece by piece, as `stream` does."""
-        return self._astream(self._call(request, timeout, stream=True))
+        call = self._call(request, timeout, stream=True)
+        opened: _Opened | ModelReply = await call.attempts.async_retrying()(self._aopen, call)
+        if isinstance(opened, ModelReply):
+            yield opened
+            return
+        fold = Fold(call.endpoint)
+        event = opened.first
+        try:
+            while event is not None:
+                for delta in fold.take(event):
+                    yield delta
+                event = await self._anext(call, opened.events, fold)
+        finally:
+            await opened.events.aclose()
+            await opened.response.aclose()
+        yield fold.reply()
 
     def close(self) -> None:
         """Close the connections of blocking calls. A later call opens new ones."""
@@ -180,11 +211,11 @@ class OpenAICompatible:
         used = self._connections.blocking()
         with call.attempts.attempt(reused=used.warm):
             response = used.client.send(call.request(used), stream=True)
+            used.warm = True
             try:
                 body = self._read(response, call)
             finally:
                 response.close()
-            used.warm = True
             return call.reply(response, body)
 
     async def _aexchange(self, call: _Call) -> ModelReply:
@@ -192,11 +223,11 @@ class OpenAICompatible:
         with call.attempts.attempt(reused=used.warm):
             async with asyncio.timeout(call.attempts.left):
                 response = await used.client.send(call.request(used), stream=True)
+                used.warm = True
                 try:
                     body: bytes = await response.aread()
                 finally:
                     await response.aclose()
-            used.warm = True
             return call.reply(response, body)
 
     # Any: the response is of the client's own class.
@@ -207,44 +238,12 @@ class OpenAICompatible:
             body += piece
         return bytes(body)
 
-    def _stream(self, call: _Call) -> Generator[ReplyDelta | ModelReply, None, None]:
-        opened = call.attempts.retrying()(self._open, call)
-        if isinstance(opened, ModelReply):
-            yield opened
-            return
-        fold = Fold(call.endpoint)
-        event = opened.first
-        try:
-            # To its end, beyond [DONE]: else the connection could not be used again.
-            while event is not None:
-                yield from fold.take(event)
-                event = self._next(call, opened.events, fold)
-        finally:
-            opened.response.close()
-        yield fold.reply()
-
-    async def _astream(self, call: _Call) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
-        opened: _Opened | ModelReply = await call.attempts.async_retrying()(self._aopen, call)
-        if isinstance(opened, ModelReply):
-            yield opened
-            return
-        fold = Fold(call.endpoint)
-        event = opened.first
-        try:
-            while event is not None:
-                for delta in fold.take(event):
-                    yield delta
-                event = await self._anext(call, opened.events, fold)
-        finally:
-            await opened.events.aclose()
-            await opened.response.aclose()
-        yield fold.reply()
-
     def _open(self, call: _Call) -> _Opened | ModelReply:
         """Send the request, and wait for the first event. A server that does not stream gives the whole reply."""
         used = self._connections.blocking()
         with call.attempts.attempt(reused=used.warm):
             response = used.client.send(call.request(used), stream=True)
+            used.warm = True
             try:
                 if not _is_stream(response):
                     body = self._read(response, call)
@@ -255,7 +254,6 @@ class OpenAICompatible:
             except BaseException:
                 response.close()
                 raise
-            used.warm = True
             return _Opened(response, events, first.data if first is not None else None)
 
     async def _aopen(self, call: _Call) -> _Opened | ModelReply:
@@ -264,6 +262,7 @@ class OpenAICompatible:
         with call.attempts.attempt(reused=used.warm):
             async with asyncio.timeout(call.attempts.left):
                 response = await used.client.send(call.request(used), stream=True)
+                used.warm = True
                 try:
                     if not _is_stream(response):
                         body: bytes = await response.aread()
@@ -274,7 +273,6 @@ class OpenAICompatible:
                 except BaseException:
                     await response.aclose()
                     raise
-            used.warm = True
             return _Opened(response, events, first.data if first is not None else None)
 
     # Any: events of httpx_sse, which is loaded late.

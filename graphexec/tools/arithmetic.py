@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ _DECIMALS = 30
 KNOWN = "+ - * / // % ** ( ), sqrt, abs, round, min, max, pi and e"
 
 
-class BadExpression(ValueError):  # noqa: N818 - it becomes an observation, where the name is read
+class BadExpression(ValueError):
     """A text is not arithmetic, or its value is none; the message says how to write it."""
 
 
@@ -32,7 +31,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), spelled)
     for pattern, spelled in (
         (r"=.*", ""),
-        (r"[×·∙⋅]|\btimes\b|\bmultiplied by\b", "*"),
+        (r"[×·∙⋅]|\btimes\b|\bmultiplied by\b", "*"),  # noqa: RUF001 - the signs that people type
         (r"(?<=[\d)])\s*(?<!\b0)x\s*(?=[\d(])", "*"),
         (r"÷|\bdivided by\b", "/"),
         (r"[−–]|\bminus\b", "-"),  # noqa: RUF001 - the typographic minus and dash are meant
@@ -54,8 +53,9 @@ _TOKEN = re.compile(
 def evaluate(text: str) -> Number:
     """Calculate the value of `text`, in the precedence of Python's operators.
 
-    `×`, `÷`, `^`, `37 x 48`, `15% of 80`, `1,234` and `2 + 2 = ?` are read as they are meant. Raises `BadExpression` for anything
-    else that is not arithmetic, for what has no value (`1 / 0`), and for numbers beyond 10**308. Never slow.
+    What people write otherwise is read as it is meant: `37 x 48`, `2^10`, `15% of 80`, `1,234`, `2 + 2 = ?`, and the
+    signs for times and divided by. Raises `BadExpression` for anything else that is not arithmetic, for what has no
+    value (`1 / 0`), and for numbers beyond 10**308. Never slow.
     """
     if len(text) > LONGEST:
         raise BadExpression(f"the expression has {len(text)} characters; write at most {LONGEST}")
@@ -103,7 +103,7 @@ def _check(text: str) -> None:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            odd = text[position:].split()[0]
+            odd = text[position:].split(maxsplit=1)[0]
             raise BadExpression(f"{_quoted(odd)} is not arithmetic; write numbers with {KNOWN}")
         name = found["name"]
         if name is not None and name not in _FUNCTIONS and name not in _CONSTANTS:
@@ -167,6 +167,10 @@ def _sqrt(number: Number) -> Number:
     return math.sqrt(number)
 
 
+def _abs(number: Number) -> Number:
+    return abs(number)
+
+
 def _round(number: Number, decimals: Number | None = None) -> Number:
     if decimals is None:
         return round(number)
@@ -176,18 +180,18 @@ def _round(number: Number, decimals: Number | None = None) -> Number:
 
 
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
 }
 _CONSTANTS: Mapping[str, float] = {"pi": math.pi, "e": math.e}
 # With the fewest and the most numbers that each takes.
 _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, float]] = {
     "sqrt": (_sqrt, 1, 1),
-    "abs": (abs, 1, 1),
+    "abs": (_abs, 1, 1),
     "round": (_round, 1, 2),
     "min": (lambda *numbers: min(numbers), 1, math.inf),
     "max": (lambda *numbers: max(numbers), 1, math.inf),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Callable
 
 from graphexec.tools.arithmetic import evaluate, written
@@ -30,7 +30,7 @@ def _measured(number: float) -> str:
     return f"{number:.{min(15, max(6, len(f'{abs(number):.0f}')))}g}"
 
 
-def today_by(clock: Callable[[], datetime.date]) -> Tool[[], str]:
+def today_by(clock: Callable[[], dt.date]) -> Tool[[], str]:
     """Make the tool that tells the date by `clock`."""
 
     @tool
@@ -43,6 +43,6 @@ def today_by(clock: Callable[[], datetime.date]) -> Tool[[], str]:
     return today
 
 
-today = today_by(datetime.date.today)
+today = today_by(dt.date.today)
 
 EVERYDAY_TOOLS: tuple[AnyTool, ...] = (calculator, convert_units, today)

@@ -236,7 +236,8 @@ def _shown_default(default: object) -> dict[str, Any]:
 def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
     """The JSON object or list that `text` is, or `None`."""
     try:
-        decoded: object = from_json(text, allow_inf_nan=False)
+        # Bytes, because of half a surrogate pair: as text it would be a TypeError.
+        decoded: object = from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False)
     except ValueError:
         return None
     return decoded if _is_container(decoded) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 
-class UnknownUnit(ValueError):  # noqa: N818 - it becomes an observation, where the name is read
+class UnknownUnit(ValueError):
     """A unit is not known, or two do not measure the same; the message names those that would do."""
 
 
@@ -84,7 +84,7 @@ def _of(dimension: str, lines: str) -> Iterable[Unit]:
         yield Unit(dimension, Fraction(size), tuple(name.replace("_", " ") for name in names), Fraction(zero or 0))
 
 
-# The first of each is the one that the others are measured in. Spellings differ by more than a final s only where listed.
+# The first of each is the one that the others are measured in. A singular without the plural's s need not be listed.
 UNITS: tuple[Unit, ...] = (
     *_of(
         "length",

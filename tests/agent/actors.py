@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Ready, Run, Steps, Tool, tool
@@ -19,13 +19,15 @@ Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
 
 def scripted(*turns: Any) -> Decide:
     """An agent with no memory of its own: the steps say which of its turns it is at. The last turn repeats for ever."""
+    # A list is as many steps as it has actions; an empty one is a parse error, which is a step.
+    sizes = [max(1, _length(turn)) for turn in turns]
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         position = len(steps)
-        for turn in turns[:-1]:
+        for turn, size in zip(turns[:-1], sizes, strict=False):
             if position <= 0:
                 return turn
-            position -= max(1, len(turn)) if isinstance(turn, list) else 1  # pyright: ignore[reportUnknownArgumentType]
+            position -= size
         return turns[-1]
 
     return decide
@@ -82,8 +84,11 @@ def prompt(request: ModelRequest) -> str:
     if isinstance(request, CompletionRequest):
         return request.prompt
     (message,) = request.messages
-    assert not isinstance(message, type(None))
     return message.content
+
+
+def _length(turn: object) -> int:
+    return len(turn) if isinstance(turn, Sized) else 1
 
 
 class BlockingModel:
@@ -117,7 +122,3 @@ def run_async(executor: AgentExecutor, inputs: Any = "q") -> Any:
 
 def run_sync(executor: AgentExecutor, inputs: Any = "q") -> Any:
     return executor.run(inputs)
-
-
-def joined(texts: Iterable[object]) -> str:
-    return ", ".join(map(str, texts))

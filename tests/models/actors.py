@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -49,7 +51,16 @@ class Script:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, httpx.Response) else answer(request)
+        return _fresh(answer) if isinstance(answer, httpx.Response) else answer(request)
+
+
+def _fresh(response: httpx.Response) -> httpx.Response:
+    """A response as it was: reading one uses it up."""
+    try:
+        return httpx.Response(response.status_code, headers=response.headers, content=response.content)
+    except httpx.ResponseNotRead:
+        # Its body is an iterator, good for one request only.
+        return response
 
 
 def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
@@ -113,21 +124,24 @@ def send_and_drop(*pieces: bytes) -> Act:
 class Loopback:
     """An HTTP server on a socket of this machine, which does the next act for each request that it has read.
 
-    `connections` counts those that were opened; `gone` is set when a client closed one.
+    `connections` counts those that were opened; `asked` is set by a request, `gone` when a client closed a connection.
     """
 
     def __init__(self, *acts: Act) -> None:
         self.connections = 0
+        self.asked = threading.Event()
         self.gone = threading.Event()
-        # For acts that hold a request until the test is over.
-        self.over = threading.Event()
-        self._acts = iter(acts)
+        self._acts = deque(acts)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._threads: list[threading.Thread] = []
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
 
+    def does(self, *acts: Act) -> None:
+        """Add acts: `stall` is one of this server's own."""
+        self._acts.extend(acts)
+
     def stall(self, *pieces: bytes) -> Act:
-        """Send these bytes, if any, and then nothing until the client goes or the test is over."""
+        """Send these bytes, if any, and then nothing until the client goes."""
 
         def act(connection: socket.socket) -> bool:
             send(*pieces)(connection)
@@ -146,7 +160,6 @@ class Loopback:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.over.set()
         # Wakes the thread that accepts, which close alone does not.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -165,13 +178,14 @@ class Loopback:
             except OSError:
                 return
             self.connections += 1
-            self._start(lambda connection=connection: self._serve(connection))
+            self._start(partial(self._serve, connection))
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
             connection.settimeout(10)
             while self._read_request(connection):
-                if not next(self._acts)(connection):
+                self.asked.set()
+                if not self._acts.popleft()(connection):
                     return
 
     def _read_request(self, connection: socket.socket) -> bool:

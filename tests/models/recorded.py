@@ -5,7 +5,8 @@ from __future__ import annotations
 from graphexec.messages import ModelReply, ToolCall, Usage
 
 CHAT = (
-    b'{"choices":[{"finish_reason":"stop","index":0,"message":{"role":"assistant","content":"Caf\xc3\xa9 costs \\u20ac4."}}],'
+    b'{"choices":[{"finish_reason":"stop","index":0,"message":{"role":"assistant","content":'
+    b'"Caf\xc3\xa9 costs \\u20ac4."}}],'
     b'"created":1795198287,"model":"tiny","system_fingerprint":"b0-unknown","object":"chat.completion",'
     b'"usage":{"completion_tokens":12,"prompt_tokens":37,"total_tokens":49,"prompt_tokens_details":{"cached_tokens":0}},'
     b'"id":"chatcmpl-j9X","timings":{"cache_n":0,"prompt_n":37,"prompt_ms":156.772}}'

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import datetime as dt
 import math
 import time
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -33,7 +35,16 @@ _EXPRESSIONS = st.recursive(
     ),
     max_leaves=12,
 )
-_PYTHON = {"pi": math.pi, "e": math.e, "abs": abs, "round": round, "max": max, "min": min, "__builtins__": {}}
+# What an expression may name.
+_PYTHON: dict[str, Any] = {
+    "pi": math.pi,
+    "e": math.e,
+    "abs": abs,
+    "round": round,
+    "max": max,
+    "min": min,
+    "__builtins__": {},
+}
 
 
 @given(_EXPRESSIONS.filter(lambda text: len(text) <= LONGEST))
@@ -74,11 +85,12 @@ def test_no_text_hangs_the_calculator_or_raises_anything_but_its_own_error(text:
     try:
         number = evaluate(text)
     except BadExpression as error:
-        assert "\n" not in str(error)
-        assert len(str(error)) < 200
+        told = str(error)
     else:
         assert abs(number) <= LARGEST
-        assert len(written(number)) <= 310
+        told = written(number)
+    assert "\n" not in told
+    assert len(told) <= 310
 
 
 @pytest.mark.parametrize(
@@ -203,19 +215,17 @@ def test_every_unit_is_found_by_each_of_its_names() -> None:
 
 @given(st.text())
 def test_no_unit_is_anything_but_found_or_unknown(name: str) -> None:
-    try:
-        unit(name)
-    except UnknownUnit as error:
-        assert "not a unit that is known here" in str(error)
+    with contextlib.suppress(UnknownUnit):
+        assert unit(name) in UNITS
 
 
 def test_today_tells_the_date_and_the_weekday_by_its_clock() -> None:
-    assert today_by(lambda: datetime.date(2026, 2, 28))() == "Saturday, 2026-02-28"
+    assert today_by(lambda: dt.date(2026, 2, 28))() == "Saturday, 2026-02-28"
 
 
 def test_the_clock_is_not_shown_to_the_model() -> None:
     assert today.parameters["properties"] == {}
-    assert today_by(datetime.date.today).signature == "today()"
+    assert today_by(dt.date.today).signature == "today()"
 
 
 def test_the_worked_examples_are_true() -> None:

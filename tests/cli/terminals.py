@@ -1,0 +1,131 @@
+"""The command line as a test runs it: in this process, or as a program of its own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from graphexec.cli.entrance import enter
+
+# Seconds. Far beyond what anything here takes, on a busy machine too; a test that reaches it fails.
+PATIENCE = 60.0
+
+ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a program: no colours that a CI forces, no key and no server of the developer's."""
+    ours = {
+        "FORCE_COLOR",
+        "NO_COLOR",
+        "COLUMNS",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "GRAPHEXEC_DEBUG",
+        "PYTHONWARNINGS",
+    }
+    return {**{name: value for name, value in os.environ.items() if name not in ours}, **more}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command left behind."""
+
+    code: object
+    out: str
+    err: str
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ended:
+    """Run a command in this process."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exited:
+        enter(arguments)
+    out, err = capsys.readouterr()
+    return Ended(exited.value.code, out, err)
+
+
+def program(*arguments: str, cwd: Path | None = None, **more: str) -> Ended:
+    """Run a command as a program, to its end."""
+    ended = subprocess.run(
+        [*ARGUMENTS, *arguments],
+        capture_output=True,
+        check=False,
+        cwd=cwd,
+        encoding="utf-8",
+        env=environment(**more),
+        timeout=PATIENCE,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+class Program:
+    """A command as a program that runs beside the test, which reads what it says on stderr."""
+
+    def __init__(self, *arguments: str, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [*ARGUMENTS, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            encoding="utf-8",
+            env=environment(PYTHONUNBUFFERED="1", **(more or {})),
+        )
+        self._said: queue.Queue[str | None] = queue.Queue()
+        self._err: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave nothing behind, whatever the test found."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._said.put(line)
+        self._said.put(None)
+
+    def until(self, text: str) -> None:
+        """Wait until a line with `text` is there."""
+        while (line := self._said.get(timeout=PATIENCE)) is not None:
+            self._err.append(line)
+            if text in line:
+                return
+        raise AssertionError(f"{text!r} was not said, but {''.join(self._err)}")
+
+    def interrupt(self) -> Ended:
+        """Press Ctrl-C, and wait for the end."""
+        self.process.send_signal(signal.SIGINT)
+        return self.end()
+
+    def end(self) -> Ended:
+        """Wait for the end."""
+        assert self.process.stdout is not None
+        code = self.process.wait(PATIENCE)
+        out = self.process.stdout.read()
+        self._reader.join(PATIENCE)
+        while (line := self._said.get(timeout=PATIENCE)) is not None:
+            self._err.append(line)
+        return Ended(code, out, "".join(self._err))

@@ -1,0 +1,146 @@
+"""The other commands, the help, and what is loaded when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphexec import AGENT_EXECUTOR
+from tests.cli.terminals import command, environment
+
+MACHINES = """
+from graphexec import AGENT_EXECUTOR, AgentExecutor, AgentFinish
+
+class Company:
+    executor = AgentExecutor(
+        agent=lambda steps, inputs: AgentFinish({"output": "yes"}), tools=[], handle_parsing_errors=True
+    )
+
+machine = AGENT_EXECUTOR
+number = 5
+"""
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, text=True, env=environment(), timeout=60
+    )
+
+
+def test_draw_draws_the_agents_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "draw")
+    assert (ended.code, ended.out, ended.err) == (0, format(AGENT_EXECUTOR, "mermaid"), "")
+
+
+def test_draw_draws_dot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "draw", "--format", "dot").out == format(AGENT_EXECUTOR, "dot")
+
+
+@pytest.mark.parametrize(
+    "target", ["machines_of_mine:machine", "machines_of_mine:Company.executor", "machines_of_mine.py:machine"]
+)
+def test_draw_takes_a_graph_or_what_has_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    ended = command(capsys, "draw", target)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == format(AGENT_EXECUTOR, "mermaid")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["graphexec.machine:AGENT_EXECUTR"], "graphexec.machine has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
+        (["graphexec.machine:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
+        (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
+        (["graphexec.machine:STOPPED"], "graphexec.machine:STOPPED is a str, not a graph; name a Graph"),
+        (["graphexec.machine"], "'graphexec.machine' does not name an object; write module:object"),
+        (["--format", "svg"], "svg"),
+    ],
+)
+def test_a_target_that_is_none_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    ended = command(capsys, "draw", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_models_lists_what_there_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHEXEC_CACHE", str(tmp_path))
+    ended = command(capsys, "models")
+    name, size, licence, installed, path = ended.out.splitlines()[0].split("\t")
+    assert (name, size, licence, installed) == ("smollm2-135m-instruct", "98 MB", "Apache-2.0", "not installed")
+    assert Path(path).parent == tmp_path
+
+
+def test_a_model_that_is_not_listed_cannot_be_pulled(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "models", "pull", "smollm3")
+    assert (ended.code, ended.out) == (1, "")
+    assert "use one of smollm2-135m-instruct" in ended.err
+
+
+def test_version_says_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "--version")
+    assert ended.code == 0
+    assert ended.out.startswith("graphexec 0.")
+
+
+@pytest.mark.parametrize("of", [[], ["run"], ["draw"], ["models"], ["models", "pull"]])
+def test_every_help_has_an_example_or_the_codes(capsys: pytest.CaptureFixture[str], of: list[str]) -> None:
+    ended = command(capsys, *of, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert "graphexec " in ended.out
+    assert any(word in ended.out for word in ("Example:", "Start with:", "Exit codes:"))
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys)
+    assert ended.code == 2
+    assert "Usage: graphexec" in ended.out + ended.err
+
+
+def test_a_command_that_is_misspelled_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "darw")
+    assert ended.code == 2
+    assert "darw" in ended.err
+    assert "graphexec --help" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_importing_graphexec_loads_nothing_of_the_command_line() -> None:
+    loaded = python(
+        "import graphexec, sys; print([name for name in ('typer', 'rich', 'graphexec.cli') if name in sys.modules])"
+    )
+    assert loaded.stdout == "[]\n"
+
+
+def test_the_help_loads_neither_a_model_nor_a_client() -> None:
+    code = """
+import sys
+from graphexec.cli import main
+sys.argv = ["graphexec", "run", "--help"]
+try:
+    main()
+except SystemExit:
+    print([name for name in ("httpx", "xllamacpp", "tenacity", "graphexec.models") if name in sys.modules])
+"""
+    assert python(code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(package: str) -> None:
+    ended = python(f"import sys; sys.modules[{package!r}] = None; from graphexec.cli import main; main()")
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1
+    assert 'pip install "graphexec-agents[cli]"' in ended.stderr

@@ -1,0 +1,429 @@
+"""`graphexec run`: the trace, the answer, the records, and how a run ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conversations import Conversation, Said, Silence, answering, calling, native, serving
+from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program
+
+QUESTION = "What is 37 * 48?"
+SOLVED: list[Said] = [calling("calculator", expression="37 * 48"), answering("37 * 48 is 1776.")]
+
+TOOLS = """
+import threading
+from graphexec import tool
+
+@tool
+def wait() -> str:
+    "Wait for ever."
+    print("the tool waits", flush=True)
+    threading.Event().wait()
+    return ""
+
+@tool
+def shout() -> str:
+    "Print something."
+    print("a tool prints")
+    return "[bold]x[/bold] \\x1b[31mred\\x1b[0m \\x1b]0;title\\x07\\u202ebackwards"
+
+@tool
+def pages() -> str:
+    "Return a lot."
+    return "line\\n" * 1000
+
+@tool
+def nothing() -> float:
+    "Return what is no number."
+    return float("nan")
+
+@tool(return_direct=True)
+def direct() -> str:
+    "Answer."
+    return "directly"
+
+@tool(on_error="raise")
+def fail() -> str:
+    "Raise."
+    raise RuntimeError("the disk\\nis on fire")
+
+several = [wait, shout]
+plain = len
+numbers = [1, 2]
+none = []
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "tools_of_mine.py").write_text(TOOLS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return str(tmp_path / "tools_of_mine.py")
+
+
+def asking(server: Conversation, *options: str) -> tuple[str, ...]:
+    return ("run", QUESTION, "--model", "small", "--base-url", server.url, "--agent", "structured", *options)
+
+
+def records(ended: Ended) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def test_the_answer_goes_to_stdout_and_the_trace_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(SOLVED) as server:
+        ended = command(capsys, *asking(server))
+    assert ended.code == 0
+    assert ended.out == "37 * 48 is 1776.\n"
+    for piece in (
+        "structured agent",
+        "1 plan                → Replied",
+        "100 + 10 tokens",
+        'parse               → Acted           calculator(expression="37 * 48")',
+        "dispatch_tools      → Observed        1776",
+        "check_return_direct → Ready",
+        "2 plan",
+        "→ AgentFinish",
+        "2 iterations · 2 model calls · 1 tool call · 220 tokens (200 + 20) · ",
+    ):
+        assert piece in ended.err
+
+
+def test_quiet_says_only_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(SOLVED) as server:
+        ended = command(capsys, *asking(server, "--quiet"))
+    assert (ended.code, ended.out, ended.err) == (0, "37 * 48 is 1776.\n", "")
+
+
+def test_a_reply_that_cannot_be_read_is_shown_and_the_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(["I would say 1776", answering("1776")]) as server:
+        ended = command(capsys, *asking(server))
+    assert ended.code == 0
+    assert "the reply could not be read: I would say 1776" in ended.err
+    assert "told the model: Your reply could not be read" in ended.err
+
+
+def test_what_tools_and_models_say_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    said = answering("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
+    with serving([calling("shout"), said]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shout"))
+    assert ended.out == "[red]1776[/red] bold\n"
+    assert "[bold]x[/bold] red backwards" in ended.err
+    assert not any(sign in ended.out + ended.err for sign in "\x1b\x07\x9b\u202e\r")
+
+
+def test_what_a_tool_prints_is_not_the_answer(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    with serving([calling("shout"), answering("done")]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shout"))
+    assert ended.out == "done\n"
+    assert "a tool prints" in ended.err
+
+
+def test_a_long_observation_is_cut_with_a_note(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    with serving([calling("pages"), answering("done")]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:pages"))
+    assert ended.err.count("line") < 20
+    assert "more characters; --json has them" in ended.err
+
+
+def test_a_native_call_is_shown_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([native("calculator", expression="37 * 48"), "It is 1776."]) as server:
+        ended = command(capsys, "run", QUESTION, "--model", "small", "--base-url", server.url)
+        assert [tool["function"]["name"] for tool in server.asked[0]["tools"]] == [
+            "calculator",
+            "convert_units",
+            "today",
+        ]
+    assert (ended.code, ended.out) == (0, "It is 1776.\n")
+    assert "tool_calling agent" in ended.err
+    assert 'calculator(expression="37 * 48")' in ended.err
+
+
+def test_a_react_agent_shows_its_thoughts(capsys: pytest.CaptureFixture[str]) -> None:
+    thought = "I must multiply.\nAction: calculator\nAction Input: 37 * 48"
+    with serving([thought, "I know.\nFinal Answer: 1776"]) as server:
+        ended = command(capsys, *asking(server), "--agent", "react")
+    assert (ended.code, ended.out) == (0, "1776\n")
+    assert "I must multiply." in ended.err
+    assert 'calculator("37 * 48")' in ended.err
+
+
+def test_a_result_that_is_returned_directly_is_the_answer(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    with serving([calling("direct")]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:direct"))
+    assert (ended.code, ended.out) == (0, "directly\n")
+    assert "the tool's result is the answer" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--max-iterations=1", "limit of 1 iterations was reached"),
+        ("--max-iterations=0", "limit of 0 iterations was reached"),
+        ("--max-model-calls=1", "limit of 1 model calls was reached"),
+        ("--max-tool-calls=0", "limit of 0 tool calls was reached"),
+        ("--max-tokens=50", "limit of 50 tokens was reached"),
+        ("--max-seconds=0", "limit of 0 seconds was reached"),
+    ],
+)
+def test_a_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
+    with serving([calling("calculator", expression="1")] * 3) as server:
+        ended = command(capsys, *asking(server, option))
+    assert (ended.code, ended.out) == (3, "")
+    assert said in ended.err
+    assert f"allow more with {option.partition('=')[0]}" in ended.err
+
+
+def test_a_deadline_cuts_a_tool_that_is_blocked(tools: str) -> None:
+    with serving([calling("wait")]) as server:
+        ended = program(*asking(server, "--tools", "tools_of_mine:wait", "--max-seconds", "1"), cwd=Path(tools).parent)
+    assert (ended.code, ended.out) == (3, "")
+    assert "limit of 1 seconds was reached" in ended.err
+
+
+def test_an_error_is_one_line_and_the_run_so_far_is_told(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    with serving([calling("fail")]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:fail"))
+    assert (ended.code, ended.out) == (1, "")
+    assert "graphexec: RuntimeError: the disk is on fire\n" in ended.err
+    assert "1 tool call" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    with serving([calling("fail")]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:fail", "--debug"))
+    assert ended.code == 1
+    assert "Traceback (most recent call last)" in ended.err
+    assert 'raise RuntimeError("the disk' in ended.err
+
+
+def test_json_has_a_record_for_each_event_and_last_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(SOLVED) as server:
+        ended = command(capsys, *asking(server, "--json"))
+    told = records(ended)
+    assert (ended.code, ended.err) == (0, "")
+    assert [record["event"] for record in told][:5] == ["start", "entered", "asked", "answered", "moved"]
+    assert told[0]["tools"] == ["calculator", "convert_units", "today"]
+    moves = [(record["node"], record["outcome"], record["target"]) for record in told if record["event"] == "moved"]
+    assert moves[:2] == [("plan", "Replied", "parse"), ("parse", "Acted", "dispatch_tools")]
+    result = told[-1]
+    assert result["event"] == "result"
+    assert (result["status"], result["exit_code"], result["output"], result["reason"]) == (
+        "answered",
+        0,
+        "37 * 48 is 1776.",
+        "finished",
+    )
+    assert result["steps"] == [
+        {"tool": "calculator", "tool_input": {"expression": "37 * 48"}, "observation": "1776", "status": "ok"}
+    ]
+    assert result["spent"]["tokens"] == 220
+
+
+def test_json_is_json_whatever_a_tool_returns(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    with serving([calling("nothing"), calling("shout"), answering("\ud800 done")]) as server:
+        ended = command(
+            capsys,
+            *asking(server, "--json", "--tools", "tools_of_mine:nothing", "--tools", "tools_of_mine:shout"),
+        )
+    told = [json.loads(line, parse_constant=refuse) for line in ended.out.splitlines()]
+    assert told[-1]["exit_code"] == 0
+    assert "\x1b[31m" in told[-1]["steps"][1]["observation"]
+    assert ended.out.isascii()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "status"),
+    [
+        (["--max-iterations", "1"], 3, "stopped"),
+        (["--tools", "tools_of_mine:fail"], 1, "error"),
+        (["--tools", "tools_of_mine:plain"], 2, "usage"),
+        (["--no-such-option"], 2, "usage"),
+        (["--max-iterations", "many"], 2, "usage"),
+        (["--max-seconds", "inf"], 2, "usage"),
+    ],
+)
+def test_json_also_tells_what_went_wrong(
+    capsys: pytest.CaptureFixture[str], tools: str, options: list[str], code: int, status: str
+) -> None:
+    with serving([calling("fail")]) as server:
+        ended = command(capsys, *asking(server, "--json", *options))
+    result = records(ended)[-1]
+    assert (ended.code, result["event"], result["exit_code"], result["status"]) == (code, "result", code, status)
+    assert status == "stopped" or result["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tools", "tools_of_mine"], "'tools_of_mine' does not name an object; write module:object"),
+        (
+            ["--tools", "tols_of_mine:wait"],
+            "there is no module tols_of_mine here, nor is it installed; did you mean tools",
+        ),
+        (["--tools", "tools_of_mine:wat"], "tools_of_mine has no wat; did you mean wait?"),
+        (["--tools", "tools_of_mine:plain"], "not a tool or a list of tools; decorate the function with @tool"),
+        (["--tools", "tools_of_mine:numbers"], "tools_of_mine:numbers is a list with a int, not a tool"),
+        (["--tools", "tools_of_mine:none"], "tools_of_mine:none is an empty list"),
+        (["--tools", "tool_of_mine.py:wait"], "there is no file tool_of_mine.py; did you mean tools_of_mine.py?"),
+        (
+            ["--tools", "broken:wait"],
+            "broken cannot be imported: ZeroDivisionError: division by zero (broken.py, line 1)",
+        ),
+        (["--tools", "leaves:wait"], "leaves cannot be imported: SystemExit: 7"),
+        (["--tools", "needs:wait"], "needs cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        (["--tools", "tools_of_mine:several", "--tools", "tools_of_mine:wait"], "two tools are named wait"),
+        (["--base-url", "http://127.0.0.1:9/v1"], "--base-url needs the name of a model"),
+        (["--gguf", "no.gguf"], "there is no file no.gguf"),
+        (["--gguf", "no.gguf", "--model", "small"], "leave out --model and --base-url"),
+        (["--agent", "structred"], "structred"),
+        (["--max-iterations", "-1"], "--max-iterations"),
+        (["--nonsense"], "--nonsense"),
+        (["another question"], "another question"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], tools: str, options: list[str], said: str
+) -> None:
+    Path("broken.py").write_text("1 / 0\n", encoding="utf-8")
+    Path("leaves.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
+    Path("needs.py").write_text("import nowhere\n", encoding="utf-8")
+    ended = command(capsys, "run", QUESTION, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_server_that_is_not_there_is_an_error_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "run", QUESTION, "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--quiet")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.count("\n") == 1
+    assert "no connection to" in ended.err
+
+
+def test_a_file_of_tools_is_loaded_wherever_it_is(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+    with serving([calling("shout"), answering("done")]) as server:
+        ended = command(capsys, *asking(server, "--tools", f"{tools}:several"))
+    assert ended.code == 0
+    assert "wait, shout" in ended.err
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_ctrl_c_while_the_model_is_silent_ends_the_run(quiet: bool) -> None:
+    with serving([calling("calculator", expression="37 * 48"), Silence()]) as server:
+        with Program(*asking(server, *["--quiet"] * quiet)) as running:
+            assert server.waiting.wait(PATIENCE)
+            ended = running.interrupt()
+    assert (ended.code, ended.out) == (130, "")
+    assert "Interrupted at plan, after 1 step" in ended.err
+    assert quiet or "2 iterations · 2 model calls · 1 tool call · 110 tokens" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("deadline", [[], ["--max-seconds", "600"]])
+def test_ctrl_c_while_a_tool_is_blocked_ends_the_run(tools: str, deadline: list[str]) -> None:
+    with serving([calling("wait")]) as server:
+        options = ("--tools", "tools_of_mine:wait", *deadline)
+        with Program(*asking(server, *options), cwd=Path(tools).parent) as running:
+            running.until("the tool waits")
+            ended = running.interrupt()
+    assert (ended.code, ended.out) == (130, "")
+    assert "Interrupted at dispatch_tools, after 0 steps" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_ctrl_c_is_a_record_too() -> None:
+    with serving([calling("calculator", expression="37 * 48"), Silence()]) as server:
+        with Program(*asking(server, "--json")) as running:
+            assert server.waiting.wait(PATIENCE)
+            ended = running.interrupt()
+    result = records(ended)[-1]
+    assert (ended.code, result["status"], result["exit_code"]) == (130, "interrupted", 130)
+    assert result["steps"][0]["observation"] == "1776"
+    assert result["spent"]["model_calls"] == 2
+
+
+def test_ctrl_c_while_weights_are_fetched_ends_the_command(tmp_path: Path) -> None:
+    for arguments in (["models", "pull", "smollm2-135m-instruct"], ["run", QUESTION]):
+        with serving([]) as index:
+            index_url = index.url.replace("/v1", "/simple")
+            more = {"GRAPHEXEC_CACHE": str(tmp_path), "PIP_INDEX_URL": index_url, "PIP_CONFIG_FILE": "/dev/null"}
+            more = {**more, "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
+            with Program(*arguments, more=more) as running:
+                assert index.waiting.wait(PATIENCE)
+                ended = running.interrupt()
+        assert (ended.code, ended.out) == (130, "")
+        assert "graphexec: interrupted" in ended.err
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"]
+)
+def test_a_reader_that_goes_away_is_no_error(pipe: str) -> None:
+    with serving(SOLVED) as server:
+        arguments = asking(server) if "run" in pipe else ("draw",)
+        process = subprocess.Popen(
+            [*ARGUMENTS, *arguments, *["--json"] * ("--json" in pipe)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if "2>&1" in pipe else subprocess.PIPE,
+            env=environment(),
+        )
+        assert process.stdout is not None
+        if "head" in pipe:
+            process.stdout.readline()
+        process.stdout.close()
+        code = process.wait(PATIENCE)
+        said = process.stderr.read() if process.stderr is not None else b""
+        if process.stderr is not None:
+            process.stderr.close()
+    assert (code, said) == (141, b"")
+
+
+def test_a_terminal_that_is_not_utf_8_loses_nothing() -> None:
+    with serving(
+        [calling("convert_units", value=98.6, from_unit="F", to_unit="C"), answering("37 °C → warm")]
+    ) as server:
+        ended = program(*asking(server), PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    assert (ended.code, ended.out) == (0, "37 \\xb0C \\u2192 warm\n")
+    assert "1 plan                -> Replied" in ended.err
+    assert ended.err.isascii()
+
+
+def test_a_narrow_terminal_shows_everything() -> None:
+    with serving(SOLVED) as server:
+        ended = program(*asking(server), COLUMNS="30")
+    assert ended.code == 0
+    rows = ended.err.partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    assert len(rows) > 8
+    assert all(len(line) <= 30 for line in rows)
+    assert "check_return_direct → Ready" in ended.err
+    assert "1776" in ended.err
+
+
+@pytest.mark.local_model
+def test_the_local_model_answers_the_first_question() -> None:
+    for phrasing in (QUESTION, "What's 37 times 48?", "Calculate 37 x 48"):
+        ended = program("run", phrasing)
+        assert ended.code == 0, ended.err
+        assert "1776" in ended.out, ended.err
+        assert "calculator(expression=" in ended.err
+
+
+@pytest.mark.local_model
+def test_ctrl_c_ends_a_run_of_the_local_model() -> None:
+    with Program("run", QUESTION) as running:
+        running.until("structured agent")
+        ended = running.interrupt()
+    assert ended.code == 130
+    assert "Traceback" not in ended.err

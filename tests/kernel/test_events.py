@@ -1,0 +1,188 @@
+"""What a run tells its watchers: each thing when it happens, in the same order whoever drives."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    All,
+    Answered,
+    Asked,
+    Asks,
+    CallTool,
+    Done,
+    Entered,
+    Exhausted,
+    Limits,
+    Moved,
+    Spent,
+    ask,
+    charged,
+    edges,
+    graph,
+    node,
+    on,
+)
+from graphexec.drive import astream, stream, world
+from graphexec.effects import ToolResult
+from tests.kernel.machines import (
+    CLOCK,
+    INTERVIEW,
+    SURVEY,
+    Interview,
+    Left,
+    Question,
+    Stopped,
+    Survey,
+    Tick,
+    Tock,
+    Topic,
+    Topics,
+    Total,
+    limited,
+    reporter,
+    surveyors,
+)
+from tests.three_drivers import Script, agreed
+
+
+def test_the_events_of_a_clock() -> None:
+    spent = Exhausted("iterations", 1, 1)
+    told = agreed(lambda: Script(CLOCK, Tick(), limited(iterations=1)))
+    *events, last = told.events
+    assert events == [
+        Entered("tick", Tick(0), Spent()),
+        Moved("tick", Tock(1), "tock"),
+        Entered("tock", Tock(1), Spent(iterations=1)),
+        Moved("tock", Tick(1), "tick"),
+        Entered("tick", Tick(1), Spent(iterations=1)),
+        Moved("tick", Stopped(Tick(1), spent), "END"),
+    ]
+    assert isinstance(last, Done)
+    assert (last.outcome, last.spent) == (Stopped(Tick(1), spent), Spent(iterations=1))
+
+
+def test_the_events_of_a_batch() -> None:
+    told = agreed(lambda: Script(SURVEY, Topics(("a", "b")), surveyors()))
+    batch = All((CallTool("a", "now"), CallTool("b", "now")))
+    results = (ToolResult("a"), ToolResult("b"))
+    entered, asked, answered, moved, last = told.events
+    assert entered == Entered("survey", Topics(("a", "b")), Spent())
+    assert asked == Asked("survey", batch)
+    assert isinstance(answered, Answered)
+    assert (answered.node, answered.effect, answered.reply) == ("survey", batch, results)
+    assert answered.spent.tool_calls == 2
+    assert answered.seconds >= 0
+    assert moved == Moved("survey", Survey(results), "END")
+    assert isinstance(last, Done)
+
+
+def test_a_resumed_node_is_not_entered_again() -> None:
+    from graphexec import Snapshot
+
+    told = agreed(lambda: Script(INTERVIEW, Snapshot("interview", Topic("tea", 2), ("fine",)), reporter()))
+    assert [type(event).__name__ for event in told.events] == ["Asked", "Answered", "Moved", "Done"]
+
+
+def test_an_effect_that_is_not_paid_for_is_not_told() -> None:
+    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(tool_calls=0))))
+    assert [type(event).__name__ for event in told.events] == ["Entered", "Moved", "Done"]
+
+
+def test_an_event_comes_before_the_next_thing_happens() -> None:
+    seen: list[str] = []
+
+    def answer(question: Question) -> str:
+        seen.append("answered")
+        return "fine"
+
+    events = stream(INTERVIEW, Topic("tea", 1), world({Question: answer}))
+    while (event := next(events, None)) is not None:
+        seen.append(type(event).__name__)
+    assert seen == ["Entered", "Asked", "answered", "Answered", "Moved", "Done"]
+
+
+# ---- closed early
+
+CLOSED: list[str] = []
+
+
+@charged(when_spent=Stopped)
+@node
+def careful(left: Left) -> Asks[Question, Total]:
+    try:
+        first = yield from ask(Question("?"))
+        second = yield from ask(Question("?"))
+    finally:
+        CLOSED.append("careful")
+    return Total(first + second)
+
+
+CAREFUL = graph(edges(careful, on(Total, END) | on(Stopped, END)), start=careful)
+
+
+def until(events: Generator[Any, None, None], kind: type) -> None:
+    for event in events:
+        if isinstance(event, kind):
+            return
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("kind", [Asked, Answered])
+def test_a_stream_that_is_closed_early_closes_the_node(kind: type) -> None:
+    CLOSED.clear()
+    events = stream(CAREFUL, Left(1), reporter())
+    until(events, kind)
+    assert CLOSED == []
+    events.close()
+    assert CLOSED == ["careful"]
+    assert list(events) == []
+
+
+@pytest.mark.parametrize("kind", [Asked, Answered])
+def test_an_async_stream_that_is_closed_early_closes_the_node(kind: type) -> None:
+    CLOSED.clear()
+
+    async def watch() -> None:
+        events: AsyncGenerator[Any, None] = astream(CAREFUL, Left(1), reporter())
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, kind):
+                    break
+            assert CLOSED == []
+
+    asyncio.run(watch())
+    assert CLOSED == ["careful"]
+
+
+def test_nothing_is_carried_out_after_a_stream_is_closed() -> None:
+    asked: list[str] = []
+
+    def answer(question: Question) -> str:
+        asked.append(question.text)
+        return "fine"
+
+    events = stream(INTERVIEW, Topic("tea", 3), world({Question: answer}))
+    until(events, Answered)
+    events.close()
+    assert asked == ["tea 0 0"]
+
+
+def test_a_stream_that_is_never_iterated_does_nothing() -> None:
+    asked: list[object] = []
+    answer: Any = asked.append
+    stream(INTERVIEW, Topic("tea"), world({Question: answer})).close()
+    assert asked == []
+
+
+def test_the_outcome_of_the_last_move_is_the_outcome() -> None:
+    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 1), reporter()))
+    moved, done = told.events[-2:]
+    assert isinstance(moved, Moved)
+    assert isinstance(done, Done)
+    assert moved.outcome is done.outcome
+    assert moved.outcome == Interview(("re: tea 0 0",))

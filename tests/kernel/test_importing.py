@@ -1,0 +1,37 @@
+"""`import graphexec` is light: what is heavy is loaded when it is used."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+# Half of it is pydantic's core and dataclasses; a new dependency at the top of a module would show.
+MOST = 150
+
+
+def loaded(*lines: str) -> set[str]:
+    program = textwrap.dedent("""
+        import sys
+        before = set(sys.modules)
+        {}
+        print(__import__("json").dumps(sorted(set(sys.modules) - before)))
+    """).format("\n".join(lines))
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_importing_loads_few_modules_and_nothing_heavy() -> None:
+    modules = loaded("import graphexec")
+    heavy = {"asyncio", "httpx", "networkx", "typer", "rich", "pydantic", "tenacity", "xllamacpp"}
+    assert modules & heavy == set()
+    assert len(modules) <= MOST, f"{len(modules)} modules: {sorted(modules)}"
+
+
+def test_the_models_load_no_client_before_the_first_call() -> None:
+    modules = loaded("import graphexec.models")
+    assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
+
+
+def test_drawing_is_loaded_when_a_picture_is_asked_for() -> None:
+    assert not any(name.startswith("graphexec.draw") for name in loaded("import graphexec"))
+    assert "graphexec.draw" in loaded("import graphexec", "f'{graphexec.AGENT_EXECUTOR:mermaid}'")

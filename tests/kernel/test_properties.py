@@ -1,0 +1,298 @@
+"""What holds for every machine whose loops are all metered: it ends, within the bound, along its own table."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    All,
+    Asked,
+    CallModel,
+    CallTool,
+    Entered,
+    Exhausted,
+    Graph,
+    Limits,
+    Moved,
+    Snapshot,
+    edges,
+    graph,
+    on,
+)
+from graphexec.drive import World, world
+from graphexec.effects import ToolResult
+from graphexec.graph import END
+from graphexec.messages import CompletionRequest, ModelReply, Usage
+from graphexec.node import Node, metered, node
+from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
+
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+# ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
+
+
+@final
+@dataclass(frozen=True)
+class Red:
+    choices: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Green:
+    choices: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Blue:
+    choices: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True)
+class OutOf:
+    at: Red | Green | Blue
+    limit: Exhausted
+
+
+COLOURS = (Red, Green, Blue)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One node of a random machine: what may come of it, what it asks for, and where each outcome leads."""
+
+    outcomes: tuple[type, ...]
+    targets: tuple[int | None, ...]
+    asks: int = 0
+    batch: int = 0
+    metered: bool = False
+
+
+def made(number: int, plan: Plan) -> Node[Any, Any]:
+    """The node of a plan: it asks, then returns the outcome that the next choice says."""
+
+    def decided(value: Any) -> Any:
+        # Once the choices are used up it takes its first outcome for ever.
+        choice, rest = (value.choices[0], value.choices[1:]) if value.choices else (0, ())
+        return plan.outcomes[choice % len(plan.outcomes)](rest)
+
+    def pure(value: Any) -> Any:
+        return decided(value)
+
+    def asking(value: Any) -> Any:
+        for _ in range(plan.asks):
+            yield CallModel(CompletionRequest("?"))
+        if plan.batch:
+            yield All(tuple(CallTool(str(index), "") for index in range(plan.batch)))
+        return decided(value)
+
+    function: Any = asking if plan.asks or plan.batch else pure
+    function.__name__ = f"node{number}"
+    outcomes: Any = plan.outcomes[0]
+    for outcome in plan.outcomes[1:]:
+        outcomes |= outcome
+    function.__annotations__ = {"value": Red | Green | Blue, "return": _annotated(outcomes, plan)}
+    one = node(function)
+    spent: Any = OutOf
+    if plan.metered:
+        return metered(when_spent=spent)(one)
+    from graphexec import charged
+
+    return charged(when_spent=spent)(one) if one.kind == "asks" else one
+
+
+def _annotated(outcomes: Any, plan: Plan) -> Any:
+    from graphexec import Asks
+
+    if not plan.asks and not plan.batch:
+        return outcomes
+    effects: Any = CallModel | CallTool
+    return Asks[effects, outcomes]
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
+    """A random machine of up to five nodes whose unmetered edges only lead forward, so that every loop is metered."""
+    count = draw(st.integers(1, 5))
+    plans: list[Plan] = []
+    for number in range(count):
+        outcomes = tuple(draw(st.lists(st.sampled_from(COLOURS), min_size=1, max_size=3, unique=True)))
+        targets = [
+            draw(st.sampled_from([*range(count), None] if number < count - 1 else [*range(count)]) | st.none())
+            for _ in outcomes
+        ]
+        # Every node is reached from the one before it, and the last one reaches the end.
+        targets[0] = number + 1 if number + 1 < count else None
+        plans.append(
+            Plan(
+                outcomes,
+                tuple(targets),
+                asks=draw(st.integers(0, 2)),
+                batch=draw(st.integers(0, 3)),
+                metered=draw(st.booleans()),
+            )
+        )
+    # A node that an edge leads back to is metered.
+    back = {
+        target
+        for number, plan in enumerate(plans)
+        for target in plan.targets
+        if target is not None and target <= number
+    }
+    plans = [
+        Plan(plan.outcomes, plan.targets, plan.asks, plan.batch, plan.metered or number in back)
+        for number, plan in enumerate(plans)
+    ]
+    return built(plans), plans
+
+
+def built(plans: list[Plan]) -> Graph[Any, Any]:
+    nodes = [made(number, plan) for number, plan in enumerate(plans)]
+    table: Any = None
+    for one, plan in zip(nodes, plans, strict=True):
+        routes: Any = None
+        for outcome, target in zip(plan.outcomes, plan.targets, strict=True):
+            to: Any = on
+            route = to(outcome, END if target is None else nodes[target])
+            routes = route if routes is None else routes | route
+        if one.when_spent is not None:
+            routes = routes | on(OutOf, END)
+        row = edges(one, routes)
+        table = row if table is None else table | row
+    return graph(table, start=nodes[0])
+
+
+def longest_unmetered_path(plans: list[Plan]) -> int:
+    """How many nodes can be visited after a metered one until the next, or the end."""
+
+    def from_node(number: int) -> int:
+        inner = [
+            from_node(target) for target in plans[number].targets if target is not None and not plans[target].metered
+        ]
+        return 1 + max(inner, default=0)
+
+    starts = [number for number, plan in enumerate(plans) if not plan.metered]
+    return max((from_node(number) for number in starts), default=0)
+
+
+def answers(limits: Limits, calls: list[str]) -> World:
+    def model(call: CallModel) -> ModelReply:
+        calls.append("model")
+        return ModelReply("so", usage=Usage(2, 1))
+
+    def tool(call: CallTool) -> ToolResult:
+        calls.append("tool")
+        return ToolResult(call.name)
+
+    return world({CallModel: model, CallTool: tool}, limits=limits)
+
+
+LIMITS = st.builds(
+    Limits,
+    iterations=st.integers(0, 6),
+    model_calls=st.none() | st.integers(0, 6),
+    tool_calls=st.none() | st.integers(0, 6),
+    tokens=st.none() | st.integers(0, 12),
+)
+CHOICES = st.lists(st.integers(0, 2), max_size=12).map(tuple)
+
+
+def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]) -> None:
+    table, plans = machine
+    calls: list[str] = []
+
+    def script() -> Script[Any, Any]:
+        calls.clear()
+        return Script(table, Red(choices), answers(limits, calls))
+
+    told = agreed(script)
+    visited = [event.node for event in told.events if isinstance(event, Entered)]
+    moves = [event for event in told.events if isinstance(event, Moved)]
+    # It ends within the bound.
+    assert limits.iterations is not None
+    assert len(visited) <= (limits.iterations + 1) * (1 + longest_unmetered_path(plans))
+    # The trace is a path of the table, from its start to its end.
+    lines = {(edge.source, edge.outcome, edge.target) for edge in table.edges}
+    assert all((move.node, type(move.outcome), move.target) in lines for move in moves)
+    assert [move.node for move in moves] == visited
+    assert [table.start, *(move.target for move in moves)] == [*visited, "END"]
+    # Each node asked for exactly what it declares, if nothing was spent.
+    for position, name in enumerate(visited):
+        plan = plans[int(name.removeprefix("node"))]
+        asked = [event for event in _of_visit(told.events, position) if isinstance(event, Asked)]
+        whole = plan.asks + (1 if plan.batch else 0)
+        assert len(asked) == whole or (len(asked) < whole and isinstance(moves[position].outcome, OutOf))
+    # Nothing was overspent, and what was spent was carried out.
+    spent = told.spent
+    assert spent.iterations <= limits.iterations
+    assert spent.model_calls == calls.count("model")
+    assert spent.tool_calls == calls.count("tool")
+    assert limits.model_calls is None or spent.model_calls <= limits.model_calls
+    assert limits.tool_calls is None or spent.tool_calls <= limits.tool_calls
+    assert limits.tokens is None or spent.tokens < limits.tokens + 3
+    assert spent.tokens == 3 * spent.model_calls
+
+
+def _of_visit(events: tuple[Any, ...], visit: int) -> list[Any]:
+    entries = [position for position, event in enumerate(events) if isinstance(event, Entered)]
+    ends = [*entries[1:], len(events)]
+    return list(events[entries[visit] : ends[visit]])
+
+
+@MANY
+@given(machines(), LIMITS, CHOICES)
+def test_a_run_ends_within_its_bound_along_its_table(
+    machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
+) -> None:
+    check_a_run(machine, limits, choices)
+
+
+@pytest.mark.slow
+@SLOW
+@given(machines(), LIMITS, CHOICES)
+def test_many_runs_end_within_their_bounds(
+    machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
+) -> None:
+    check_a_run(machine, limits, choices)
+
+
+@MANY
+@given(machines(), LIMITS, CHOICES, st.integers(0, 50), st.sampled_from(LIVE))
+def test_a_pause_anywhere_makes_no_difference(
+    machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...], at: int, driver: Driver
+) -> None:
+    table, _ = machine
+    whole = amnesiac(Script(table, Red(choices), answers(limits, [])))
+    text = whole.texts[at % len(whole.texts)]
+    snapshot = Snapshot.from_json(text, table)
+    assert snapshot.to_json() == text
+    resumed = driver(Script(table, snapshot, answers(limits, [])))
+    assert resumed.outcome == whole.outcome
+    assert resumed.spent.iterations == whole.spent.iterations
+    assert (resumed.spent.model_calls, resumed.spent.tool_calls) == (whole.spent.model_calls, whole.spent.tool_calls)
+    assert resumed.spent.tokens == whole.spent.tokens
+
+
+@MANY
+@given(machines())
+def test_surgery_that_changes_nothing_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
+    from graphexec import bind, replace, wrap
+
+    table, plans = machine
+    changed = bind(table)
+    for one in table:
+        changed = wrap(replace(changed, one), one)
+    assert changed.edges == table.edges
+    choices = (1, 2, 0, 1, 2)
+    limits = Limits(iterations=3)
+    scripts = [Script(one, Red(choices), answers(limits, [])) for one in (table, changed)]
+    first, second = (LIVE[2](script) for script in scripts)
+    assert first.outcome == second.outcome
+    assert [type(event) for event in first.events] == [type(event) for event in second.events]
+    assert len(plans) == len(table)

@@ -1,0 +1,112 @@
+"""Steps share what they have in common, and nobody can tell: they behave like tuples."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from graphexec import AgentAction, AgentFinish, AgentStep, Run, Steps
+
+STEP = st.integers(0, 99).map(lambda number: AgentStep(AgentAction(f"tool{number}", {"n": number}), number))
+STEPS = st.lists(STEP, max_size=4)
+
+
+@given(first=STEPS, extensions=st.lists(st.tuples(st.integers(0, 30), STEPS), max_size=12))
+def test_any_of_them_can_be_extended_at_any_time(
+    first: list[AgentStep], extensions: list[tuple[int, list[AgentStep]]]
+) -> None:
+    made, model = [Steps(first)], [tuple(first)]
+    for which, more in extensions:
+        older = which % len(made)
+        made.append(made[older].extended(more))
+        model.append((*model[older], *more))
+    # Looked at in the end: whatever was extended later has changed none of them.
+    for steps, expected in zip(made, model, strict=True):
+        assert tuple(steps) == expected
+        assert len(steps) == len(expected)
+        assert list(reversed(steps)) == list(reversed(expected))
+        assert steps == Steps(expected)
+        assert hash(steps) == hash(Steps(expected))
+        assert repr(steps) == repr(Steps(expected))
+
+
+@given(steps=st.lists(STEP, max_size=6), data=st.data())
+def test_they_are_indexed_and_sliced_like_a_tuple(steps: list[AgentStep], data: st.DataObject) -> None:
+    made, model = Steps(steps[:3]).extended(steps[3:]), tuple(steps)
+    # What was appended for another must not be seen through this one.
+    made.extended([AgentStep(AgentAction("x", ""), "x")])
+    cut = data.draw(st.slices(len(steps)))
+    assert made[cut] == model[cut]
+    for index in range(-len(steps), len(steps)):
+        assert made[index] is model[index]
+    for index in (len(steps), -len(steps) - 1):
+        with pytest.raises(IndexError, match=f"step {index} of {len(steps)}"):
+            made[index]
+
+
+def test_they_equal_only_steps() -> None:
+    step = AgentStep(AgentAction("x", ""), "x")
+    assert Steps([step]) == Steps([step])
+    assert Steps([step]) != [step]
+    assert Steps([step]) != Steps()
+    assert step in Steps([step])
+
+
+def test_threads_that_extend_the_same_steps_do_not_meet() -> None:
+    base = Steps([AgentStep(AgentAction("base", ""), 0)])
+    barrier = threading.Barrier(8)
+    made: list[tuple[int, Steps]] = []
+
+    def extend(number: int) -> None:
+        barrier.wait()
+        for count in range(50):
+            steps = base
+            for _ in range(3):
+                steps = steps.extended([AgentStep(AgentAction(str(number), ""), count)])
+            made.append((number, steps))
+
+    threads = [threading.Thread(target=extend, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 400
+    for number, steps in made:
+        assert [step.action.tool for step in steps] == ["base", *[str(number)] * 3]
+
+
+def test_extending_the_longest_shares_and_extending_an_older_one_copies() -> None:
+    base = Steps([AgentStep(AgentAction("a", ""), 0)])
+    longest = base.extended([AgentStep(AgentAction("b", ""), 0)])
+    other = base.extended([AgentStep(AgentAction("c", ""), 0)])
+    assert [step.action.tool for step in longest] == ["a", "b"]
+    assert [step.action.tool for step in other] == ["a", "c"]
+
+
+def test_the_empty_beginning_is_never_extended_in_place() -> None:
+    step = AgentStep(AgentAction("x", ""), "x")
+    first, second = Run({}).observed([step]), Run({}).observed([])
+    assert (len(first.steps), len(second.steps), len(AgentFinish({}).steps)) == (1, 0, 0)
+
+
+@given(steps=STEPS)
+def test_they_are_stored_as_a_list(steps: Sequence[AgentStep]) -> None:
+    adapter = TypeAdapter(Run)
+    data = adapter.dump_python(Run({"input": "x"}, Steps(steps)), mode="json")
+    assert isinstance(data["steps"], list)
+    assert adapter.validate_python(data) == Run({"input": "x"}, Steps(steps))
+
+
+def test_a_step_unpacks_as_the_pair_that_people_know() -> None:
+    action, observation = AgentStep(AgentAction("x", ""), 3)
+    assert (action, observation) == (AgentAction("x", ""), 3)
+
+
+def test_the_answer_of_a_finish_is_its_output_or_its_only_value() -> None:
+    assert AgentFinish({"output": 1, "log": 2}).output == 1
+    assert AgentFinish({"answer": 1}).output == 1
+    with pytest.raises(KeyError):
+        _ = AgentFinish({"a": 1, "b": 2}).output

@@ -1,0 +1,297 @@
+"""Real sockets: what is reused, what breaks, and what is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import httpx
+import httpx2
+import pytest
+
+from graphexec.errors import BadReply, ConnectionFailed, ModelTimeout, RateLimited
+from graphexec.messages import ModelReply, ReplyDelta
+from graphexec.models import OpenAICompatible
+from tests.models.actors import HELLO, FakeTime, Loopback, awhole, chunks, response, send, send_and_drop, whole
+from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+
+EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
+GOOD = send(response(CHAT))
+STREAMED = send(chunks(*EVENTS))
+
+
+def ask(model: OpenAICompatible) -> ModelReply:
+    return model.complete(HELLO)
+
+
+def ask_async(model: OpenAICompatible) -> ModelReply:
+    return asyncio.run(model.acomplete(HELLO))
+
+
+def test_one_connection_serves_many_calls_and_streams() -> None:
+    with Loopback(GOOD, STREAMED, GOOD, STREAMED) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+        assert model.complete(HELLO) == CHAT_REPLY
+        assert whole(model.stream(HELLO)) == CHAT_REPLY
+        assert model.complete(HELLO) == CHAT_REPLY
+        assert whole(model.stream(HELLO)) == CHAT_REPLY
+        assert server.connections == 1
+
+
+def test_one_connection_serves_many_calls_and_streams_of_a_loop() -> None:
+    async def talk(model: OpenAICompatible) -> None:
+        assert await model.acomplete(HELLO) == CHAT_REPLY
+        assert await awhole(model) == CHAT_REPLY
+        assert await model.acomplete(HELLO) == CHAT_REPLY
+
+    with Loopback(GOOD, STREAMED, GOOD) as server:
+        asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
+        assert server.connections == 1
+
+
+def test_every_event_loop_has_connections_of_its_own_and_closes_them() -> None:
+    with Loopback(GOOD, GOOD, GOOD) as server:
+        model = OpenAICompatible("tiny", base_url=server.url)
+        for run in range(1, 4):
+            server.gone.clear()
+            assert ask_async(model) == CHAT_REPLY
+            assert server.connections == run
+            # Closed by the loop's own end: nobody called aclose.
+            assert server.gone.wait(10)
+
+
+def test_many_tasks_share_the_client_of_their_loop() -> None:
+    async def talk(model: OpenAICompatible) -> None:
+        assert await asyncio.gather(*(model.acomplete(HELLO) for _ in range(5))) == [CHAT_REPLY] * 5
+        await model.aclose()
+        assert await model.acomplete(HELLO) == CHAT_REPLY
+
+    with Loopback(*[GOOD] * 6) as server:
+        asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
+
+
+def test_many_threads_share_one_model() -> None:
+    replies: list[ModelReply] = []
+    with Loopback(*[GOOD] * 8) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+        threads = [threading.Thread(target=lambda: replies.append(model.complete(HELLO))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert replies == [CHAT_REPLY] * 8
+
+
+def test_closing_closes_and_a_later_call_opens_anew() -> None:
+    with Loopback(GOOD, GOOD) as server:
+        model = OpenAICompatible("tiny", base_url=server.url)
+        assert model.complete(HELLO) == CHAT_REPLY
+        model.close()
+        model.close()
+        assert server.gone.wait(10)
+        assert model.complete(HELLO) == CHAT_REPLY
+        model.close()
+        assert server.connections == 2
+
+
+def test_a_forgotten_model_closes_its_connections() -> None:
+    with Loopback(GOOD) as server:
+        OpenAICompatible("tiny", base_url=server.url).complete(HELLO)
+        gc.collect()
+        assert server.gone.wait(10)
+
+
+def test_a_dropped_idle_connection_is_replaced_at_once() -> None:
+    time = FakeTime()
+    with (
+        Loopback(GOOD, send_and_drop(), GOOD) as server,
+        OpenAICompatible("tiny", base_url=server.url, clock=time.clock, max_retries=0) as model,
+    ):
+        assert model.complete(HELLO) == CHAT_REPLY
+        assert model.complete(HELLO) == CHAT_REPLY
+        assert server.connections == 2
+    assert time.slept == [0.0]
+
+
+HALF = response(CHAT)[: -len(CHAT) // 2]
+
+
+@pytest.mark.parametrize("way", [ask, ask_async])
+def test_a_connection_dropped_in_the_middle_of_a_reply_is_tried_again(
+    way: Callable[[OpenAICompatible], ModelReply],
+) -> None:
+    time = FakeTime()
+    with (
+        Loopback(send_and_drop(HALF), GOOD) as server,
+        OpenAICompatible("tiny", base_url=server.url, clock=time.clock) as model,
+    ):
+        assert way(model) == CHAT_REPLY
+    assert len(time.slept) == 1
+
+
+def test_a_connection_dropped_in_the_middle_of_a_stream_is_an_error_after_its_pieces() -> None:
+    with (
+        Loopback(send_and_drop(chunks(*EVENTS[:3], end=False))) as server,
+        OpenAICompatible("tiny", base_url=server.url) as model,
+    ):
+        pieces = model.stream(HELLO)
+        assert next(pieces) == ReplyDelta("Café")
+        assert next(pieces) == ReplyDelta(" costs €4.")
+        with pytest.raises(ConnectionFailed, match="broke"):
+            next(pieces)
+
+
+def test_a_stream_that_ends_properly_and_too_early_is_a_bad_reply() -> None:
+    with (
+        Loopback(send(chunks(*EVENTS[:3]))) as server,
+        OpenAICompatible("tiny", base_url=server.url) as model,
+        pytest.raises(BadReply, match="ended its stream before the reply was complete"),
+    ):
+        whole(model.stream(HELLO))
+
+
+@pytest.mark.parametrize("way", [ask, ask_async])
+def test_a_server_that_does_not_run_is_asked_after(way: Callable[[OpenAICompatible], ModelReply]) -> None:
+    with Loopback() as server:
+        url = server.url
+    time = FakeTime()
+    model = OpenAICompatible("tiny", base_url=url, clock=time.clock)
+    with model, pytest.raises(ConnectionFailed, match="is the server running at http://127"):
+        way(model)
+    assert len(time.slept) == 2
+
+
+@pytest.mark.parametrize("sent", [b"", HALF], ids=["before it answers", "in the middle"])
+def test_a_slow_server_is_a_timeout_and_is_let_go(sent: bytes) -> None:
+    with Loopback() as server:
+        server.does(server.stall(sent), server.stall(sent), server.stall(sent))
+        with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
+            with pytest.raises(ModelTimeout, match=r"within 0\.05 s"):
+                model.complete(HELLO)
+            assert server.gone.wait(10)
+        with OpenAICompatible("tiny", base_url=server.url) as model:
+            with pytest.raises(ModelTimeout, match=r"within 0\.05 s"):
+                model.complete(HELLO, timeout=0.05)
+            with pytest.raises(ModelTimeout, match=r"within 0\.05 s"):
+                asyncio.run(model.acomplete(HELLO, timeout=0.05))
+
+
+def test_a_stream_that_stalls_is_a_timeout() -> None:
+    with Loopback() as server:
+        server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
+        with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
+            with pytest.raises(ModelTimeout):
+                whole(model.stream(HELLO))
+            with pytest.raises(ModelTimeout):
+                asyncio.run(awhole(model))
+
+
+def test_closing_a_stream_early_closes_its_connection() -> None:
+    with Loopback() as server:
+        server.does(server.stall(chunks(*EVENTS[:2], end=False)))
+        with OpenAICompatible("tiny", base_url=server.url) as model:
+            pieces = model.stream(HELLO)
+            assert next(pieces) == ReplyDelta("Café")
+            pieces.close()
+            assert server.gone.wait(10)
+            assert list(pieces) == []
+
+
+def test_closing_a_stream_of_a_loop_early_closes_its_connection() -> None:
+    with Loopback() as server:
+        server.does(server.stall(chunks(*EVENTS[:2], end=False)))
+
+        async def talk() -> None:
+            pieces = OpenAICompatible("tiny", base_url=server.url).astream(HELLO)
+            assert await anext(pieces) == ReplyDelta("Café")
+            await pieces.aclose()
+            assert await asyncio.to_thread(server.gone.wait, 10)
+
+        asyncio.run(talk())
+
+
+def test_a_forgotten_stream_closes_its_connection() -> None:
+    with Loopback() as server:
+        server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
+        model = OpenAICompatible("tiny", base_url=server.url)
+
+        async def talk() -> None:
+            async for _ in model.astream(HELLO):
+                break
+            gc.collect()
+            assert await asyncio.to_thread(server.gone.wait, 10)
+
+        asyncio.run(talk())
+        server.gone.clear()
+        for _ in model.stream(HELLO):
+            break
+        gc.collect()
+        assert server.gone.wait(10)
+        model.close()
+
+
+def test_cancelling_a_call_closes_its_connection() -> None:
+    with Loopback() as server:
+        server.does(server.stall())
+
+        async def talk() -> None:
+            call = asyncio.ensure_future(OpenAICompatible("tiny", base_url=server.url).acomplete(HELLO))
+            assert await asyncio.to_thread(server.asked.wait, 10)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert await asyncio.to_thread(server.gone.wait, 10)
+
+        asyncio.run(talk())
+
+
+class TestClientsOfTheUsers:
+    def test_a_client_that_was_passed_in_is_used_and_left_open(self) -> None:
+        with Loopback(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
+            with OpenAICompatible("tiny", base_url=server.url, client=client) as model:
+                assert model.complete(HELLO) == CHAT_REPLY
+            assert not client.is_closed
+            assert OpenAICompatible("tiny", base_url=server.url, client=client).complete(HELLO) == CHAT_REPLY
+            assert server.connections == 1
+
+    def test_httpx2_serves_as_well(self) -> None:
+        async def talk(url: str) -> None:
+            async with httpx2.AsyncClient() as client:
+                model = OpenAICompatible("tiny", base_url=url, async_client=client)
+                assert await model.acomplete(HELLO) == CHAT_REPLY
+                assert await awhole(model) == CHAT_REPLY
+                await model.aclose()
+                assert not client.is_closed
+
+        with Loopback(GOOD, STREAMED, GOOD, STREAMED) as server:
+            with httpx2.Client() as client:
+                model = OpenAICompatible("tiny", base_url=server.url, client=client)
+                assert model.complete(HELLO) == CHAT_REPLY
+                assert whole(model.stream(HELLO)) == CHAT_REPLY
+            asyncio.run(talk(server.url))
+            assert server.connections == 2
+
+    def test_what_httpx2_raises_has_the_same_errors(self) -> None:
+        time = FakeTime()
+        busy = send(response(b"", status="429 Too Many Requests"))
+        with Loopback() as server, httpx2.Client() as client:
+            server.does(busy, GOOD, send_and_drop(), server.stall(), GOOD, busy)
+            model = OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock)
+            assert model.complete(HELLO) == CHAT_REPLY
+            with pytest.raises(ModelTimeout):
+                model.complete(HELLO, timeout=0.05)
+            assert model.complete(HELLO) == CHAT_REPLY
+            with pytest.raises(RateLimited):
+                OpenAICompatible("tiny", base_url=server.url, client=client, max_retries=0).complete(HELLO)
+        with httpx2.Client() as client, pytest.raises(ConnectionFailed, match="is the server running"):
+            OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock).complete(HELLO)
+        with httpx2.Client() as client, pytest.raises(ConnectionFailed, match="must be an address"):
+            OpenAICompatible("tiny", base_url="nonsense", api_key="", client=client).complete(HELLO)
+
+
+def test_importing_the_models_loads_no_http_client_and_no_llama() -> None:
+    heavy = {"httpx", "httpx_sse", "tenacity", "xllamacpp", "rich", "filelock", "platformdirs"}
+    program = f"import graphexec.models, sys; print(sorted({heavy!r} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout.strip() == b"[]"

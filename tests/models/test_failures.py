@@ -1,0 +1,229 @@
+"""What a server refuses, as typed errors that say what to do."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from graphexec.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    ConnectionFailed,
+    ContextOverflow,
+    MissingAPIKey,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    RateLimited,
+    ServerError,
+)
+from graphexec.models import OpenAICompatible
+from graphexec.models.endpoint import Endpoint
+from graphexec.models.failures import breakdown, refusal, retry_after
+from tests.models.actors import HELLO, Script, scripted_server
+from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
+
+PEER = Endpoint("gpt-9", "https://api.example/v1", "sk-secret")
+
+
+def refused(status: int, body: bytes = b"", **headers: str) -> ModelError:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return refusal(PEER, status, httpx.Headers(named), body, now=0.0).error
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "remedy"),
+    [
+        (400, BadRequest, "change what it names"),
+        (401, AuthenticationFailed, "set OPENAI_API_KEY or api_key="),
+        (402, BadRequest, "change what it names"),
+        (403, AuthenticationFailed, "set OPENAI_API_KEY or api_key="),
+        (404, ModelNotFound, "check model=, and base_url= (or OPENAI_BASE_URL)"),
+        (422, BadRequest, "change what it names"),
+        (429, RateLimited, "raise max_retries="),
+        (500, ServerError, "look at the server's log"),
+        (503, ServerError, "look at the server's log"),
+    ],
+)
+def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: str) -> None:
+    error = refused(status, b'{"error": {"message": "because", "type": "x", "code": 400}}')
+    assert type(error) is kind
+    assert error.status == status
+    assert str(error).startswith("gpt-9 at https://api.example/v1 ")
+    assert f"({status}: because)" in str(error)
+    assert remedy in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", "without a word"),
+        (b"<html>\r\n  <title>Bad\x1b[31m Gateway</title>", "<html> <title>Bad [31m Gateway</title>"),
+        (b'{"error": "model not loaded"}', "model not loaded"),
+        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
+        (b'{"message": "no such route", "object": "error"}', "no such route"),
+        (b'{"error": {"code": 7}}', '{"code": 7}'),
+        (b'[{"error": {"message": "listed"}}]', "listed"),
+        (b"\xff\xfe", "��"),
+        (b'{"error": {"message": "the key sk-secret is wrong"}}', "the key *** is wrong"),
+    ],
+)
+def test_the_servers_own_words_are_shown_in_one_line_without_the_key(body: bytes, shown: str) -> None:
+    assert f"(400: {shown})" in str(refused(400, body))
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(str(refused(500, b"x" * 1_000_000))) < 500
+
+
+@pytest.mark.parametrize(
+    ("body", "prompt", "context"),
+    [
+        (OVERFLOW, 5031, 4096),
+        (b'{"error": {"code": "context_length_exceeded", "message": "too long"}}', None, None),
+        (
+            b'{"error": {"code": "context_length_exceeded", "message": "This model\'s maximum context length is 8192 '
+            b'tokens. However, your messages resulted in 9001 tokens."}}',
+            9001,
+            8192,
+        ),
+        (
+            b'{"object": "error", "message": "This model\'s maximum context length is 2048 tokens. However, you '
+            b'requested 2100 tokens", "code": 400}',
+            2100,
+            2048,
+        ),
+    ],
+    ids=["llama.cpp", "code alone", "OpenAI", "vLLM"],
+)
+def test_an_overflow_tells_its_numbers(body: bytes, prompt: int | None, context: int | None) -> None:
+    error = refused(400, body)
+    assert isinstance(error, ContextOverflow)
+    assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
+
+
+def test_an_unknown_model_is_not_found_whatever_the_status() -> None:
+    assert isinstance(refused(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFound)
+
+
+def test_a_redirect_tells_where_to() -> None:
+    assert "redirects to https://there/v1; put that address into base_url=" in str(
+        refused(308, location="https://there/v1")
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("Thu, 01 Jan 1970 00:01:00 GMT", 60.0),
+        ("Wed, 31 Dec 1969 23:00:00 GMT", 0.0),
+        ("soon", None),
+        ("nan", None),
+        ("inf", None),
+        ("Thu, 99 Jan 1970 00:01:00 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert retry_after(header, now=0.0) == seconds
+
+
+def test_a_rate_limit_carries_the_wait() -> None:
+    error = refused(429, b"", retry_after="7")
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 7
+    assert "try again in 7 s" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (httpx.ConnectError("refused"), ConnectionFailed, "is the server running at https://api.example/v1?"),
+        (httpx.ConnectTimeout(""), ConnectionFailed, "(ConnectTimeout); is the server running"),
+        (httpx.ReadTimeout(""), ModelTimeout, "did not answer within 3 s; raise timeout="),
+        (httpx.PoolTimeout(""), ModelTimeout, "did not answer within 3 s; raise timeout="),
+        (TimeoutError(), ModelTimeout, "did not answer within 3 s; raise timeout="),
+        (httpx.RemoteProtocolError("cut"), ConnectionFailed, "the connection to gpt-9"),
+        (httpx.ReadError("cut"), ConnectionFailed, "broke (cut); try again"),
+        (ConnectionResetError("cut"), ConnectionFailed, "broke (cut); try again"),
+        (httpx.UnsupportedProtocol("no scheme"), ConnectionFailed, "must be an address such as"),
+        (httpx.InvalidURL("bad port"), ConnectionFailed, "must be an address such as"),
+    ],
+)
+def test_each_exception_of_the_client_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
+    failure = breakdown(PEER, error, seconds=3.0)
+    assert failure is not None
+    assert type(failure.error) is kind
+    assert text in str(failure.error)
+
+
+def test_exceptions_of_others_are_left_alone() -> None:
+    class ConnectError(Exception):
+        """Named as httpx's, and not httpx's."""
+
+    assert breakdown(PEER, ConnectError(), seconds=3.0) is None
+    with pytest.raises(ZeroDivisionError):
+        scripted_server(ZeroDivisionError()).complete(HELLO)
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
+def test_a_wrong_address_is_a_connection_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", url or "nonsense")
+    with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(ConnectionFailed):
+        model.complete(HELLO)
+
+
+class TestKeys:
+    @pytest.fixture(autouse=True)
+    def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    def ask(self, base_url: str | None, api_key: str | None) -> str | None:
+        """The Authorization header that a request goes out with."""
+        script = Script(httpx.Response(200, content=CHAT))
+        with httpx.Client(transport=script.transport) as client:
+            model = OpenAICompatible("gpt-9", base_url=base_url, api_key=api_key, client=client)
+            assert model.complete(HELLO) == CHAT_REPLY
+        sent: str | None = script.requests[0].headers.get("authorization")
+        return sent
+
+    def test_a_missing_key_is_told_before_anything_is_sent(self) -> None:
+        model = OpenAICompatible("gpt-9")
+        with pytest.raises(MissingAPIKey, match=r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"):
+            model.complete(HELLO)
+
+    @pytest.mark.parametrize(
+        "url",
+        ["http://127.0.0.1:80/v1", "http://localhost/v1", "http://[::1]:1/v1", "http://0.0.0.0", "http://127.9.9.9"],
+    )
+    def test_a_server_on_this_machine_needs_none(self, url: str) -> None:
+        assert self.ask(url, None) is None
+
+    def test_an_empty_key_says_that_none_is_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
+        assert self.ask("http://elsewhere/v1", "") is None
+
+    def test_the_environment_gives_what_is_not_passed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment\n")
+        assert self.ask("http://elsewhere/v1", None) == "Bearer from-the-environment"
+        assert self.ask("http://elsewhere/v1", "mine") == "Bearer mine"
+
+    @pytest.mark.parametrize("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
+    def test_a_key_that_no_header_can_carry_is_refused_unseen(self, key: str) -> None:
+        with pytest.raises(AuthenticationFailed) as caught:
+            self.ask("http://elsewhere/v1", key)
+        assert key not in str(caught.value)
+
+    def test_no_secret_is_in_the_repr_or_in_an_error(self) -> None:
+        model = OpenAICompatible(
+            "gpt-9", base_url="http://me:password@127.0.0.1:1/v1", api_key="sk-secret", max_retries=0
+        )
+        with model, pytest.raises(ConnectionFailed) as caught:
+            model.complete(HELLO)
+        assert repr(model) == "OpenAICompatible('gpt-9', base_url='http://127.0.0.1:1/v1')"
+        assert "secret" not in str(caught.value) + repr(model)
+        assert "password" not in str(caught.value)

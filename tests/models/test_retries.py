@@ -1,0 +1,210 @@
+"""What is tried again, when, and when no more. No test waits: time is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from graphexec.errors import (
+    BadReply,
+    BadRequest,
+    ConnectionFailed,
+    ModelError,
+    ModelTimeout,
+    RateLimited,
+    ServerError,
+)
+from graphexec.messages import ModelReply
+from graphexec.models import OpenAICompatible
+from tests.models.actors import HELLO, FakeTime, scripted_server, sse, whole
+from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+
+GOOD = httpx.Response(200, content=CHAT)
+
+
+def busy(after: str | None = None, status: int = 429) -> httpx.Response:
+    return httpx.Response(status, headers={} if after is None else {"retry-after": after}, content=b"busy")
+
+
+Ask = Callable[..., ModelReply]
+
+
+def blocking(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+    return model.complete(HELLO, timeout=timeout)
+
+
+def in_a_loop(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+    return asyncio.run(model.acomplete(HELLO, timeout=timeout))
+
+
+def streamed(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+    return whole(model.stream(HELLO, timeout=timeout))
+
+
+def streamed_in_a_loop(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+    async def run() -> ModelReply:
+        return whole(iter([piece async for piece in model.astream(HELLO, timeout=timeout)]))
+
+    return asyncio.run(run())
+
+
+every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, streamed_in_a_loop])
+
+
+@every_way
+@pytest.mark.parametrize(
+    "failure", [busy(), busy(status=500), busy(status=503), httpx.ConnectError("refused"), httpx.ReadError("reset")]
+)
+def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, failure: httpx.Response | Exception) -> None:
+    time = FakeTime()
+    assert ask(scripted_server(failure, failure, GOOD, time=time)) == CHAT_REPLY
+    first, second = time.slept
+    assert 0.25 <= first <= 0.5 <= second <= 1.0
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (httpx.Response(400), BadRequest),
+        (httpx.Response(200, content=b"hm"), BadReply),
+        (httpx.ReadTimeout("slow"), ModelTimeout),
+        (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), RateLimited),
+    ],
+)
+def test_what_will_not_pass_is_raised_at_once(
+    ask: Ask, failure: httpx.Response | Exception, kind: type[ModelError]
+) -> None:
+    time = FakeTime()
+    with pytest.raises(kind):
+        ask(scripted_server(failure, GOOD, time=time))
+    assert time.slept == []
+
+
+@every_way
+def test_after_the_last_retry_the_servers_error_is_raised(ask: Ask) -> None:
+    time = FakeTime()
+    with pytest.raises(ServerError, match="503: busy"):
+        ask(scripted_server(busy(status=500), busy(status=500), busy(status=503), GOOD, time=time))
+    assert len(time.slept) == 2
+
+
+@every_way
+@pytest.mark.parametrize(("after", "wait"), [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:17:10 GMT", 30.0)])
+def test_the_server_may_say_how_long_to_wait(ask: Ask, after: str, wait: float) -> None:
+    time = FakeTime()
+    assert ask(scripted_server(busy(after), GOOD, time=time)) == CHAT_REPLY
+    assert time.slept == [wait]
+
+
+@every_way
+def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
+    time = FakeTime()
+    with pytest.raises(RateLimited) as caught:
+        ask(scripted_server(busy("61"), GOOD, time=time))
+    assert time.slept == []
+    assert caught.value.retry_after == 61
+
+
+@every_way
+def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
+    time = FakeTime()
+    with pytest.raises(RateLimited):
+        ask(scripted_server(busy("7"), busy("7"), GOOD, time=time), timeout=10)
+    assert time.slept == [7.0]
+
+
+@every_way
+def test_no_time_is_a_timeout_before_anything_is_sent(ask: Ask) -> None:
+    with pytest.raises(ModelTimeout, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
+        ask(scripted_server(), timeout=0)
+
+
+def test_an_attempt_gets_the_time_that_is_left() -> None:
+    seen: list[dict[str, float]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.extensions["timeout"])
+        return busy("7") if len(seen) == 1 else GOOD
+
+    assert scripted_server(answer, answer).complete(HELLO, timeout=30) == CHAT_REPLY
+    assert [timeouts["read"] for timeouts in seen] == [30, 23]
+    assert [timeouts["connect"] for timeouts in seen] == [10, 10]
+
+
+@every_way
+def test_a_dropped_connection_that_lay_idle_is_replaced_at_once_and_only_once(ask: Ask) -> None:
+    time = FakeTime()
+    dropped = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+    model = scripted_server(GOOD, dropped, GOOD, dropped, dropped, dropped, dropped, time=time)
+    assert ask(model) == CHAT_REPLY
+    assert ask(model) == CHAT_REPLY
+    assert time.slept == [0.0]
+    with pytest.raises(ConnectionFailed):
+        ask(model)
+    # Once anew, then the two retries.
+    assert [seconds > 0 for seconds in time.slept] == [False, False, True, True]
+
+
+@every_way
+def test_a_new_connection_that_drops_is_a_failure_like_any_other(ask: Ask) -> None:
+    time = FakeTime()
+    assert ask(scripted_server(httpx.RemoteProtocolError("gone"), GOOD, time=time)) == CHAT_REPLY
+    assert len(time.slept) == 1
+
+
+def test_a_cancellation_is_never_retried() -> None:
+    def cancel(_: httpx.Request) -> httpx.Response:
+        raise asyncio.CancelledError
+
+    time = FakeTime()
+    model = scripted_server(busy(), cancel, GOOD, time=time)
+
+    async def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await model.acomplete(HELLO)
+
+    asyncio.run(run())
+    assert len(time.slept) == 1
+
+
+def broken_after(body: bytes) -> httpx.Response:
+    def pieces() -> Iterator[bytes]:
+        yield body
+        raise httpx.RemoteProtocolError("peer closed connection")
+
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
+
+
+def test_a_stream_is_tried_again_until_something_was_handed_out_and_then_never() -> None:
+    time = FakeTime()
+    assert whole(scripted_server(broken_after(b""), sse(STREAM), time=time).stream(HELLO)) == CHAT_REPLY
+    assert len(time.slept) == 1
+    pieces = scripted_server(broken_after(STREAM[:200]), sse(STREAM), time=time).stream(HELLO)
+    next(pieces)
+    with pytest.raises(ConnectionFailed):
+        next(pieces)
+    assert len(time.slept) == 1
+
+
+def test_a_connection_that_breaks_after_the_whole_reply_loses_nothing() -> None:
+    assert whole(scripted_server(broken_after(STREAM)).stream(HELLO)) == CHAT_REPLY
+
+
+def test_a_stream_may_not_pass_its_timeout() -> None:
+    time = FakeTime()
+
+    def slow(_: httpx.Request) -> httpx.Response:
+        def pieces() -> Iterator[bytes]:
+            for event in STREAM.split(b"\n\n"):
+                time.now += 2
+                yield event + b"\n\n"
+
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
+
+    with pytest.raises(ModelTimeout, match="within 5 s"):
+        whole(scripted_server(slow, time=time).stream(HELLO, timeout=5))
+    assert whole(scripted_server(slow, time=time).stream(HELLO, timeout=50)) == CHAT_REPLY

