@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
-from graphexec.errors import NodeError
 from graphexec.limits import Exhausted
 from graphexec.messages import ModelReply, ModelRequest
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
@@ -162,26 +157,3 @@ class Perform(Effect[Any]):
     node: str
     function: Callable[[Any], Any]
     value: object
-
-
-@cache
-def reply_type(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
-    """The type of an effect's reply, read from `class Fetch(Effect[Page])`, to decode a stored reply with.
-
-    Raises `NodeError` if the class does not say it, or says a type that cannot be read back from JSON.
-    """
-    # pydantic is loaded when something is stored, or a tool described.
-    from pydantic import PydanticSchemaGenerationError, TypeAdapter
-
-    for base in effect.__mro__:
-        for generic in getattr(base, "__orig_bases__", ()):
-            if get_origin(generic) is Effect:
-                (reply,) = get_args(generic)
-                try:
-                    return TypeAdapter(reply)
-                except PydanticSchemaGenerationError as error:
-                    raise NodeError(
-                        f"{effect.__name__} replies {reply!r}, which cannot be stored as JSON; reply a dataclass or a "
-                        f"pydantic model"
-                    ) from error
-    raise NodeError(f"{effect.__name__} does not say its reply; write class {effect.__name__}(Effect[Reply])")

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-
-from graphexec.effects import All, Effect, Perform, Request, reply_type
 from graphexec.errors import SnapshotError
 from graphexec.limits import Exhausted, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from graphexec.effects import Request
     from graphexec.graph import Graph
-
-
-# What pydantic raises for data, and for classes, that have no form in JSON.
-_INEXPRESSIBLE = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +34,27 @@ class Snapshot:
 
         Raises `SnapshotError` if the value or a reply holds something that JSON cannot express.
         """
+        # pydantic, which does it, is loaded by those who store.
+        from graphexec.storing import INEXPRESSIBLE, plain, stored, stored_reply
+
         try:
             data = {
                 "node": self.node,
                 "value": stored(self.value),
-                "replies": [_stored_reply(reply) for reply in self.replies],
-                "spent": _plain(self.spent),
+                "replies": [
+                    {"reply": reply.data} if type(reply) is Stored else stored_reply(reply) for reply in self.replies
+                ],
+                "spent": plain(self.spent),
             }
-        except _INEXPRESSIBLE as error:
+        except INEXPRESSIBLE as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
         return json.dumps(data)
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
         """Read a snapshot of `graph`. Raises `SnapshotError` if it is not one."""
+        from graphexec.storing import UNFIT, read_as, restored
+
         try:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
@@ -69,82 +68,33 @@ class Snapshot:
             return Snapshot(
                 node,
                 restored(value, graph.outcomes),
-                tuple(_restored_reply(reply) for reply in replies),
-                _adapter(Spent).validate_python(spent),
+                tuple(
+                    read_as(Exhausted, reply["exhausted"]) if "exhausted" in reply else Stored(reply["reply"])
+                    for reply in replies
+                ),
+                read_as(Spent, spent),
             )
-        except (ValidationError, TypeError, KeyError) as error:
+        except UNFIT as error:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A reply as `stored` made it; it is read when the effect that it answers is known."""
+    """A reply as it came from JSON; it is read when the effect that it answers is known."""
 
     # Any JSON value.
     data: Any
 
     def __post_init__(self) -> None:
-        if not isinstance(self.data, dict) or "data" not in self.data:
-            raise TypeError(f"{self.data!r} is not a stored reply")
+        given: object = self.data
+        if not isinstance(given, dict) or "data" not in given:
+            raise TypeError(f"{given!r} is not a stored reply")
 
     def read(self, effect: Request, outcomes: Mapping[str, type]) -> Any:
         """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
-        try:
-            if isinstance(effect, All):
-                return tuple(
-                    _replied(one, data) for one, data in zip(effect.effects, self.data["data"], strict=True)
-                )
-            if isinstance(effect, Perform):
-                return restored(self.data, outcomes)
-            return _replied(effect, self.data["data"])
-        except (ValidationError, ValueError, TypeError) as error:
-            if isinstance(error, SnapshotError):
-                raise
-            raise SnapshotError(f"a stored reply is not a reply to {type(effect).__name__}: {error}") from error
+        from graphexec.storing import replied
 
-
-def stored(value: object) -> dict[str, Any]:
-    """An outcome or a reply as JSON: its class's name and its data."""
-    return {"class": type(value).__name__, "data": _plain(value)}
-
-
-def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
-    """The outcome that `stored` stored. Raises `SnapshotError` for a class that the graph does not have."""
-    name = data["class"]
-    if name not in outcomes:
-        raise SnapshotError(f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own")
-    return _adapter(outcomes[name]).validate_python(data["data"])
-
-
-def _stored_reply(reply: object) -> dict[str, Any]:
-    if type(reply) is Exhausted:
-        return {"exhausted": _plain(reply)}
-    return {"reply": reply.data if type(reply) is Stored else stored(reply)}
-
-
-def _restored_reply(data: dict[str, Any]) -> object:
-    return _adapter(Exhausted).validate_python(data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
-
-
-def _replied(effect: Effect[Any], data: object) -> Any:
-    # mypy does not take a class for hashable.
-    kind: Any = type(effect)
-    return reply_type(kind).validate_python(data)
-
-
-def _plain(value: object) -> Any:
-    """The data of a value, as JSON knows it; each of the replies to a batch is dumped as what it is."""
-    if type(value) in (tuple, list):
-        values: Any = value
-        return [_plain(one) for one in values]
-    # mypy does not take a class for hashable.
-    kind: Any = type(value)
-    return _adapter(kind).dump_python(value, mode="json")
-
-
-@cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+        return replied(effect, self.data, outcomes)
 
 
 def remember(error: BaseException, snapshot: Snapshot) -> None:

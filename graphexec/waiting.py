@@ -11,9 +11,10 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar, final
+from typing import Generic, TypeVar, final
 
 T = TypeVar("T")
+
 
 @final
 class NotDone:
@@ -120,7 +121,6 @@ def own_loop(call: Callable[[], Awaitable[T]]) -> T:
 
     So it works under a running loop too (in a notebook, say). What it awaits must not belong to another loop.
     """
-
     # asyncio is half of what there is to load, and a run may never need it.
     import asyncio
 

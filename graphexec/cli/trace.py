@@ -100,7 +100,6 @@ class Trace(Answer):
         super().__init__(out, err)
         self._answered: Answered | None = None
         self._iteration = 0
-        self._fresh = False
         self._parted = False
         self._waiting: Progress | None = None
 
@@ -114,8 +113,7 @@ class Trace(Answer):
     def happened(self, event: Event[Ending]) -> None:
         """Show an edge when it is taken, and meanwhile what is waited for."""
         match event:
-            case Entered(node):
-                self._fresh = node == "plan"
+            case Entered():
                 self._answered = None
             case Asked(_, effect):
                 self._wait(_asked(effect))
@@ -178,7 +176,7 @@ class Trace(Answer):
     def _row(self, moved: Moved) -> None:
         self._parted = False
         number = ""
-        if moved.node == "plan" and self._fresh and not isinstance(moved.outcome, LimitReached):
+        if moved.node == "plan" and not isinstance(moved.outcome, LimitReached):
             self._iteration += 1
             number = str(self._iteration)
         outcome = Text(f"{self._symbols.arrow} {type(moved.outcome).__name__}", _colour(moved.outcome))
@@ -205,6 +203,9 @@ class Trace(Answer):
             case Replied(reply=ModelReply() as reply):
                 lines.append(self._reply(reply))
             case Acted(actions=actions):
+                # The actions of one reply share what was said with them.
+                thought = self._cut(_thought(actions[0]))
+                lines.extend([Text(thought, "dim italic")] if thought else [])
                 lines.extend(self._action(action) for action in actions)
             case Observed(actions=actions, results=results):
                 several = len(results) > 1
@@ -232,11 +233,7 @@ class Trace(Answer):
         return text
 
     def _action(self, action: AgentAction) -> Text:
-        text = Text()
-        thought = _thought(action)
-        if thought:
-            text.append(f"{self._cut(thought)}\n", "dim italic")
-        text.append(clean(action.tool), "cyan")
+        text = Text(clean(action.tool), "cyan")
         given = action.tool_input
         if isinstance(given, str):
             return text.append(f"({self._cut(_shown([given])[1:-1])})")

@@ -8,27 +8,16 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    NotRequired,
-    ParamSpec,
-    TypeAlias,
-    TypeGuard,
-    TypeVar,
-    get_type_hints,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
-from pydantic.fields import FieldInfo
-from pydantic_core import from_json
-from typing_extensions import TypedDict
+from pydantic_core import ValidationError
 
 from graphexec.errors import ToolDefinitionError
+from graphexec.json_text import read_container
 from graphexec.messages import ToolSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -117,7 +106,10 @@ class Tool(Generic[P, R_co]):
         names = self.names
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
-        decoded = _decoded(text)
+        try:
+            decoded: dict[str, Any] | list[Any] | None = read_container(text)
+        except ValueError:
+            decoded = None
         if isinstance(decoded, dict) and (alone is None or alone in decoded):
             return (decoded,)
         if not names:
@@ -187,65 +179,16 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
     told = description or inspect.getdoc(function)
     if not told:
         raise ToolDefinitionError(f"{called} has no docstring, so no model knows what it does; write one line")
-    adapter = _arguments(function, called)
+    # pydantic, which reads the annotations, is loaded by those who make tools.
+    from graphexec.tools.arguments import arguments_of
+
+    adapter = arguments_of(function, called)
     schema = adapter.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})
     for described in schema["properties"].values():
         described.pop("title", None)
     return Tool(called, told, schema, function, adapter, is_async=inspect.iscoroutinefunction(function))
-
-
-def _arguments(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
-    """The arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ToolDefinitionError(f"{name} has an annotation that cannot be resolved: {error}; import it") from error
-    except TypeError as error:
-        raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
-    fields: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")
-        if parameter.name not in hints:
-            raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
-        kind = hints[parameter.name]
-        if isinstance(parameter.default, FieldInfo):
-            text = f"{name} has Field(...) as the default of {parameter.name}, which the function would be called with"
-            raise ToolDefinitionError(f"{text}; write {parameter.name}: Annotated[..., Field(...)]")
-        if parameter.default is not parameter.empty:
-            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_shown_default(parameter.default))]]
-        fields[parameter.name] = kind
-    # A typed dict made at run time, which no checker can follow.
-    make: Any = TypedDict
-    arguments = with_config(ConfigDict(extra="forbid"))(make(name, fields))
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(arguments)
-        adapter.json_schema()
-    except PydanticUserError as error:
-        first = str(error).splitlines()[0]
-        raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
-    return adapter
-
-
-def _shown_default(default: object) -> dict[str, Any]:
-    return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}
-
-
-def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
-    """The JSON object or list that `text` is, or `None`."""
-    try:
-        # Bytes, because of half a surrogate pair: as text it would be a TypeError.
-        decoded: object = from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False)
-    except ValueError:
-        return None
-    return decoded if _is_container(decoded) else None
-
-
-def _is_container(value: Any) -> TypeGuard[dict[str, Any] | list[Any]]:
-    # The keys of a JSON object are texts.
-    return isinstance(value, (dict, list))
 
 
 def _where(location: tuple[int | str, ...]) -> str:

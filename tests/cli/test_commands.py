@@ -105,7 +105,8 @@ def test_every_help_has_an_example_or_the_codes(capsys: pytest.CaptureFixture[st
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys)
-    assert ended.code == 2
+    # click has changed its mind about whether that is an error.
+    assert ended.code in (0, 2)
     assert "Usage: graphexec" in ended.out + ended.err
 
 

@@ -145,6 +145,18 @@ def test_a_native_call_is_shown_like_any_other(capsys: pytest.CaptureFixture[str
     assert 'calculator(expression="37 * 48")' in ended.err
 
 
+def test_what_was_said_with_several_calls_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    both = native("calculator", expression="1 + 1")
+    both["content"] = "Let me see."
+    both["tool_calls"].append({**both["tool_calls"][0], "id": "2"})
+    with serving([both, "done"]) as server:
+        ended = command(capsys, "run", QUESTION, "--model", "small", "--base-url", server.url)
+    assert ended.code == 0
+    assert ended.err.count("Let me see.") == 1
+    assert ended.err.count('calculator(expression="1 + 1")') == 2
+    assert ended.err.count("calculator: 2") == 2
+
+
 def test_a_react_agent_shows_its_thoughts(capsys: pytest.CaptureFixture[str]) -> None:
     thought = "I must multiply.\nAction: calculator\nAction Input: 37 * 48"
     with serving([thought, "I know.\nFinal Answer: 1776"]) as server:
@@ -320,10 +332,12 @@ def test_a_file_of_tools_is_loaded_wherever_it_is(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_ctrl_c_while_the_model_is_silent_ends_the_run(quiet: bool) -> None:
-    with serving([calling("calculator", expression="37 * 48"), Silence()]) as server:
-        with Program(*asking(server, *["--quiet"] * quiet)) as running:
-            assert server.waiting.wait(PATIENCE)
-            ended = running.interrupt()
+    with (
+        serving([calling("calculator", expression="37 * 48"), Silence()]) as server,
+        Program(*asking(server, *["--quiet"] * quiet)) as running,
+    ):
+        assert server.waiting.wait(PATIENCE)
+        ended = running.interrupt()
     assert (ended.code, ended.out) == (130, "")
     assert "Interrupted at plan, after 1 step" in ended.err
     assert quiet or "2 iterations · 2 model calls · 1 tool call · 110 tokens" in ended.err
@@ -343,10 +357,12 @@ def test_ctrl_c_while_a_tool_is_blocked_ends_the_run(tools: str, deadline: list[
 
 
 def test_ctrl_c_is_a_record_too() -> None:
-    with serving([calling("calculator", expression="37 * 48"), Silence()]) as server:
-        with Program(*asking(server, "--json")) as running:
-            assert server.waiting.wait(PATIENCE)
-            ended = running.interrupt()
+    with (
+        serving([calling("calculator", expression="37 * 48"), Silence()]) as server,
+        Program(*asking(server, "--json")) as running,
+    ):
+        assert server.waiting.wait(PATIENCE)
+        ended = running.interrupt()
     result = records(ended)[-1]
     assert (ended.code, result["status"], result["exit_code"]) == (130, "interrupted", 130)
     assert result["steps"][0]["observation"] == "1776"

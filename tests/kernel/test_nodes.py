@@ -23,8 +23,8 @@ from graphexec import (
     opaque,
     renamed,
 )
-from graphexec.effects import reply_type
 from graphexec.errors import GraphexecError, NodeError
+from graphexec.storing import reply_type
 from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
 
 # Functions that no checker lets through.
@@ -133,12 +133,12 @@ def test_a_renamed_node_is_the_same_under_another_name() -> None:
 # ---- what is refused
 
 
-def unannotated(number, flag):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
-    return number
+def unannotated(number: Number, flag: bool) -> Total:
+    return Total("")
 
 
-def without_return(number: Number):  # type: ignore[no-untyped-def] # noqa: ANN201
-    return number
+def without_return(number: Number) -> Total:
+    return Total("")
 
 
 def without_value() -> Total:
@@ -196,12 +196,18 @@ def takes_callable(number: Callable[[], int]) -> Total:
 T = TypeVar("T")
 
 
-def takes_variable(number: T) -> Total:
+def takes_variable(number: T, *others: T) -> Total:
     return Total("")
 
 
-def setting_without_annotation(number: Number, translator) -> Total:  # type: ignore[no-untyped-def] # noqa: ANN001
+def setting_without_annotation(number: Number, translator: Translator) -> Total:
     return Total("")
+
+
+# Unannotated functions are refused by the checkers before anything else.
+unannotated.__annotations__.clear()
+del without_return.__annotations__["return"]
+del setting_without_annotation.__annotations__["translator"]
 
 
 def setting_generic(number: Number, translators: list[Translator]) -> Total:
@@ -225,6 +231,14 @@ def asks_for_no_effect(number: Number) -> Asks[int, Total]:
 
 async def yields_asynchronously(number: Number) -> AsyncIterator[Total]:
     yield Total("")
+
+
+def nameless(number: Number) -> Total:
+    return Total("")
+
+
+# As of a lambda.
+nameless.__name__ = "<lambda>"
 
 
 class Instance:
@@ -292,7 +306,7 @@ class Instance:
             "yields_asynchronously returns collections.abc.AsyncIterator[tests.kernel.machines.Total], which is not a "
             "class of yours; name the class of the value",
         ),
-        (lambda number: number, "a node cannot be named '<lambda>'; define its function with def"),
+        (nameless, "a node cannot be named '<lambda>'; define its function with def"),
         (Instance(), "Instance is not a function; define it with def"),
         (functools.partial(unannotated, flag=True), "partial is not a function; define it with def"),
     ],
@@ -345,8 +359,10 @@ def test_when_spent_has_to_take_what_the_node_takes() -> None:
 
 
 def test_when_spent_says_its_one_outcome() -> None:
-    def silent(value: object, limit: Exhausted):  # type: ignore[no-untyped-def] # noqa: ANN202
+    def silent(value: object, limit: Exhausted) -> Total:
         return Total("")
+
+    del silent.__annotations__["return"]
 
     def undecided(value: object, limit: Exhausted) -> Total | Sum:
         return Total("")
@@ -366,8 +382,11 @@ def test_when_spent_may_take_a_protocol_and_leave_its_value_unannotated() -> Non
     def by_protocol(value: HasValue, limit: Exhausted) -> Total:
         return Total("")
 
-    def unsaid(value, limit) -> Total:  # type: ignore[no-untyped-def] # noqa: ANN001
+    def unsaid(value: object, limit: Exhausted) -> Total:
         return Total("")
+
+    del unsaid.__annotations__["value"]
+    del unsaid.__annotations__["limit"]
 
     meter: Any = metered
     assert meter(when_spent=by_protocol)(halve).spent_outcome is Total

@@ -206,12 +206,13 @@ def test_a_snapshot_is_plain_data() -> None:
 
 
 def test_a_snapshot_that_was_read_can_be_written_again() -> None:
-    for machine, value, made in (
+    machines: list[tuple[Any, object, World]] = [
         (INTERVIEW, Topic("tea"), reporter()),
         (ERRAND, Errand(), nobody()),
         (PROMPTS, Prompt(), model_of(Usage(), Limits(model_calls=2))),
         (CLOCK, Tick(), limited(iterations=2)),
-    ):
+    ]
+    for machine, value, made in machines:
         script: Script[Any, Any] = Script(machine, value, made)
         for text in texts(script):
             assert Snapshot.from_json(text, script.graph).to_json() == text

@@ -289,7 +289,9 @@ def test_wrap_does_not_see_what_a_spent_limit_makes() -> None:
 def test_a_wrap_that_returns_what_the_node_does_not_declare_is_stopped() -> None:
     from graphexec.errors import UndeclaredOutcome
 
-    wrong: Any = lambda _: Total("wrong")  # noqa: E731
+    def wrong(_: object) -> Any:
+        return Total("wrong")
+
     with pytest.raises(UndeclaredOutcome, match="halve returned a Total"):
         outcome_of(wrap(DIAMOND, halve, after=wrong), Number(6))
 

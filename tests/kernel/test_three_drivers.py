@@ -131,7 +131,7 @@ FETCH = graph(edges(fetch, on(Fetched, END) | on(Stopped, END)), start=fetch)
 def test_drivers_that_disagree_are_found_out() -> None:
     replies = iter(range(5))
     different = world({Fetch: lambda _: next(replies)})
-    with pytest.raises(AssertionError, match="asynchronous: .*\n.*sync: "):
+    with pytest.raises(AssertionError, match=r"asynchronous: .*\n.*sync: "):
         agreed(lambda: Script(FETCH, Left(1), different))
 
 

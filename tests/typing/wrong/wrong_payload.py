@@ -25,8 +25,6 @@ run(DIAMOND, Left(1), world({}))  # error: mypy misc, pyright reportArgumentType
 begin(DIAMOND, "7")  # error: mypy misc, pyright reportArgumentType
 # pyright widens what halve takes to an Even or an int.
 wrap(DIAMOND, halve, before=lambda even: even.value)  # error: mypy arg-type return-value
-wrap(
-    DIAMOND, halve, after=lambda total: Total(total.way)
-)  # error: mypy arg-type return-value, pyright reportAttributeAccessIssue
+wrap(DIAMOND, halve, after=lambda total: total.way)  # error: mypy arg-type return-value, pyright reportAttributeAccessIssue
 run(DIAMOND, Number(1), world({})).outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
 later: Graph[Number, Sum] = DIAMOND  # error: mypy assignment, pyright reportAssignmentType
