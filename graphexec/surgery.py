@@ -56,7 +56,8 @@ def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: 
         Fault(
             edge.source,
             edge.outcome.__name__,
-            f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the table",
+            f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the "
+            "table",
         )
         for edge in added
         if edge.target not in machine and edge.target not in names and edge.target != "END"

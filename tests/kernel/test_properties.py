@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -29,8 +29,8 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.node import Node, metered, node
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
 
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SLOW = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=60)
+SLOW = settings(max_examples=1500)
 
 # ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import CallTool
@@ -98,7 +98,6 @@ def test_no_calls_are_done_at_once() -> None:
     assert asyncio.run(await_all([], SOON, at_once=3)) == ()
 
 
-@settings(deadline=None)
 @given(count=st.integers(0, 12), at_once=st.integers(1, 15), seconds=st.sampled_from([None, LONG]))
 def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, seconds: float | None) -> None:
     calls = [partial(int, number) for number in range(count)]

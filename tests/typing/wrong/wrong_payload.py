@@ -25,6 +25,12 @@ run(DIAMOND, Left(1), world({}))  # error: mypy misc, pyright reportArgumentType
 begin(DIAMOND, "7")  # error: mypy misc, pyright reportArgumentType
 # pyright widens what halve takes to an Even or an int.
 wrap(DIAMOND, halve, before=lambda even: even.value)  # error: mypy arg-type return-value
-wrap(DIAMOND, halve, after=lambda total: total.way)  # error: mypy arg-type return-value, pyright reportAttributeAccessIssue
+
+
+def shown(total: Sum) -> Total:
+    return Total(total.way)
+
+
+wrap(DIAMOND, halve, after=shown)  # error: mypy arg-type, pyright reportArgumentType
 run(DIAMOND, Number(1), world({})).outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
 later: Graph[Number, Sum] = DIAMOND  # error: mypy assignment, pyright reportAssignmentType
