@@ -158,7 +158,8 @@ class StoppedResponse:
     @property
     def reason(self) -> str:
         """One sentence for people: which limit, its value, and what was reached."""
-        return f"Stopped after {len(self.steps)} steps: {self.limit}."
+        count = len(self.steps)
+        return f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.limit}."
 
 
 @dataclass(frozen=True, slots=True)

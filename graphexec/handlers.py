@@ -60,14 +60,19 @@ def answering(answer: Answer) -> Handler:
     return Handler(called, threaded)
 
 
+# Seconds that a model has beyond the run's deadline: the driver cuts it there, which stops the run; the model's own
+# timeout, an error, only ends a call that nobody waits for any more.
+_BEYOND = 1.0
+
+
 def asking_model(model: Model) -> Handler:
     """Answer `CallModel` with a model. One that has `instant = True` is called without a thread or a task."""
 
     def called(effect: CallModel, left: float | None) -> ModelReply:
-        return model.complete(effect.request, timeout=left)
+        return model.complete(effect.request, timeout=None if left is None else left + _BEYOND)
 
     async def awaited(effect: CallModel, left: float | None) -> ModelReply:
-        return await model.acomplete(effect.request, timeout=left)
+        return await model.acomplete(effect.request, timeout=None if left is None else left + _BEYOND)
 
     return Handler(called, awaited, instant=bool(getattr(model, "instant", False)))
 

@@ -76,5 +76,6 @@ class Exhausted:
     reached: float
 
     def __str__(self) -> str:
-        unit = self.limit.replace("_", " ")
+        units = self.limit.replace("_", " ")
+        unit = units.removesuffix("s") if self.value == 1 else units
         return f"the limit of {self.value:g} {unit} was reached ({self.reached:g} spent)"

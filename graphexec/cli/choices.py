@@ -24,7 +24,7 @@ AgentName: TypeAlias = Literal["structured", "tool_calling", "react"]
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model, what it is called, and whether it runs in this process."""
+    """A model, what it is called, and whether it runs on this machine."""
 
     model: Model
     name: str
@@ -39,7 +39,7 @@ def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> C
     """
     if gguf is not None:
         if name is not None or base_url is not None:
-            raise UsageFault("--gguf runs a file in this process; leave out --model and --base-url")
+            raise UsageFault("--gguf runs a file on this machine; leave out --model and --base-url")
         if not gguf.is_file():
             raise UsageFault(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
         from graphexec.models import LocalModel

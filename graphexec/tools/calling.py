@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -65,7 +66,9 @@ def calling(tools: Mapping[str, AnyTool]) -> Handler:
 def _called(tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
     function = partial(tool.function, **arguments)
     try:
-        return _done(tool, own_loop(function) if tool.is_async else function())
+        observation: Any = own_loop(function) if tool.is_async else function()
+        # A decorator may hide that the function is `async def`.
+        return _done(tool, own_loop(lambda: observation) if inspect.iscoroutine(observation) else observation)
     except BaseException as error:
         from asyncio import CancelledError
 

@@ -111,8 +111,11 @@ class BlockingModel:
 
 
 async def until(released: threading.Event) -> None:
-    """Wait for an event without blocking the loop."""
-    while not released.is_set():  # noqa: ASYNC110 - the event is a thread's, which an asyncio.Event cannot be
+    """Wait for an event without blocking the loop; at the latest after half a minute."""
+    # Not an asyncio.Event, which is not a thread's; and counted, so that a defect is a failure and not a hang.
+    for _ in range(6_000):
+        if released.is_set():
+            return
         await asyncio.sleep(0.005)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,25 @@ def test_an_interrupt_and_an_exit_go_through(run: Run, kind: str, error: BaseExc
 def test_a_stop_iteration_is_told_alike_in_sync_and_async_runs(run: Run) -> None:
     result = run(AgentExecutor(agent=scripted(act("raises"), answer()), tools=[raising("def", StopIteration("end"))]))
     assert result.steps[0].observation == "raises failed: StopIteration: end"
+
+
+@HOW
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_an_async_tool_whose_decorator_hides_that_it_is_one_is_awaited(run: Run, timeout: float | None) -> None:
+    async def greet(text: str) -> str:
+        """Greet."""
+        await asyncio.sleep(0)
+        if text == "nobody":
+            raise LookupError(text)
+        return f"hello {text}"
+
+    @functools.wraps(greet)
+    def traced(text: str) -> Any:
+        return greet(text)
+
+    batch = [act("greet", text="you"), act("greet", text="nobody")]
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[tool(timeout=timeout)(traced)]))
+    assert [step.observation for step in result.steps] == ["hello you", "greet failed: LookupError: nobody"]
 
 
 @HOW

@@ -147,7 +147,7 @@ def test_an_iteration_with_several_actions_counts_once() -> None:
 def test_model_calls_are_limited_exactly(allowed: int) -> None:
     told = told_by_every_driver(
         lambda: AgentExecutor(
-            agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=None, max_model_calls=allowed
+            agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=50, max_model_calls=allowed
         )
     )
     assert isinstance(told.outcome, StoppedResponse)
@@ -160,7 +160,7 @@ def test_model_calls_are_limited_exactly(allowed: int) -> None:
 def test_tool_calls_are_limited_exactly_whether_they_work_or_not(allowed: int, name: str) -> None:
     told = told_by_every_driver(
         lambda: AgentExecutor(
-            agent=scripted(act(name, text="a")), tools=[echo, fail], max_iterations=None, max_tool_calls=allowed
+            agent=scripted(act(name, text="a")), tools=[echo, fail], max_iterations=50, max_tool_calls=allowed
         )
     )
     assert isinstance(told.outcome, StoppedResponse)

@@ -21,7 +21,7 @@ from graphexec.cli.entrance import enter
 # Seconds. Far beyond what anything here takes, on a busy machine too; a test that reaches it fails.
 PATIENCE = 60.0
 
-ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec.cli"]
+ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec"]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -176,9 +176,9 @@ def test_a_result_that_is_returned_directly_is_the_answer(capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--max-iterations=1", "limit of 1 iterations was reached"),
+        ("--max-iterations=1", "limit of 1 iteration was reached"),
         ("--max-iterations=0", "limit of 0 iterations was reached"),
-        ("--max-model-calls=1", "limit of 1 model calls was reached"),
+        ("--max-model-calls=1", "limit of 1 model call was reached"),
         ("--max-tool-calls=0", "limit of 0 tool calls was reached"),
         ("--max-tokens=50", "limit of 50 tokens was reached"),
         ("--max-seconds=0", "limit of 0 seconds was reached"),
@@ -196,7 +196,7 @@ def test_a_deadline_cuts_a_tool_that_is_blocked(tools: str) -> None:
     with serving([calling("wait")]) as server:
         ended = program(*asking(server, "--tools", "tools_of_mine:wait", "--max-seconds", "1"), cwd=Path(tools).parent)
     assert (ended.code, ended.out) == (3, "")
-    assert "limit of 1 seconds was reached" in ended.err
+    assert "limit of 1 second was reached" in ended.err
 
 
 def test_an_error_is_one_line_and_the_run_so_far_is_told(capsys: pytest.CaptureFixture[str], tools: str) -> None:

@@ -137,21 +137,38 @@ def test_the_clock_is_looked_at_between_one_effect_and_the_next(seconds_each: fl
     assert isinstance(told.outcome, Interview if answers == 3 else Stopped)
 
 
+def late(answers: Any) -> World:
+    """Ten seconds, of which eleven are over when the first effect is asked: its node computed for long."""
+    times = iter([0.0, *[11.0] * 9])
+    return World(handlers_for(answers), TEN, clock=lambda: next(times))
+
+
 def test_a_deadline_that_is_past_when_a_batch_is_asked_cuts_it_whole() -> None:
-    # The clock moves on between the charge and the effect: a node that computes for long.
     for driver in EVERY:
-        times = iter([0.0, *[11.0] * 9])
-        late = World(handlers_for({CallTool: never}), TEN, clock=lambda times=times: next(times))  # type: ignore[misc]
-        outcome = driver(Script(SURVEY, Topics(("a", "b")), late)).outcome
+        outcome = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: never}))).outcome
         assert [result.status for result in outcome.results] == ["cut", "cut"]
 
 
 def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
     for driver in EVERY:
-        times = iter([0.0, *[11.0] * 9])
-        late = World(handlers_for({Question: never}), TEN, clock=lambda times=times: next(times))  # type: ignore[misc]
-        outcome = driver(Script(INTERVIEW, Topic("tea"), late)).outcome
+        outcome = driver(Script(INTERVIEW, Topic("tea"), late({Question: never}))).outcome
         assert outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
+
+
+def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
+    from graphexec.handlers import Handler
+
+    def call(effect: object, left: float | None) -> Any:
+        return never(effect)
+
+    async def acall(effect: object, left: float | None) -> Any:
+        return never(effect)
+
+    instant = Handler(call, acall, instant=True)
+    for driver in EVERY:
+        answers = {Question: instant, CallTool: instant}
+        assert driver(Script(INTERVIEW, Topic("tea"), late(answers))).spent.seconds == 11
+        assert driver(Script(SURVEY, Topics(("a", "b")), late(answers))).spent.seconds == 11
 
 
 def never(effect: object) -> Any:

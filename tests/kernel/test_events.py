@@ -159,6 +159,29 @@ def test_an_async_stream_that_is_closed_early_closes_the_node(kind: type) -> Non
     assert CLOSED == ["careful"]
 
 
+KEPT: list[Any] = []
+
+
+@charged(when_spent=Stopped)
+@node
+def kept(left: Left) -> Asks[Question, Total]:
+    # Somebody holds on to the generator, so that it does not close itself when it is forgotten.
+    asking: Asks[Question, Total] = careful.function(left)
+    KEPT.append(asking)
+    return asking
+
+
+@pytest.mark.parametrize("kind", [Asked, Answered])
+def test_a_node_is_closed_even_if_somebody_holds_on_to_it(kind: type) -> None:
+    CLOSED.clear()
+    events = stream(graph(edges(kept, on(Total, END) | on(Stopped, END)), start=kept), Left(1), reporter())
+    until(events, kind)
+    assert CLOSED == []
+    events.close()
+    assert CLOSED == ["careful"]
+    KEPT.clear()
+
+
 def test_nothing_is_carried_out_after_a_stream_is_closed() -> None:
     asked: list[str] = []
 

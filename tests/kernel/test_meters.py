@@ -5,12 +5,29 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, Asks, CallTool, Effect, Exhausted, Limits, Spent, ask, edges, graph, metered, node, on
+from graphexec import (
+    END,
+    Asks,
+    CallModel,
+    CallTool,
+    Effect,
+    Exhausted,
+    Limits,
+    Spent,
+    ask,
+    ask_all,
+    charged,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+)
 from graphexec.drive import world
 from graphexec.effects import ToolResult
 from graphexec.errors import LimitsError
 from graphexec.limits import LIMIT_NAMES
-from graphexec.messages import Usage
+from graphexec.messages import CompletionRequest, Usage
 from tests.kernel.machines import (
     CLOCK,
     PROMPTS,
@@ -107,6 +124,23 @@ def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | No
     else:
         assert isinstance(told.outcome, Survey)
     assert len(called) == told.spent.tool_calls == (carried_out or 0)
+
+
+@charged(when_spent=Stopped)
+@node
+def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
+    replies = yield from ask_all([CallModel(CompletionRequest("left")), CallModel(CompletionRequest("right"))])
+    return Prompt(given.calls + len(replies))
+
+
+BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)), start=brainstorm)
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
+def test_a_batch_of_model_calls_does_not_overshoot(limit: int, calls: int) -> None:
+    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), Limits(model_calls=limit))))
+    assert told.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
+    assert (told.spent.model_calls, told.spent.prompt_tokens, told.spent.tokens) == (calls, 2 * calls, 5 * calls)
 
 
 def test_a_call_that_fails_was_charged() -> None:

@@ -434,7 +434,7 @@ def test_an_effect_costs_no_tokens_and_has_no_reply_for_being_cut_unless_it_says
     assert Question("?").tokens("any") == (0, 0)
     assert Question("?").cut(exhausted) is None
     cut = CallTool("search", "tea").cut(exhausted)
-    assert (cut.observation, cut.status) == ("search was cut off: the limit of 1 seconds was reached (2 spent).", "cut")
+    assert (cut.observation, cut.status) == ("search was cut off: the limit of 1 second was reached (2 spent).", "cut")
     assert (CallModel.budget, CallTool.budget, Question.budget) == ("model_calls", "tool_calls", None)
     assert All((Question("?"),)).effects == (Question("?"),)
 

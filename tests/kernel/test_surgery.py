@@ -178,6 +178,16 @@ def test_splice_on_an_edge_to_the_end() -> None:
     assert outcome_of(machine, Number(6)) == Total("HALVED TO 3")
 
 
+def test_splice_leaves_the_same_outcome_of_other_nodes_alone() -> None:
+    @node
+    def note(total: Sum) -> Sum:
+        return Sum(total.value, f"{total.way}, noted,")
+
+    machine = splice(DIAMOND, edges(note, on(Sum, join)), after=halve, on=Sum)
+    assert outcome_of(machine, Number(6)) == Total("halved, noted, to 3")
+    assert outcome_of(machine, Number(7)) == Total("tripled to 22")
+
+
 def test_splice_into_a_loop() -> None:
     @node
     def skip(tock: Tock) -> Tock:

@@ -190,6 +190,9 @@ def test_what_had_not_begun_when_the_time_was_up_never_begins(over: threading.Ev
 
     assert wait_for_all([partial(work, number) for number in range(4)], SOON, at_once=2) == (NOT_DONE,) * 4
     over.set()
+    for thread in threading.enumerate():
+        if thread.name == "graphexec-call":
+            thread.join(LONG)
     assert sorted(begun) == [0, 1]
 
 
@@ -346,6 +349,28 @@ def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> N
     asyncio.run(cancel_run())
     # The loop is closed when the call ends at last: nobody is told, and nothing is reported.
     over.set()
+
+
+def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: threading.Event) -> None:
+    lost: list[Any] = []
+
+    async def cancel_and_stay() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: lost.append(context))
+        waiting = asyncio.create_task(from_thread(over.wait))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        over.set()
+        for thread in threading.enumerate():
+            if thread.name == "graphexec-call":
+                thread.join(LONG)
+        # What the thread left for the loop is dealt with in its next turn.
+        await asyncio.sleep(0)
+
+    asyncio.run(cancel_and_stay())
+    assert lost == []
 
 
 def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:

@@ -1,0 +1,5 @@
+"""`python -m graphexec`: the command line where its script is not on the path."""
+
+from graphexec.cli import main
+
+main()

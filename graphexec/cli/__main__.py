@@ -1,5 +1,0 @@
-"""`python -m graphexec.cli`: the command line where its script is not on the path."""
-
-from graphexec.cli import main
-
-main()
