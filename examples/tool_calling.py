@@ -23,7 +23,8 @@ async def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
 model = ScriptedModel(
     [
         ModelReply(
-            "", (ToolCall("1", "weather", '{"city": "Oslo"}'), ToolCall("2", "weather", '{"city": "Rome", "unit": "F"}'))
+            "",
+            (ToolCall("1", "weather", '{"city": "Oslo"}'), ToolCall("2", "weather", '{"city": "Rome", "unit": "F"}')),
         ),
         "It is 4 °C in Oslo and 66 °F in Rome.",
     ]

@@ -102,10 +102,19 @@ class CallModel(Effect[ModelReply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """What a callable agent decided."""
+class Unreadable:
+    """The `ParseError` that a callable agent raised, as data."""
 
-    decision: AgentFinish | tuple[AgentAction, ...]
+    text: str
+    observation: str | None = None
+    llm_output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a callable agent decided, or that it could not read what it was told."""
+
+    decision: AgentFinish | tuple[AgentAction, ...] | Unreadable
 
 
 @dataclass(frozen=True, slots=True)

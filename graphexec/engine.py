@@ -152,6 +152,7 @@ class Walk:
         while True:
             if watched and not self._replies:
                 yield Entered(step.name, value, self.spent())
+            outcome: Any = None
             # A node with replies was entered before: its entry is paid for.
             exhausted = self._enter() if step.metered and not self._replies else None
             if exhausted is None:

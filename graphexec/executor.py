@@ -102,8 +102,8 @@ class AgentExecutor:
     ) -> None:
         if early_stopping_method != "force":
             raise InputError(f"early_stopping_method is {early_stopping_method!r}; the only one there is is 'force'")
-        if tool_concurrency < 1:
-            raise InputError(f"tool_concurrency is {tool_concurrency}; give 1 or more")
+        if not isinstance(tool_concurrency, int) or tool_concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"tool_concurrency is {tool_concurrency!r}; give a whole number, 1 or more")
         if not isinstance(agent, Agent) and not callable(agent):
             raise InputError(f"agent is {agent!r}; make one with create_react_agent, say, or give a function")
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)

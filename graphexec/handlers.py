@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
-from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform
-from graphexec.errors import AgentError, NoHandler
+from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform, Unreadable
+from graphexec.errors import AgentError, BadReply, NoHandler, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.waiting import own_loop
 
@@ -69,10 +69,16 @@ def asking_model(model: Model) -> Handler:
     """Answer `CallModel` with a model. One that has `instant = True` is called without a thread or a task."""
 
     def called(effect: CallModel, left: float | None) -> ModelReply:
-        return model.complete(effect.request, timeout=None if left is None else left + _BEYOND)
+        return checked(model.complete(effect.request, timeout=None if left is None else left + _BEYOND))
 
     async def awaited(effect: CallModel, left: float | None) -> ModelReply:
-        return await model.acomplete(effect.request, timeout=None if left is None else left + _BEYOND)
+        return checked(await model.acomplete(effect.request, timeout=None if left is None else left + _BEYOND))
+
+    def checked(reply: ModelReply) -> ModelReply:
+        # A model of the user's own may know no better.
+        if not isinstance(reply, ModelReply):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadReply(f"the model {type(model).__name__} returned {reply!r}; return a ModelReply")
+        return reply
 
     return Handler(called, awaited, instant=bool(getattr(model, "instant", False)))
 
@@ -82,12 +88,18 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
     if inspect.iscoroutinefunction(function):
 
         async def awaited(effect: CallAgent) -> Decided:
-            return decided(function, await function(effect.run.steps, dict(effect.run.inputs)))
+            try:
+                return decided(function, await function(effect.run.steps, dict(effect.run.inputs)))
+            except ParseError as error:
+                return Decided(Unreadable(str(error), error.observation, error.llm_output))
 
         return answering(awaited)
 
     def called(effect: CallAgent) -> Decided:
-        return decided(function, function(effect.run.steps, dict(effect.run.inputs)))
+        try:
+            return decided(function, function(effect.run.steps, dict(effect.run.inputs)))
+        except ParseError as error:
+            return Decided(Unreadable(str(error), error.observation, error.llm_output))
 
     return answering(called)
 

@@ -78,4 +78,9 @@ class Exhausted:
     def __str__(self) -> str:
         units = self.limit.replace("_", " ")
         unit = units.removesuffix("s") if self.value == 1 else units
-        return f"the limit of {self.value:g} {unit} was reached ({self.reached:g} spent)"
+        return f"the limit of {_shown(self.value)} {unit} was reached ({_shown(self.reached)} spent)"
+
+
+def _shown(number: float) -> str:
+    """A count as it is, seconds to the millisecond."""
+    return str(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")

@@ -119,8 +119,8 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     try:
         return _decided(replied, agent)
     except ParseError as error:
-        error.add_note("pass handle_parsing_errors=True to tell the model about it and let it try again")
-        raise
+        remedy = "pass handle_parsing_errors=True to tell the model about it and let it try again"
+        raise ParseError(f"{error}; {remedy}", observation=error.observation, llm_output=error.llm_output) from error
 
 
 def _decided(replied: Replied, agent: Agent) -> Acted | AgentFinish:

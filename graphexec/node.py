@@ -18,10 +18,10 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
     overload,
 )
 
+from graphexec.annotations import resolved
 from graphexec.effects import All, Effect, O, Perform
 from graphexec.errors import NodeError
 from graphexec.limits import Exhausted
@@ -85,7 +85,7 @@ def node(function: Callable[..., Any], /) -> Node[Any, Any]:
 
     Raises `NodeError` if the annotations are missing, cannot be resolved, or name something that is not a class.
     """
-    return _node(function, blocking=False, depth=2)
+    return _node(function, blocking=False)
 
 
 @overload
@@ -100,7 +100,7 @@ def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
 
     Raises `NodeError` as `node` does.
     """
-    return _node(function, blocking=True, depth=2)
+    return _node(function, blocking=True)
 
 
 class _Charge(Generic[W_co]):
@@ -152,11 +152,11 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
     return _Charge(when_spent, metered=False)
 
 
-def _node(function: Callable[..., Any], *, blocking: bool, depth: int) -> Node[Any, Any]:
+def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     name = _name(function)
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; define its function with def")
-    hints = _hints(function, name, depth + 1)
+    hints = _hints(function, name)
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not positional:
@@ -203,25 +203,13 @@ def renamed(source: Node[I, O], name: str) -> Node[I, O]:
     return dataclasses.replace(source, name=name)
 
 
-def _hints(function: Callable[..., Any], name: str, depth: int) -> dict[str, Any]:
-    """Resolve a function's annotations; names that are local to the decorating function are seen too."""
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
-        return get_type_hints(function)
-    except NameError:
-        pass
+        return resolved(function)
     except TypeError as error:
         raise NodeError(f"{name} is not a function; define it with def") from error
-    try:
-        return get_type_hints(function, localns=dict(_frame_locals(depth + 1)))
     except NameError as error:
         raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
-
-
-def _frame_locals(depth: int) -> Mapping[str, Any]:
-    frame = inspect.currentframe()
-    for _ in range(depth):
-        frame = frame.f_back if frame else None
-    return frame.f_locals if frame else {}
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -271,7 +259,7 @@ def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type
     """The class of the outcome that `when_spent` makes, and the classes of values it takes."""
     name = _name(when_spent)
     called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
-    hints = _hints(called, name, 3)
+    hints = _hints(called, name)
     parameters = [p for p in inspect.signature(when_spent).parameters if p in hints]
     takes = hints[parameters[0]] if parameters else object
     if isinstance(when_spent, type):

@@ -99,7 +99,11 @@ class Stored:
 
 def remember(error: BaseException, snapshot: Snapshot) -> None:
     """Attach to an exception that ends a run where the run was; the traceback says it too."""
+    seen = "graphexec_snapshot" in error.__dict__
     error.__dict__["graphexec_snapshot"] = snapshot
+    if seen:
+        # One exception may end several runs, or a run within a run: it is told of once.
+        return
     spent = snapshot.spent
     error.add_note(
         f"graphexec: the run was at the node {snapshot.node} (iterations: {spent.iterations}, model calls: "

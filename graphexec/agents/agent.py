@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.effects import CallAgent, CallModel, Decided
+from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
+from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -59,4 +60,7 @@ def callable_agent(function: AgentFunction) -> Agent:
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:
     assert isinstance(reply, Decided), "CallAgent is answered with Decided"
-    return reply.decision
+    decision = reply.decision
+    if isinstance(decision, Unreadable):
+        raise ParseError(decision.text, observation=decision.observation, llm_output=decision.llm_output)
+    return decision

@@ -86,7 +86,8 @@ def whole(
 
 
 @app.command(
-    epilog="Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit, 130 interrupted with Ctrl-C, 141 nobody read on."
+    epilog="Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit, 130 interrupted with Ctrl-C, "
+    "141 nobody read on."
 )
 def run(  # noqa: PLR0913 - each is an option
     question: Annotated[str, typer.Argument(help="The question, in quotes.", show_default=False)],

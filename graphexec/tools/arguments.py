@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, NotRequired, get_type_hints
+from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
+from graphexec.annotations import resolved
 from graphexec.errors import ToolDefinitionError
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
     """The arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
     try:
-        hints = get_type_hints(function, include_extras=True)
+        hints = resolved(function, extras=True)
     except NameError as error:
-        raise ToolDefinitionError(f"{name} has an annotation that cannot be resolved: {error}; import it") from error
+        raise ToolDefinitionError(
+            f"{name} has an annotation that cannot be resolved: {error}; import or define it"
+        ) from error
     except TypeError as error:
         raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
     fields: dict[str, Any] = {}

@@ -59,7 +59,8 @@ def evaluate(text: str) -> Number:
     """
     if len(text) > LONGEST:
         raise BadExpression(f"the expression has {len(text)} characters; write at most {LONGEST}")
-    spelled = _spelled(text)
+    # Text from a page has spaces of other kinds.
+    spelled = _spelled(" ".join(text.split()))
     _check(spelled)
     try:
         tree = ast.parse(spelled.strip(), mode="eval")

@@ -16,6 +16,8 @@ from graphexec.waiting import NotDone, own_loop, wait_for
 
 def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
+    if isinstance(tools, Tool):
+        raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
     by_name: dict[str, AnyTool] = {}
     for one in tools:
         # Users without a type checker pass functions.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -72,8 +73,7 @@ class Tool(Generic[P, R_co]):
         properties: Mapping[str, Mapping[str, Any]] = self.parameters["properties"]
         required = self.parameters.get("required", ())
         shown = ", ".join(
-            f"{name}{'' if name in required else '?'}: {schema.get('type', 'any')}"
-            for name, schema in properties.items()
+            f"{name}{'' if name in required else '?'}: {_kind(schema)}" for name, schema in properties.items()
         )
         return f"{self.name}({shown})"
 
@@ -166,6 +166,23 @@ def tool(
         )
 
     return made if function is None else made(function)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """A JSON schema in a word or two: `string`, `"C" | "F"`, `list of number`, the name of a class."""
+    match schema:
+        case {"enum": [*values]}:
+            return " | ".join(json.dumps(value) for value in values)
+        case {"const": value}:
+            return json.dumps(value)
+        case {"$ref": str(reference)}:
+            return reference.rpartition("/")[2]
+        case {"anyOf": [*kinds]}:
+            return " | ".join(_kind(kind) for kind in kinds)
+        case {"type": "array", "items": items}:
+            return f"list of {_kind(items)}"
+        case _:
+            return str(schema.get("type", "any"))
 
 
 def _timeout(seconds: float | None, name: str) -> float | None:

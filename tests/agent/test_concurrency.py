@@ -190,7 +190,7 @@ def test_one_executor_serves_many_threads_and_tasks_at_once_with_identical_resul
 
 @pytest.mark.parametrize("width", [0, -1])
 def test_a_tool_concurrency_below_one_is_refused(width: Any) -> None:
-    with pytest.raises(ValueError, match="give 1 or more"):
+    with pytest.raises(ValueError, match="give a whole number, 1 or more"):
         AgentExecutor(agent=scripted(answer()), tools=[], tool_concurrency=width)
 
 

@@ -226,10 +226,6 @@ def test_a_timeout_error_of_a_model_is_raised_as_it_is(how: str, released: threa
         timed(executor, how, released)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="asking_model gives the model just the seconds that are left, so that the two race; give it more",
-)
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_a_model_that_gives_up_in_the_time_it_is_given_does_not_get_ahead_of_the_time_limit(
     how: str, released: threading.Event

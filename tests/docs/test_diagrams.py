@@ -2,6 +2,7 @@
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 from graphexec import AGENT_EXECUTOR, Graph
 from graphexec.draw import draw
@@ -20,6 +21,6 @@ def test_every_picture_is_up_to_date() -> None:
 
 
 def test_a_changed_edge_changes_the_picture() -> None:
-    changed = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
+    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
     for how, file in (("mermaid", "agent_executor.mmd"), ("dot", "agent_executor.dot")):
         assert draw(changed, how) != (DIAGRAMS / file).read_text(encoding="utf-8")

@@ -50,6 +50,11 @@ def over() -> Iterator[threading.Event]:
     event.set()
 
 
+def join(threads: set[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(LONG)
+
+
 # ---- a single call
 
 
@@ -182,6 +187,7 @@ def test_the_first_error_is_raised_at_once_and_its_siblings_are_abandoned(
 
 
 def test_what_had_not_begun_when_the_time_was_up_never_begins(over: threading.Event) -> None:
+    before = set(threading.enumerate())
     begun: list[int] = []
 
     def work(number: int) -> None:
@@ -190,9 +196,7 @@ def test_what_had_not_begun_when_the_time_was_up_never_begins(over: threading.Ev
 
     assert wait_for_all([partial(work, number) for number in range(4)], SOON, at_once=2) == (NOT_DONE,) * 4
     over.set()
-    for thread in threading.enumerate():
-        if thread.name == "graphexec-call":
-            thread.join(LONG)
+    join(set(threading.enumerate()) - before)
     assert sorted(begun) == [0, 1]
 
 
@@ -352,6 +356,7 @@ def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> N
 
 
 def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: threading.Event) -> None:
+    before = set(threading.enumerate())
     lost: list[Any] = []
 
     async def cancel_and_stay() -> None:
@@ -363,9 +368,7 @@ def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: t
         with pytest.raises(asyncio.CancelledError):
             await waiting
         over.set()
-        for thread in threading.enumerate():
-            if thread.name == "graphexec-call":
-                thread.join(LONG)
+        join(set(threading.enumerate()) - before)
         # What the thread left for the loop is dealt with in its next turn.
         await asyncio.sleep(0)
 
