@@ -16,10 +16,12 @@ NAMES: dict[str, Any] = {}
 @pytest.mark.parametrize("example", list(find_examples(str(README))), ids=str)
 def test_the_readme_does_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
     eval_example.set_config(line_length=120)
-    if eval_example.update_examples:
-        NAMES.update(eval_example.run_print_update(example, module_globals=dict(NAMES)))
-    else:
-        NAMES.update(eval_example.run_print_check(example, module_globals=dict(NAMES)))
+    run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
+    try:
+        NAMES.update(run(example, module_globals=dict(NAMES)))
+    except Exception as error:  # noqa: BLE001 - whatever the README's code raises
+        # Without the traceback: pytest would read the README as Python, and fail itself.
+        pytest.fail(f"{example}: {error!r}", pytrace=False)
 
 
 def test_the_readme_shows_the_machine_that_runs() -> None:
