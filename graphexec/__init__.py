@@ -14,6 +14,7 @@ from graphexec.agents import (
     create_structured_agent,
     create_tool_calling_agent,
 )
+from graphexec.edge import END, Edge
 from graphexec.effects import (
     All,
     AskHuman,
@@ -31,7 +32,7 @@ from graphexec.engine import Asking, advance, begin
 from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.executor import AgentExecutor, RunResult
-from graphexec.graph import END, Edge, Graph, edges, graph, on
+from graphexec.graph import Graph, edges, graph, on
 from graphexec.limits import Exhausted, Limits, Spent
 from graphexec.machine import (
     AGENT_EXECUTOR,

@@ -12,10 +12,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
+from graphexec.edge import END
 from graphexec.effects import All, Effect, Perform, Request
 from graphexec.errors import InputError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.events import Answered, Asked, Done, Entered, Moved
-from graphexec.graph import END, Graph, Step
+from graphexec.graph import Graph, Step
 from graphexec.limits import Exhausted, LimitName, Limits, Spent
 from graphexec.snapshot import Snapshot, Stored
 

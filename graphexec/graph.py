@@ -7,15 +7,14 @@ has its `on`, and when the graph is built, everything that is wrong with it is r
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import enum
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Never, TypeVar, final, overload
 
+from graphexec.edge import END, Edge, End
 from graphexec.effects import O, Perform
 from graphexec.errors import Fault, GraphError
+from graphexec.faults import faults_of
 from graphexec.limits import Exhausted
 from graphexec.node import Node
 
@@ -27,20 +26,6 @@ F = TypeVar("F")
 G = TypeVar("G")
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-@final
-class End:
-    """Where a run ends: the target of an edge whose outcome is the run's result."""
-
-    __slots__ = ()
-    name = "END"
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-END = End()
 
 
 class Routes(Generic[H_contra, F_co]):
@@ -95,18 +80,6 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     if not isinstance(routes, Routes):
         raise TypeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
     return Table(((source, Routes(routes.pairs)),))
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """One transition: `outcome` (a class) of the node `source` leads to the node `target`, or to `"END"`."""
-
-    source: str
-    outcome: type
-    target: str
-
-    def __str__(self) -> str:
-        return f"{self.source} --{self.outcome.__name__}--> {self.target}"
 
 
 class Step:
@@ -205,11 +178,14 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
         nodes[source.name] = source
         found.extend(Edge(source.name, outcome, target.name) for outcome, target in routes.pairs)
     targets = [target for _, routes in table.rows for _, target in routes.pairs]
-    for node in [*(source for source, _ in table.rows), *targets, start]:
-        if not isinstance(node, End) and nodes.setdefault(node.name, node) is not node:
-            text = f"two nodes are named {node.name}; rename one of the functions"
-            if text not in (fault.text for fault in faults) and not _has_row_twice(faults, node.name):
-                faults.append(Fault(node.name, None, text))
+    doubled = [
+        node.name
+        for node in (*targets, start)
+        if not isinstance(node, End) and nodes.setdefault(node.name, node) is not node
+    ]
+    faults += [
+        Fault(name, None, f"two nodes are named {name}; rename one of the functions") for name in dict.fromkeys(doubled)
+    ]
     return checked(nodes.values(), found, start.name, faults)
 
 
@@ -218,133 +194,7 @@ def checked(
 ) -> Graph[Any, Any]:
     """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""
     by_name = {node.name: node for node in nodes}
-    every = [*faults, *_row_faults(by_name, found), *_class_faults(by_name), *_path_faults(by_name, found, start)]
+    every = [*faults, *faults_of(by_name, found, start)]
     if every:
         raise GraphError(every)
     return Graph(by_name.values(), found, start)
-
-
-def _has_row_twice(faults: Sequence[Fault], name: str) -> bool:
-    return any(fault.node == name for fault in faults)
-
-
-def _row_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
-    """What is wrong with each row by itself: totality, fit of the edges, and exhaustion."""
-    for node in nodes.values():
-        row = [edge for edge in found if edge.source == node.name]
-        if node.name == END.name:
-            yield Fault(node.name, None, "a node is named END, as the end of a run is; rename its function")
-        if not row:
-            yield Fault(node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
-            continue
-        routed = [edge.outcome for edge in row]
-        for outcome in node.outcomes:
-            if outcome not in routed:
-                takers = [other.name for other in nodes.values() if outcome in other.takes]
-                to = takers[0] if len(takers) == 1 else "..."
-                name = outcome.__name__
-                text = f"{node.name} may return {name}, which no edge takes; add on({name}, {to})"
-                yield Fault(node.name, name, text)
-        for position, edge in enumerate(row):
-            name = edge.outcome.__name__
-            if edge.outcome not in node.outcomes:
-                yield Fault(node.name, name, f"{node.name} never returns {name}; remove on({name}, {edge.target})")
-            elif edge.outcome in routed[:position]:
-                yield Fault(node.name, name, f"{node.name} routes {name} twice; remove on({name}, {edge.target})")
-            target = nodes.get(edge.target)
-            if target is not None and not any(issubclass(edge.outcome, kind) for kind in target.takes):
-                takes = " | ".join(kind.__name__ for kind in target.takes)
-                text = (
-                    f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
-                )
-                yield Fault(node.name, name, text)
-        if node.kind != "pure" and node.when_spent is None:
-            asks = ", ".join(effect.__name__ for effect in node.effects)
-            text = (
-                f"{node.name} asks for {asks}, which a limit may stop, and does not say what then; decorate it with "
-                f"@charged(when_spent=...) and route that outcome"
-            )
-            yield Fault(node.name, None, text)
-
-
-def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
-    """What is wrong with the outcomes as classes."""
-    named: dict[str, type] = {}
-    reported: set[type] = set()
-    for node in nodes.values():
-        for outcome in (*node.takes, *node.outcomes):
-            name = outcome.__name__
-            if named.setdefault(name, outcome) is not outcome and outcome not in reported:
-                reported.add(outcome)
-                yield Fault(node.name, name, f"two outcomes are named {name}; rename one of the classes")
-        for outcome in node.outcomes:
-            name = outcome.__name__
-            if outcome in reported:
-                continue
-            reported.add(outcome)
-            if not _is_final(outcome):
-                text = f"{node.name} returns {name}, which is not final; write @final above class {name}"
-                yield Fault(node.name, name, text)
-            if not _is_frozen(outcome):
-                text = (
-                    f"{node.name} returns {name}, which is not frozen; write @dataclass(frozen=True) above class {name}"
-                )
-                yield Fault(node.name, name, text)
-
-
-def _path_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start: str) -> list[Fault]:
-    """What is wrong with the table as a whole.
-
-    A missing edge is a fault of its own and might lead anywhere that takes its outcome, so no other is blamed on it.
-    """
-    pairs = [(edge.source, edge.target) for edge in found]
-    for node in nodes.values():
-        routed = [edge.outcome for edge in found if edge.source == node.name]
-        missing = [outcome for outcome in node.outcomes if outcome not in routed]
-        if missing:
-            pairs.append((node.name, END.name))
-        pairs += [(node.name, other.name) for other in nodes.values() if not set(missing).isdisjoint(other.takes)]
-    forward = _reached([start], pairs)
-    backward = _reached([END.name], [(target, source) for source, target in pairs])
-    unreachable = [
-        Fault(name, None, f"{name} cannot be reached from {start}; route an outcome to it, or remove its row")
-        for name in nodes
-        if name not in forward
-    ]
-    endless = [
-        Fault(name, None, f"{name} cannot reach END; route an outcome of it, or of a node behind it, to END")
-        for name in nodes
-        if name in forward and name not in backward
-    ]
-    return unreachable + endless
-
-
-def _reached(begin: Iterable[str], pairs: Sequence[tuple[str, str]]) -> set[str]:
-    following: dict[str, list[str]] = {}
-    for source, target in pairs:
-        following.setdefault(source, []).append(target)
-    seen = set(begin)
-    waiting = list(seen)
-    while waiting:
-        for name in following.get(waiting.pop(), ()):
-            if name not in seen:
-                seen.add(name)
-                waiting.append(name)
-    return seen
-
-
-def _is_final(kind: type) -> bool:
-    return bool(getattr(kind, "__final__", False)) or (issubclass(kind, enum.Enum) and len(kind) > 0)
-
-
-def _is_frozen(kind: type[Any]) -> bool:
-    if dataclasses.is_dataclass(kind):
-        # The parameters of @dataclass are not in its stub.
-        return bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
-    if config := getattr(kind, "model_config", None):
-        return bool(config.get("frozen"))
-    return issubclass(kind, (enum.Enum, tuple)) or not _has_fields(kind)
-
-
-def _has_fields(kind: type) -> bool:
-    return any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])

@@ -11,9 +11,10 @@ from typing import Protocol, final, runtime_checkable
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, StoppedResponse
 from graphexec.agents import Agent
+from graphexec.edge import END
 from graphexec.effects import Asks, CallAgent, CallModel, CallTool, Decided, ToolResult, ask, ask_all
 from graphexec.errors import ParseError
-from graphexec.graph import END, edges, graph, on
+from graphexec.graph import edges, graph, on
 from graphexec.limits import Exhausted
 from graphexec.messages import ModelReply
 from graphexec.node import charged, metered, node, renamed

@@ -8,9 +8,10 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from graphexec.edge import Edge
 from graphexec.effects import O
 from graphexec.errors import Fault, GraphError
-from graphexec.graph import Edge, Graph, Table, checked
+from graphexec.graph import Graph, Table, checked
 from graphexec.node import I, Node
 
 S = TypeVar("S")

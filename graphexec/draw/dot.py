@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphexec.draw.kinds import Look, exhausts, label, look
-from graphexec.graph import END, Graph
+from graphexec.edge import END
+from graphexec.graph import Graph
 
 _SHAPES: dict[Look, str] = {
     "model": "box, style=rounded",

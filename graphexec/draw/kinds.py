@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from graphexec.edge import Edge
 from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Effect
-from graphexec.graph import Edge, Graph
+from graphexec.graph import Graph
 from graphexec.node import Node
 
 # What a node does, for whoever looks at it: `effect` asks for an effect of the user's own.

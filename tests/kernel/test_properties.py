@@ -23,8 +23,8 @@ from graphexec import (
     on,
 )
 from graphexec.drive import World, world
+from graphexec.edge import END
 from graphexec.effects import ToolResult
-from graphexec.graph import END
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.node import Node, metered, node
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac

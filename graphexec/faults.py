@@ -1,0 +1,143 @@
+"""Everything that is wrong with a table, each in one line that says what to write."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graphexec.edge import END, Edge
+from graphexec.errors import Fault
+from graphexec.node import Node
+
+
+def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start: str) -> list[Fault]:
+    """Return the faults of the table with these nodes, by name, and these edges; none if it is right."""
+    rows: dict[str, list[Edge]] = defaultdict(list)
+    for edge in found:
+        rows[edge.source].append(edge)
+    return [*_row_faults(nodes, rows), *_class_faults(nodes), *_path_faults(nodes, rows, start)]
+
+
+def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]]) -> Iterator[Fault]:
+    """What is wrong with each row by itself: totality, fit of the edges, and exhaustion."""
+    for node in nodes.values():
+        row = rows.get(node.name, [])
+        if node.name == END.name:
+            yield Fault(node.name, None, "a node is named END, as the end of a run is; rename its function")
+        if not row:
+            yield Fault(node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
+            continue
+        for outcome in _missing(node, row):
+            takers = [other.name for other in nodes.values() if outcome in other.takes]
+            to = takers[0] if len(takers) == 1 else "..."
+            name = outcome.__name__
+            text = f"{node.name} may return {name}, which no edge takes; add on({name}, {to})"
+            yield Fault(node.name, name, text)
+        routed = [edge.outcome for edge in row]
+        for position, edge in enumerate(row):
+            name = edge.outcome.__name__
+            if edge.outcome not in node.outcomes:
+                yield Fault(node.name, name, f"{node.name} never returns {name}; remove on({name}, {edge.target})")
+            elif edge.outcome in routed[:position]:
+                yield Fault(node.name, name, f"{node.name} routes {name} twice; remove on({name}, {edge.target})")
+            target = nodes.get(edge.target)
+            if target is not None and not any(issubclass(edge.outcome, kind) for kind in target.takes):
+                takes = " | ".join(kind.__name__ for kind in target.takes)
+                text = (
+                    f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
+                )
+                yield Fault(node.name, name, text)
+        if node.kind != "pure" and node.when_spent is None:
+            asks = ", ".join(effect.__name__ for effect in node.effects)
+            text = (
+                f"{node.name} asks for {asks}, which a limit may stop, and does not say what then; decorate it with "
+                f"@charged(when_spent=...) and route that outcome"
+            )
+            yield Fault(node.name, None, text)
+
+
+def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
+    """What is wrong with the outcomes as classes."""
+    named: dict[str, type] = {}
+    reported: set[type] = set()
+    for node in nodes.values():
+        for outcome in (*node.takes, *node.outcomes):
+            name = outcome.__name__
+            if named.setdefault(name, outcome) is not outcome and outcome not in reported:
+                reported.add(outcome)
+                yield Fault(node.name, name, f"two outcomes are named {name}; rename one of the classes")
+        for outcome in node.outcomes:
+            name = outcome.__name__
+            if outcome in reported:
+                continue
+            reported.add(outcome)
+            if not _is_final(outcome):
+                text = f"{node.name} returns {name}, which is not final; write @final above class {name}"
+                yield Fault(node.name, name, text)
+            if not _is_frozen(outcome):
+                text = (
+                    f"{node.name} returns {name}, which is not frozen; write @dataclass(frozen=True) above class {name}"
+                )
+                yield Fault(node.name, name, text)
+
+
+def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]], start: str) -> Iterator[Fault]:
+    """What is wrong with the table as a whole.
+
+    A missing edge is a fault of its own and might lead anywhere that takes its outcome, so no other is blamed on it.
+    """
+    pairs = [(edge.source, edge.target) for row in rows.values() for edge in row]
+    for node in nodes.values():
+        missing = _missing(node, rows.get(node.name, []))
+        if missing:
+            takers = [other.name for other in nodes.values() if not missing.keys().isdisjoint(other.takes)]
+            pairs += [(node.name, target) for target in (END.name, *takers)]
+    forward = _reached(start, pairs)
+    backward = _reached(END.name, [(target, source) for source, target in pairs])
+    for name in nodes:
+        if name not in forward:
+            text = f"{name} cannot be reached from {start}; route an outcome to it, or remove its row"
+            yield Fault(name, None, text)
+        elif name not in backward:
+            text = f"{name} cannot reach END; route an outcome of it, or of a node behind it, to END"
+            yield Fault(name, None, text)
+
+
+def _missing(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, None]:
+    """The outcomes of a node that no edge of its row takes, in their order."""
+    routed = {edge.outcome for edge in row}
+    return {outcome: None for outcome in node.outcomes if outcome not in routed}
+
+
+def _reached(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
+    following: dict[str, list[str]] = defaultdict(list)
+    for source, target in pairs:
+        following[source].append(target)
+    seen = {begin}
+    waiting = [begin]
+    while waiting:
+        for name in following[waiting.pop()]:
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name)
+    return seen
+
+
+def _is_final(kind: type) -> bool:
+    return bool(getattr(kind, "__final__", False)) or (issubclass(kind, enum.Enum) and len(kind) > 0)
+
+
+def _is_frozen(kind: type[Any]) -> bool:
+    if dataclasses.is_dataclass(kind):
+        # The parameters of @dataclass are not in its stub.
+        return bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
+    if config := getattr(kind, "model_config", None):
+        return bool(config.get("frozen"))
+    return issubclass(kind, (enum.Enum, tuple)) or not _has_fields(kind)
+
+
+def _has_fields(kind: type) -> bool:
+    return any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])
