@@ -39,7 +39,7 @@ built: Any = graph
 def faults_of(table: Any, start: Any) -> list[str]:
     with pytest.raises(GraphError) as caught:
         built(table, start=start)
-    assert str(caught.value) == "\n".join(fault.text for fault in caught.value.faults)
+    assert str(caught.value) == "\n".join(map(str, caught.value.faults))
     return [fault.text for fault in caught.value.faults]
 
 

@@ -259,5 +259,9 @@ def test_an_exhausted_limit_can_be_read() -> None:
     assert str(Exhausted("seconds", 0.5, 0.75)) == "the limit of 0.5 seconds was reached (0.75 spent)"
 
 
+def test_usages_are_added() -> None:
+    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
+
+
 def test_what_is_spent_counts_both_kinds_of_tokens() -> None:
     assert Spent(prompt_tokens=3, completion_tokens=4).tokens == 7

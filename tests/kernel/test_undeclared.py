@@ -10,6 +10,7 @@ from graphexec import (
     All,
     Asks,
     CallTool,
+    Done,
     Effect,
     Exhausted,
     Limits,
@@ -25,7 +26,7 @@ from graphexec import (
 )
 from graphexec.drive import run, world
 from graphexec.effects import ToolResult
-from graphexec.engine import Asking, advance, begin
+from graphexec.engine import Asking, Cut, advance, begin
 from graphexec.errors import InputError, NoHandler, UndeclaredEffect, UndeclaredOutcome
 from graphexec.node import metered
 from graphexec.snapshot import snapshot_of
@@ -145,6 +146,20 @@ def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
         agreed(lambda: Script(machine, Left(1), nobody()))
 
 
+def test_a_node_that_asks_cannot_pretend_it_either() -> None:
+    @charged(when_spent=Stopped)
+    @node
+    def pretending(left: Left) -> Asks[Question, Total]:
+        yield from ask(Question("may I?"))
+        lie: Any = Exhausted("tokens", 1, 1)
+        told: Total = lie
+        return told
+
+    machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
+    with pytest.raises(UndeclaredOutcome, match="pretending returned an Exhausted"):
+        agreed(lambda: Script(machine, Left(1), served([])))
+
+
 # ---- effects
 
 
@@ -248,6 +263,14 @@ def test_a_batch_of_which_one_has_no_handler_is_not_begun() -> None:
     with pytest.raises(NoHandler, match="nobody answers Fetch"):
         agreed(lambda: Script(BOTH, Left(1), served(calls)))
     assert calls == []
+
+
+def test_a_batch_of_which_one_has_no_reply_for_being_cut_is_left() -> None:
+    state = advance(BOTH, begin(BOTH, Left(1)), Limits(seconds=5))
+    assert isinstance(state, Asking)
+    done = advance(BOTH, state.cut(at=5.0, finished=("yes", Cut())), Limits(seconds=5))
+    assert isinstance(done, Done)
+    assert done.outcome == Stopped(Left(1), Exhausted("seconds", 5, 5))
 
 
 def test_a_batch_may_be_of_different_effects() -> None:
