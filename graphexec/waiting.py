@@ -2,15 +2,16 @@
 
 Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline
 runs in a thread or a task of its own; when the deadline passes, control returns, and what still runs is abandoned: a
-task is cancelled first, a (daemon) thread runs on to its end without anybody waiting for it, at exit neither.
+task is cancelled, a (daemon) thread runs on to its end without anybody waiting for it, at exit neither.
 """
 
 from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from typing import Generic, TypeVar, final
 
 T = TypeVar("T")
@@ -26,7 +27,44 @@ class NotDone:
 NOT_DONE = NotDone()
 
 
-def in_thread(call: Callable[[], T]) -> Future[T]:
+@final
+class Waiter:
+    """Whoever waits for a call, as the call can know it: a coroutine in its thread is cancelled when nobody waits."""
+
+    __slots__ = ("_gone", "_listeners", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gone = False
+        self._listeners: set[Callable[[], object]] = set()
+
+    def leave(self) -> None:
+        """Tell those who listen that nobody waits any more."""
+        with self._lock:
+            self._gone = True
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    @contextmanager
+    def heard_by(self, listener: Callable[[], object]) -> Generator[None, None, None]:
+        """Call `listener` when the waiter leaves meanwhile, or has left already."""
+        with self._lock:
+            self._listeners.add(listener)
+            gone = self._gone
+        if gone:
+            listener()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.discard(listener)
+
+
+_waiter: contextvars.ContextVar[Waiter | None] = contextvars.ContextVar("graphexec_waiter", default=None)
+
+
+def in_thread(call: Callable[[], T], waiter: Waiter | None = None) -> Future[T]:
     """Start `call` in a daemon thread of its own, with the caller's context variables; return its future.
 
     Not a pool: its threads would be joined at exit, and an abandoned call must not hold the program up. Starting a
@@ -34,6 +72,7 @@ def in_thread(call: Callable[[], T]) -> Future[T]:
     """
     future: Future[T] = Future()
     context = contextvars.copy_context()
+    context.run(_waiter.set, waiter)
 
     def work() -> None:
         try:
@@ -52,9 +91,13 @@ def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
     if seconds <= 0:
         return NOT_DONE
     finished = threading.Event()
-    future = in_thread(call)
+    waiter = Waiter()
+    future = in_thread(call, waiter)
     future.add_done_callback(lambda _: finished.set())
-    return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
+    try:
+        return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
+    finally:
+        waiter.leave()
 
 
 @final
@@ -68,8 +111,9 @@ class _Batch(Generic[T]):
         self._calls = iter(enumerate(calls))
         self._left = len(calls)
         self._lock = threading.Lock()
+        self._waiter = Waiter()
         for _ in range(min(width, len(calls))):
-            in_thread(self._work)
+            in_thread(self._work, self._waiter)
 
     def _work(self) -> None:
         while (claimed := self._claim()) is not None:
@@ -96,6 +140,7 @@ class _Batch(Generic[T]):
         """Take in no more results, and start no more calls."""
         with self._lock:
             self.ended.set()
+        self._waiter.leave()
 
 
 def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
@@ -119,12 +164,24 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
 def own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Run something async to its end from a sync run: on an event loop of its own, in a thread of its own.
 
-    So it works under a running loop too (in a notebook, say). What it awaits must not belong to another loop.
+    So it works under a running loop too (in a notebook, say). What it awaits must not belong to another loop. When
+    nobody waits for it any more, it is cancelled, as it is in an async run.
     """
     # asyncio is half of what there is to load, and a run may never need it.
     import asyncio
 
-    async def awaited() -> T:
-        return await call()
+    outer = _waiter.get()
+    waiter = Waiter()
 
-    return in_thread(lambda: asyncio.run(awaited())).result()
+    async def awaited() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "asyncio.run makes one"
+        with waiter.heard_by(lambda: loop.call_soon_threadsafe(task.cancel)):
+            return await call()
+
+    with outer.heard_by(waiter.leave) if outer else nullcontext():
+        try:
+            return in_thread(lambda: asyncio.run(awaited())).result()
+        finally:
+            # Somebody may have pressed Ctrl-C.
+            waiter.leave()
