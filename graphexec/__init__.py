@@ -1,7 +1,8 @@
 """graphexec: LLM agents as an explicit, typed state machine.
 
-The names here are the public ones; what is not here, or in `graphexec.models`, `graphexec.testing` and the other
-packages' own `__all__`, is free to change.
+The public names are those in `__all__` here, in `graphexec.models` and in `graphexec.tools`, and the messages of
+`graphexec.messages`, the drivers of `graphexec.drive` and the exceptions of `graphexec.errors`. The rest is free to
+change.
 """
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
@@ -52,7 +53,7 @@ from graphexec.machine import (
 from graphexec.node import Node, charged, metered, node, opaque, renamed
 from graphexec.snapshot import Snapshot, snapshot_of
 from graphexec.surgery import bind, replace, splice, wrap
-from graphexec.tools import Tool, tool
+from graphexec.tools import AnyTool, Tool, tool
 
 __all__ = [
     "AGENT_EXECUTOR",
@@ -66,6 +67,7 @@ __all__ = [
     "AgentStep",
     "All",
     "Answered",
+    "AnyTool",
     "AskHuman",
     "Asked",
     "Asking",

@@ -129,15 +129,36 @@ class Steps(Sequence[AgentStep]):
 NO_STEPS = Steps()
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run knows: the inputs it was started with, and its steps so far."""
+
+    inputs: Mapping[str, Any]
+    steps: Steps = field(default=NO_STEPS)
+
+    def observed(self, steps: Sequence[AgentStep]) -> Run:
+        """Return the run with these steps done."""
+        return Run(self.inputs, self.steps.extended(steps))
+
+
+# For a finish that is not of a run yet, as an agent reads it.
+NO_RUN = Run({})
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class AgentFinish:
-    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the steps."""
+    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`."""
 
     return_values: Mapping[str, Any]
     log: str = ""
-    steps: Steps = field(default=NO_STEPS)
+    run: Run = field(default=NO_RUN)
     return_direct: bool = False
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of the run."""
+        return self.run.steps
 
     @property
     def output(self) -> Any:
@@ -149,26 +170,19 @@ class AgentFinish:
 @final
 @dataclass(frozen=True, slots=True)
 class StoppedResponse:
-    """The run was stopped before the agent had an answer: by which limit, and with which steps done."""
+    """The run was stopped before the agent had an answer: by which limit, and what the `run` had done by then."""
 
     output: str
     limit: Exhausted
-    steps: Steps = field(default=NO_STEPS)
+    run: Run = field(default=NO_RUN)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of the run."""
+        return self.run.steps
 
     @property
     def reason(self) -> str:
         """One sentence for people: which limit, its value, and what was reached."""
         count = len(self.steps)
         return f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.limit}."
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a run knows: the inputs it was started with, and its steps so far."""
-
-    inputs: Mapping[str, Any]
-    steps: Steps = field(default=NO_STEPS)
-
-    def observed(self, steps: Sequence[AgentStep]) -> Run:
-        """Return the run with these steps done."""
-        return Run(self.inputs, self.steps.extended(steps))

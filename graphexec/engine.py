@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any, TypeVar, final
 
 from graphexec.edge import END
 from graphexec.effects import All, Effect, Perform, Request
-from graphexec.errors import InputError, UndeclaredEffect, UndeclaredOutcome
+from graphexec.errors import InputError, NodeError, UndeclaredEffect, UndeclaredOutcome, an
 from graphexec.events import Answered, Asked, Done, Entered, Moved
 from graphexec.graph import Graph, Step
 from graphexec.limits import Exhausted, LimitName, Limits, Spent
@@ -22,6 +23,10 @@ from graphexec.snapshot import Snapshot, Stored
 
 S = TypeVar("S")
 F = TypeVar("F")
+
+
+# A set, because a checker that narrowed a node to the class would forget what it yields.
+_GENERATORS = frozenset({GeneratorType})
 
 
 @final
@@ -47,15 +52,22 @@ class Asking:
     effect: Request
     snapshot: Snapshot
     deadline: float | None
-    _walk: Callable[[Any, float], Snapshot]
+    _answered: Callable[[Any, float], Snapshot]
 
-    def reply(self, value: object, *, at: float) -> Snapshot:
-        """Return the run with the effect answered `at` this second of the run's clock."""
-        return self._walk(value, at)
+    def reply(self, value: object, *, at: float | None = None) -> Snapshot:
+        """Return the run with the effect answered.
+
+        `at` is the second of the run's clock, which began at 0 with the run and stands still in a pause; without it,
+        the answer took no time. Raises `InputError` for a time before the run.
+        """
+        seconds = self.snapshot.spent.seconds if at is None else at
+        if not seconds >= 0:
+            raise InputError(f"the reply came at {seconds} seconds; give the seconds since the run began, 0 or more")
+        return self._answered(value, seconds)
 
     def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
         """Return the run with the effect cut by the deadline; `finished` is as in `Cut`."""
-        return self._walk(Cut(finished), at)
+        return self._answered(Cut(finished), at)
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
@@ -65,7 +77,7 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
     """
     for node in graph.nodes.values():
         for name, kind in node.settings.items():
-            raise InputError(f"{node.name} needs a {kind.__name__} for {name}; run bind(machine, ...) with one")
+            raise InputError(f"{node.name} needs {an(kind.__name__)} for {name}; run bind(machine, ...) with one")
     takes = graph.nodes[graph.start].takes
     if not isinstance(value, takes):
         names = " | ".join(kind.__name__ for kind in takes)
@@ -198,6 +210,9 @@ class Walk:
     def _asked(self, step: Step, value: Any, *, watched: bool) -> Generator[Any, tuple[Any, float], Any]:
         """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
         node: Generator[Any, Any, Any] = step.generator(value)
+        if type(node) not in _GENERATORS:
+            given = an(type(node).__name__)
+            raise NodeError(f"{step.name} is to ask and returned {given} at once; write reply = yield from ask(...)")
         replay = iter(self._replies) if self._replies else None
         try:
             effect: Request = next(node)

@@ -96,8 +96,8 @@ class UndeclaredOutcome(GraphexecError, TypeError):
         self.outcome = outcome
         self.declared = tuple(declared)
         super().__init__(
-            f"{node} returned {_of(outcome)}, which its annotation does not declare; it was not followed; "
-            f"return one of {', '.join(self.declared)}, or add the class to the annotation and to the table"
+            f"{node} returned {an(type(outcome).__name__)}, which its annotation does not declare; it was not "
+            f"followed; return one of {', '.join(self.declared)}, or add the class to the annotation and to the table"
         )
 
 
@@ -109,8 +109,8 @@ class UndeclaredEffect(GraphexecError, TypeError):
         self.effect = effect
         self.declared = tuple(declared)
         super().__init__(
-            f"{node} asked for {_of(effect)}, which its annotation does not declare; it was not carried out; "
-            f"ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
+            f"{node} asked for {an(type(effect).__name__)}, which its annotation does not declare; it was not carried "
+            f"out; ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
         )
 
 
@@ -212,6 +212,6 @@ class WeightsError(ModelError):
     """A local model's weights cannot be had: offline, no room on the disk, or not the pinned bytes."""
 
 
-def _of(value: object) -> str:
-    name = type(value).__name__
+def an(name: str) -> str:
+    """Return the name of a class with its article."""
     return ("an " if name[:1] in "AEIOUaeiou" else "a ") + name

@@ -20,9 +20,10 @@ from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
 from graphexec.limits import LimitName, Limits, Spent
 from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, HasRun, Ready
 from graphexec.messages import Usage
+from graphexec.snapshot import Snapshot
 from graphexec.surgery import bind
-from graphexec.tools import AnyTool
-from graphexec.tools.calling import calling, named
+from graphexec.tools import AnyTool, named
+from graphexec.tools.calling import calling
 from graphexec.waiting import wait_for_all
 
 Inputs: TypeAlias = Mapping[str, Any] | str
@@ -78,7 +79,8 @@ class AgentExecutor:
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`;
     `None` is no limit, 0 allows none. `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a
     function of the error tells the model and lets it try again. `tool_concurrency` is how many tools of one step run
-    at a time. `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
+    at a time. `handlers` answer the effects of nodes of your own: `{AskHuman: function}`. `return_intermediate_steps`
+    adds the steps to what `invoke` returns; `early_stopping_method` is "force", the only one there is.
 
     Raises `LimitsError` for a limit that is none, `ToolDefinitionError` for what is no tool or a name given twice.
     """
@@ -122,6 +124,9 @@ class AgentExecutor:
         self._settings = (self.agent, Feedback(_observation(handle_parsing_errors)))
         self._graph = bind(table, *self._settings)
 
+    def __repr__(self) -> str:
+        return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
+
     @property
     def graph(self) -> Graph[Ready, Ending]:
         """The machine itself, with this executor's agent in it."""
@@ -133,7 +138,13 @@ class AgentExecutor:
         return self.world.limits
 
     def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
-        """Return the same executor with another machine: one made from `executor.graph` by surgery."""
+        """Return the same executor with another machine: one made from `executor.graph` by surgery.
+
+        Raises `InputError` if the machine does not start with `Ready`.
+        """
+        # Users without a type checker pass what they like.
+        if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{graph!r} does not start with Ready; make it from executor.graph, with splice say")
         changed = copy.copy(self)
         changed._graph = bind(graph, *self._settings)
         return changed
@@ -144,23 +155,25 @@ class AgentExecutor:
         changed.world = dataclasses.replace(self.world, limits=limits)
         return changed
 
-    def run(self, inputs: Inputs) -> RunResult:
+    def run(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run to the end, and return all there is to know about it. A stop does not raise.
 
-        `inputs` by name, or the text of the only one. Raises `InputError` for missing inputs, what the model raises
-        (`ModelError`), what a tool raises that is told to raise, and a `ParseError` if they are not handled.
+        `inputs` by name, or the text of the only one; or a snapshot of this machine, to go on from there.
+
+        Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
+        raise, and a `ParseError` if they are not handled.
         """
         return self._result(run(self._graph, self._ready(inputs), self.world))
 
-    async def arun(self, inputs: Inputs) -> RunResult:
+    async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
         return self._result(await arun(self._graph, self._ready(inputs), self.world))
 
-    def stream(self, inputs: Inputs) -> Generator[Event[Ending], None, None]:
+    def stream(self, inputs: Inputs | Snapshot) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated."""
         return stream(self._graph, self._ready(inputs), self.world)
 
-    def astream(self, inputs: Inputs) -> AsyncGenerator[Event[Ending], None]:
+    def astream(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
         return astream(self._graph, self._ready(inputs), self.world)
 
@@ -192,6 +205,7 @@ class AgentExecutor:
                     return error
                 raise
 
+        _several(many)
         if not many:
             return []
         return list(wait_for_all([partial(invoke, one) for one in many], None, at_once=_width(max_concurrency)))
@@ -209,13 +223,16 @@ class AgentExecutor:
                     return error
                 raise
 
+        _several(many)
         if not many:
             return []
         from graphexec.awaiting import await_all
 
         return list(await await_all([invoke(one) for one in many], None, at_once=_width(max_concurrency)))
 
-    def _ready(self, inputs: Inputs) -> Ready:
+    def _ready(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
+        if isinstance(inputs, Snapshot):
+            return inputs
         named_inputs = self._named(inputs)
         missing = [key for key in self.agent.input_keys if key not in named_inputs]
         if missing:
@@ -254,6 +271,12 @@ def _steps(done: Done[Ending]) -> Steps:
     value = done.snapshot.value
     before = value.run.steps if isinstance(value, HasRun) else done.outcome.steps
     return max(done.outcome.steps, before, key=len)
+
+
+def _several(many: Sequence[Inputs]) -> None:
+    # A text is a sequence of texts, and a dict looks like one.
+    if isinstance(many, (str, Mapping)):
+        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
 
 
 def _width(max_concurrency: int | None) -> int:

@@ -13,10 +13,10 @@ from typing import Any, Generic, Never, TypeVar, final, overload
 
 from graphexec.edge import END, Edge, End
 from graphexec.effects import O, Perform
-from graphexec.errors import Fault, GraphError
+from graphexec.errors import Fault, GraphError, NodeError
 from graphexec.faults import faults_of
 from graphexec.limits import Exhausted
-from graphexec.node import Node
+from graphexec.node import Node, made
 
 H_contra = TypeVar("H_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -66,19 +66,28 @@ def on(outcome: type[O], target: End) -> Routes[O, O]: ...
 @overload
 def on(outcome: type[O], target: Node[O, object]) -> Routes[O, Never]: ...
 def on(outcome: type[Any], target: Node[Any, Any] | End) -> Routes[Any, Any]:
-    """Send outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`)."""
+    """Send outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
+
+    Raises `NodeError` if `outcome` is not one class, or `target` is no node.
+    """
+    # Users without a type checker write on("Outcome", ...) and on(A | B, ...).
+    if not isinstance(outcome, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{outcome!r} is not a class of outcomes; write on(Outcome, target), one for each class")
+    if not isinstance(target, End):
+        made(target, "decorate the function with @node")
     return Routes(((outcome, target),))
 
 
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     """Return the row of `source`: every outcome that it may return has an `on` in `routes`.
 
-    Raises `TypeError` if `routes` is not made of `on`.
+    Raises `NodeError` if `source` is no node, or `routes` is not made of `on`.
     """
+    made(source, "decorate the function with @node")
     # Routes, seen as a function of every outcome: were the parameter `Routes[O, F]`, pyright would infer a lone `on`
     # from it, and let an outcome that has none pass.
     if not isinstance(routes, Routes):
-        raise TypeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
+        raise NodeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
     return Table(((source, Routes(routes.pairs)),))
 
 
@@ -168,6 +177,10 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     outcome is not a `@final` frozen class, or if a node asks for effects and does not say what becomes of it when a
     limit is spent.
     """
+    # Users without a type checker pass lists of rows, and functions.
+    if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
+    made(start, "decorate the function with @node")
     faults: list[Fault] = []
     nodes: dict[str, Node[Any, Any]] = {}
     found: list[Edge] = []

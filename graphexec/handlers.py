@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform, Unreadable
-from graphexec.errors import AgentError, BadReply, NoHandler, ParseError
+from graphexec.errors import AgentError, BadReply, InputError, NoHandler, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.waiting import own_loop
 
@@ -143,7 +143,16 @@ PERFORMING = Handler(_perform, _aperform)
 
 
 def handlers_for(answers: Mapping[type[Effect[Any]], Answer]) -> Handlers:
-    """Make handlers of `answers`, and add the one that performs opaque nodes."""
+    """Make handlers of `answers`, and add the one that performs opaque nodes.
+
+    Raises `InputError` for a key that is no class of effects, and for an answer that cannot be called.
+    """
+    # Users without a type checker write {"Fetch": fetch} and {Fetch: page}.
+    for effect, answer in answers.items():
+        if not isinstance(effect, type) or not issubclass(effect, Effect):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handlers has the key {effect!r}; write the class of an effect")
+        if not isinstance(answer, Handler) and not callable(answer):
+            raise InputError(f"{effect.__name__} is answered by {answer!r}; give a function from it to its reply")
     return {Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}}
 
 

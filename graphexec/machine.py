@@ -128,7 +128,7 @@ def _decided(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     decision = agent.read(replied.reply)
     if isinstance(decision, AgentFinish):
         # A finish of its own: the agent's is not touched.
-        return AgentFinish(decision.return_values, decision.log, replied.run.steps)
+        return AgentFinish(decision.return_values, decision.log, replied.run)
     if not decision:
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
     return Acted(replied.run, decision)
@@ -150,7 +150,7 @@ def check_return_direct(observed: Observed) -> Ready | AgentFinish:
         [AgentStep(action, result.observation, result.status) for action, result in zip(actions, results, strict=True)]
     )
     if len(results) == 1 and results[0].return_direct:
-        return AgentFinish({"output": results[0].observation}, "", run.steps, return_direct=True)
+        return AgentFinish({"output": results[0].observation}, "", run, return_direct=True)
     return Ready(run)
 
 
@@ -164,7 +164,7 @@ def stopped_response(reached: LimitReached) -> StoppedResponse:
     limit = reached.limit
     known = limit.limit in ("iterations", "seconds")
     text = STOPPED if known else f"Agent stopped due to {limit.limit.replace('_', ' ').removesuffix('s')} limit."
-    return StoppedResponse(text, limit, reached.run.steps)
+    return StoppedResponse(text, limit, reached.run)
 
 
 _acting = (

@@ -113,6 +113,7 @@ class _Charge(Generic[W_co]):
         self._metered = metered
 
     def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
+        made(charged_node, "put @node below @charged or @metered")
         spent_outcome, takes = _spent_outcome(self._when_spent)
         strangers = [given.__name__ for given in charged_node.takes if not _accepts(takes, given)]
         if strangers:
@@ -153,6 +154,8 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
 
 
 def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
+    if isinstance(function, Node):
+        raise NodeError(f"{function.name} is a node already; leave out the second @node")
     name = _name(function)
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; define its function with def")
@@ -191,6 +194,12 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         effects=effects,
         settings={setting: _classes(name, f"takes {setting}", hints[setting])[0] for setting in settings},
     )
+
+
+def made(given: object, remedy: str) -> None:
+    """Raise `NodeError` with the remedy if `given` is no node: users without a type checker pass functions."""
+    if not isinstance(given, Node):
+        raise NodeError(f"{getattr(given, '__name__', repr(given))} is not a node; {remedy}")
 
 
 def renamed(source: Node[I, O], name: str) -> Node[I, O]:
@@ -274,7 +283,16 @@ def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type
 
 
 def _accepts(takes: tuple[Any, ...], given: type) -> bool:
-    """Whether a value of the class `given` fits one of `takes`; what is not a plain class is left to the checkers."""
-    return any(
-        not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or issubclass(given, kind) for kind in takes
-    )
+    """Whether a value of the class `given` fits one of `takes`; what is not a class is left to the checkers."""
+    return any(not isinstance(kind, type) or _fits(kind, given) for kind in takes)
+
+
+def _fits(kind: type, given: type) -> bool:
+    if not getattr(kind, "_is_protocol", False):
+        return issubclass(given, kind)
+    wanted = {name for base in kind.__mro__ if getattr(base, "_is_protocol", False) for name in _members_of(base)}
+    return all(any(name in _members_of(base) for base in given.__mro__) for name in wanted)
+
+
+def _members_of(kind: type) -> set[str]:
+    return {name for name in (*vars(kind), *getattr(kind, "__annotations__", {})) if not name.startswith("_")}

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
-from graphexec.errors import ParseError
+from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -41,7 +41,10 @@ def chat_agent(
     *,
     input_keys: Sequence[str] = ("input",),
 ) -> Agent:
-    """Make an agent of a model and the two functions."""
+    """Make an agent of a model and the two functions. Raises `InputError` for what is no model."""
+    # Users of other libraries pass the model's name.
+    if not callable(getattr(model, "complete", None)):
+        raise InputError(f"the model is {model!r}; make one, such as graphexec.models.OpenAICompatible('gpt-5-mini')")
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"

@@ -12,7 +12,7 @@ from graphexec.agents.prompt import rendered_tools, shown, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError
 from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, UserMessage
-from graphexec.tools import AnyTool
+from graphexec.tools import AnyTool, named
 
 REACT_PROMPT = """\
 Answer the question as well as you can. These tools are at your disposal:
@@ -62,6 +62,7 @@ def create_react_agent(
 
     Raises `InputError` if the prompt lacks one of the three.
     """
+    tools = tuple(named(tools).values())
     text = template(prompt, required=("tools", "tool_names", "agent_scratchpad"))
     fixed = {"tools": rendered_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
     stops = tuple(stop)

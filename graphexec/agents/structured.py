@@ -27,7 +27,7 @@ from graphexec.messages import (
     SystemMessage,
     UserMessage,
 )
-from graphexec.tools import AnyTool
+from graphexec.tools import AnyTool, named
 
 FINAL_ANSWER = "final_answer"
 
@@ -64,6 +64,7 @@ def create_structured_agent(
 
     Raises `InputError` for a prompt without `{tools}`, `ToolDefinitionError` for a tool named `final_answer`.
     """
+    tools = tuple(named(tools).values())
     if any(tool.name == FINAL_ANSWER for tool in tools):
         raise ToolDefinitionError(f"a tool is named {FINAL_ANSWER}, as the answer is; rename it with @tool(name=...)")
     asked = template(question, required=())

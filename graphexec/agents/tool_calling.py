@@ -23,7 +23,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.tools import AnyTool
+from graphexec.tools import AnyTool, named
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
 
@@ -36,6 +36,7 @@ def create_tool_calling_agent(
     `prompt` is the template of the user's message; its variables are the inputs of a run. A reply without tool calls
     is the answer.
     """
+    tools = tuple(named(tools).values())
     question = template(prompt, required=())
     specs = tuple(tool.spec for tool in tools)
     instructions = SystemMessage(system)

@@ -1,5 +1,5 @@
 """Tools: `@tool`, and how they are called."""
 
-from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, tool
+from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, named, tool
 
-__all__ = ["AnyTool", "ErrorPolicy", "Tool", "tool"]
+__all__ = ["AnyTool", "ErrorPolicy", "Tool", "named", "tool"]

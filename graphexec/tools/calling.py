@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import ToolDefinitionError
 from graphexec.handlers import Handler
-from graphexec.tools.tool import AnyTool, BadArguments, Tool
+from graphexec.tools.tool import AnyTool, BadArguments
 from graphexec.waiting import NotDone, own_loop, wait_for
-
-
-def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
-    """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
-    if isinstance(tools, Tool):
-        raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
-    by_name: dict[str, AnyTool] = {}
-    for one in tools:
-        # Users without a type checker pass functions.
-        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            name = getattr(one, "__name__", repr(one))
-            raise ToolDefinitionError(f"{name} is not a tool; decorate the function with @tool")
-        if one.name in by_name:
-            raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")
-        by_name[one.name] = one
-    return by_name
 
 
 def calling(tools: Mapping[str, AnyTool]) -> Handler:

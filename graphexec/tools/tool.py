@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -126,6 +126,22 @@ class Tool(Generic[P, R_co]):
 
 # A tool whatever its function: how sets of tools are typed. A parameter list cannot be erased but by `...`.
 AnyTool: TypeAlias = Tool[..., Any]
+
+
+def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
+    """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
+    if isinstance(tools, Tool):
+        raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
+    by_name: dict[str, AnyTool] = {}
+    for one in tools:
+        # Users without a type checker pass functions.
+        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            name = getattr(one, "__name__", repr(one))
+            raise ToolDefinitionError(f"{name} is not a tool; decorate the function with @tool")
+        if one.name in by_name:
+            raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")
+        by_name[one.name] = one
+    return by_name
 
 
 @overload

@@ -71,7 +71,7 @@ def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
     names = ", ".join(action.tool for action in acted.actions)
     if (yield from ask(AskHuman(f"Call {names}?"))) == "yes":
         return acted
-    return AgentFinish({"output": f"{names} was refused"}, "", acted.run.steps)
+    return AgentFinish({"output": f"{names} was refused"}, "", acted.run)
 
 
 APPROVED = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
@@ -156,7 +156,7 @@ def test_a_person_who_does_not_answer_is_cut_at_the_time_limit(run: Run, kind: s
 @node
 def say_so(reached: LimitReached) -> StoppedResponse:
     """Stop in other words."""
-    return StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run.steps)
+    return StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
 
 
 def test_the_stopped_response_is_a_node_like_any_other() -> None:
