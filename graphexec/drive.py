@@ -158,9 +158,12 @@ def _answer(world: World, effect: Request, left: float | None) -> object:
     if left is not None and left <= 0:
         return _CUT
     if isinstance(effect, All):
+        if left is None and len(effect.effects) == 1:
+            (alone,) = effect.effects
+            return (handler_of(world.handlers, alone).call(alone, left),)
         handlers = [handler_of(world.handlers, member) for member in effect.effects]
         pairs = list(zip(handlers, effect.effects, strict=True))
-        if (left is None and len(pairs) == 1) or _instant(handlers):
+        if _instant(handlers):
             return tuple([handler.call(member, left) for handler, member in pairs])
         calls = [partial(handler.call, member, left) for handler, member in pairs]
         return _finished(wait_for_all(calls, left, at_once=world.at_once))

@@ -296,16 +296,16 @@ class Walk:
             # The driver answers a batch with a tuple of as many replies.
             replies: Any = answer
             for member, reply in zip(effect.effects, replies, strict=True):
-                self._measure(member, reply)
-        else:
+                if member.budget == "model_calls":
+                    self._measure(member, reply)
+        elif effect.budget == "model_calls":
             self._measure(effect, answer)
         return answer
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
-        if effect.budget == "model_calls":
-            prompt, completion = effect.tokens(reply)
-            self._prompt_tokens += prompt
-            self._completion_tokens += completion
+        prompt, completion = effect.tokens(reply)
+        self._prompt_tokens += prompt
+        self._completion_tokens += completion
 
 
 def _undeclared(step: Step, outcome: object) -> UndeclaredOutcome:

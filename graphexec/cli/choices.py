@@ -45,6 +45,13 @@ def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> C
         from graphexec.models import LocalModel
 
         return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
+    from graphexec.models.endpoint import has_scheme
+
+    # Not shown: there may be a password in it.
+    if base_url is not None and not has_scheme(base_url.strip()):
+        raise UsageFault(
+            "--base-url begins with neither http:// nor https://; write it whole, such as http://127.0.0.1:8080/v1"
+        )
     if name is None and base_url is not None:
         raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
@@ -53,7 +60,8 @@ def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> C
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         return ChosenModel(LocalModel(pull(named), max_tokens=_LONGEST), named, local=True)
-    where = f" at {urlsplit(base_url).netloc or base_url}" if base_url else ""
+    # Without a name and password in it.
+    where = f" at {urlsplit(base_url).netloc.rpartition('@')[2]}" if base_url else ""
     return ChosenModel(OpenAICompatible(named, base_url=base_url), f"{named}{where}", local=False)
 
 

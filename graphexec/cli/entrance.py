@@ -15,6 +15,9 @@ from graphexec.cli.terminal import let_go, make_writable
 # typer exports no name for it; it is click's, or since 0.26 typer's own copy of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
+# pydantic, with which newer typers read values, puts this before what is wrong with a choice.
+_OF_PYDANTIC = "Value error, "
+
 
 def enter(arguments: Sequence[str]) -> None:
     """Run the command that `arguments` name, and exit with its code."""
@@ -43,7 +46,7 @@ def _code(arguments: Sequence[str]) -> int:
 
 # Any of the two classes that typer's errors can have; both have these.
 def _misused(error: object, arguments: Sequence[str]) -> int:
-    message = str(getattr(error, "format_message", lambda: error)()).rstrip(".")
+    message = str(getattr(error, "format_message", lambda: error)()).replace(_OF_PYDANTIC, "", 1).rstrip(".")
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphexec")
     if not message:

@@ -29,7 +29,7 @@ def print_models(out: TextIO) -> None:
             print(*row, sep="\t", file=out)
         return
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for header in ("name", "size", "licence", "", "path"):
+    for header in ("name", "on disk", "licence", "", "path"):
         table.add_column(header, overflow="fold")
     for row in rows:
         table.add_row(*row)

@@ -18,6 +18,8 @@ from graphexec.cli.exits import UsageFault
 from graphexec.graph import Graph
 from graphexec.tools import AnyTool, Tool
 
+_HERE = "this folder"
+
 
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
     """Load one tool, or a sequence of tools. Raises `UsageFault` for anything else."""
@@ -52,7 +54,8 @@ def _load(reference: str, example: str) -> object:
     within = place
     for name in path.split("."):
         if not hasattr(found, name):
-            raise UsageFault(f"{within} has no {name}; {_near(name, [one for one in dir(found) if one[:1] != '_'])}")
+            names = [one for one in dir(found) if one[:1] != "_"]
+            raise UsageFault(f"{within} has no {name}; {_near(name, names, of='it')}")
         found = getattr(found, name)
         within = f"{place}:{name}" if within == place else f"{within}.{name}"
     return found
@@ -77,7 +80,7 @@ def _module(place: str) -> ModuleType:
             raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
-            near = _near(missing, [one.name for one in pkgutil.iter_modules([here])])
+            near = _near(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
             raise UsageFault(f"there is no module {missing} here, nor is it installed; {near}") from error
         raise UsageFault(f"{place} cannot be imported: {type(error).__name__}: {error}{_where(error)}") from error
 
@@ -86,16 +89,17 @@ def _file(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
         parent = path.parent
-        near = _near(path.name, [one.name for one in parent.glob("*.py")] if parent.is_dir() else [])
+        beside = [one.name for one in parent.glob("*.py")] if parent.is_dir() else []
+        near = _near(path.name, beside, of=_HERE if parent == Path() else str(parent))
         raise UsageFault(f"there is no file {place}; {near}")
     # Not in the place of a module that is loaded: a file may be called json.py.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_file"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "a file that ends in .py has a loader"
     assert spec.loader is not None, "and the loader is there"
-    beside = str(path.parent.resolve())
-    if beside not in sys.path:
-        sys.path.insert(0, beside)
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and annotations look their module up by name.
     sys.modules[name] = module
@@ -112,12 +116,13 @@ def _where(error: BaseException) -> str:
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def _near(name: str, names: Iterable[str], *, of: str) -> str:
+    """What may have been meant: a name like it, else what there is; `of` says whose the names are."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=3)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"it has {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}" if known else "check how it is spelled"  # noqa: PLR2004
+    return f"{of} has {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}" if known else "check how it is spelled"  # noqa: PLR2004
 
 
 def _kind(found: object, members: tuple[object, ...] | None) -> str:

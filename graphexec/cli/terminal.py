@@ -69,6 +69,15 @@ class Screen(Console):
         raise BrokenPipeError
 
 
+def in_one_place(one: TextIO, other: TextIO) -> bool:
+    """Whether two streams are read together: on one terminal, or in one file."""
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except OSError:
+        # A stream of Python's own, without a file.
+        return False
+
+
 def make_writable() -> None:
     """Let the process's streams show what they cannot encode as escapes, instead of failing."""
     for stream in (sys.stdout, sys.stderr):

@@ -13,7 +13,7 @@ from rich.text import Text
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
-from graphexec.cli.terminal import Screen, clean, symbols_for
+from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
 from graphexec.effects import All, CallTool, Effect
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.executor import Ending
@@ -98,6 +98,7 @@ class Trace(Answer):
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
+        self._together = in_one_place(out, err)
         self._answered: Answered | None = None
         self._iteration = 0
         self._parted = False
@@ -129,7 +130,9 @@ class Trace(Answer):
         """Print the answer between the trace and the cost."""
         self._part()
         super().ended(ending, reached)
-        self._parted = False
+        # An answer that went elsewhere parts nothing here.
+        if self._together or isinstance(ending, StoppedResponse):
+            self._parted = False
         self._part()
         self.cost(reached)
 

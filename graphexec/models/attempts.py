@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 # Seconds. Half a second lets a server breathe; beyond eight, waiting longer has stopped helping.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
-# Seconds. A server that asks for a longer wait is not waited for: the caller is told, and decides.
-LONGEST_ADVISED = 60.0
 # Seconds. A server that is there takes a connection at once, however long it then thinks.
 CONNECT = 10.0
 
@@ -134,9 +132,7 @@ class Attempts:
             self._tried_anew = True
             return False
         self._retries_left -= 1
-        if self._retries_left < 0 or state.upcoming_sleep > LONGEST_ADVISED:
-            return True
-        return self.left is not None and state.upcoming_sleep >= self.left
+        return self._retries_left < 0 or (self.left is not None and state.upcoming_sleep >= self.left)
 
     @property
     def _anew(self) -> bool:

@@ -13,6 +13,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 # Characters of a server's text that an error shows: enough for a sentence or two, less than a page of HTML.
 SHOWN = 300
+# Characters. A shorter key guards nothing, and is a piece of ordinary words: to hide it would garble them.
+SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,17 @@ class Endpoint:
         return address.is_loopback or address.is_unspecified
 
     def quote(self, text: str) -> str:
-        """Return a server's text in one line of at most 300 printable characters, without the key."""
-        if self.key:
+        """Return a server's text in one line of at most 300 printable characters, without the key (of 8 or more)."""
+        if len(self.key) >= SECRET:
             text = text.replace(self.key, "***")
         # Cut twice: once so that a huge body costs nothing, once so that the line fits.
         text = one_line(text[: 10 * SHOWN])
         return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def has_scheme(url: str) -> bool:
+    """Whether an address begins with http:// or https://."""
+    return url.lower().startswith(("http://", "https://"))
 
 
 def one_line(text: str) -> str:

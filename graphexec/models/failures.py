@@ -26,6 +26,14 @@ from graphexec.errors import (
 )
 from graphexec.models.endpoint import BASE_URL_VARIABLE, KEY_VARIABLE, Endpoint
 
+# Seconds. A server that asks for a longer wait is not waited for: the caller is told, and decides.
+LONGEST_ADVISED = 60.0
+
+# Errors are read in Python and on the command line, which name their parameters and options differently. So they name
+# the things, and the environment's variables, which are the same for both.
+_BASE_URL = f"the base URL (given, or in {BASE_URL_VARIABLE})"
+_KEY = f"the API key (given, or in {KEY_VARIABLE})"
+
 # vLLM and OpenAI say the numbers only in the sentence.
 _CONTEXT = re.compile(r"maximum context length is (\d{1,12}) tokens")
 _PROMPT = re.compile(r"(?:resulted in|requested|contains|has) (?:at least )?(\d{1,12}) (?:input )?tokens")
@@ -85,37 +93,45 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         return Failure(overflowed)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         error = AuthenticationFailed(
-            f"{endpoint} refuses the API key ({said}); set {KEY_VARIABLE} or api_key= to a key of this server",
+            f"{endpoint} refuses the API key ({said}); check that {_KEY} is one of this server's",
             status=status,
         )
         return Failure(error)
     if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
         error = ModelNotFound(
-            f"{endpoint} was not found ({said}); check model=, and base_url= (or {BASE_URL_VARIABLE}), "
-            "which usually ends in /v1",
+            f"{endpoint} was not found ({said}); check the model's name, and {_BASE_URL}, which usually ends in /v1",
             status=status,
         )
         return Failure(error)
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait = "later" if advised is None else f"in {advised:g} s"
+    if status == HTTPStatus.TOO_MANY_REQUESTS and complaint.code == "insufficient_quota":
+        # It does not come back by waiting.
         error = RateLimited(
-            f"{endpoint} has had too many requests ({said}); try again {wait}, or raise max_retries=",
+            f"{endpoint} has no quota left for you ({said}); look at your account's plan and billing there",
             status=status,
             retry_after=advised,
         )
-        # A used-up budget does not come back by waiting.
-        return Failure(error, transient=complaint.code != "insufficient_quota", advised=advised)
+        return Failure(error)
+    waited_for = advised is None or advised <= LONGEST_ADVISED
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        error = RateLimited(
+            f"{endpoint} has had too many requests ({said}); {_again(advised)}, or ask less often",
+            status=status,
+            retry_after=advised,
+        )
+        return Failure(error, transient=waited_for, advised=advised)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        error = ServerError(f"{endpoint} failed ({said}); try again later, or look at the server's log", status=status)
-        return Failure(error, transient=True, advised=advised)
+        error = ServerError(
+            f"{endpoint} failed ({said}); {_again(advised)}, or look at the server's log", status=status
+        )
+        return Failure(error, transient=waited_for, advised=advised)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
-        error = BadRequest(f"{endpoint} redirects to {there}; put that address into base_url=", status=status)
+        error = BadRequest(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
         return Failure(error)
     if status >= HTTPStatus.BAD_REQUEST:
         error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
         return Failure(error)
-    error = BadReply(f"{endpoint} answered neither 200 nor an error ({said}); check base_url=", status=status)
+    error = BadReply(f"{endpoint} answered neither 200 nor an error ({said}); check {_BASE_URL}", status=status)
     return Failure(error)
 
 
@@ -131,17 +147,13 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failur
     if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
         return Failure(timed_out(endpoint, seconds))
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        failed = ConnectionFailed(
-            f"{endpoint} cannot be asked ({fact}); base_url= (or {BASE_URL_VARIABLE}) must be an address such as "
-            "http://127.0.0.1:8080/v1"
-        )
-        return Failure(failed)
+        return Failure(address_unusable(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
-        return Failure(BadReply(f"{endpoint} sent what cannot be read ({fact}); check base_url=, or try again"))
+        return Failure(BadReply(f"{endpoint} sent what cannot be read ({fact}); check {_BASE_URL}, or try again"))
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
         failed = ConnectionFailed(
             f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
-            f"Start it, or set base_url= or {BASE_URL_VARIABLE}"
+            f"Start it, or change {_BASE_URL}"
         )
         return Failure(failed, transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
@@ -156,23 +168,28 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failur
 def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeout:
     """Return the error of a server that took longer than `seconds`."""
     return ModelTimeout(
-        f"{endpoint} did not answer within {max(seconds, 0):.3g} s; raise timeout=, or ask for a shorter reply with "
-        "max_tokens="
+        f"{endpoint} did not answer within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
+    )
+
+
+def address_unusable(endpoint: Endpoint, fact: str) -> ConnectionFailed:
+    """Return the error of a base URL that nothing can be sent to."""
+    return ConnectionFailed(
+        f"{endpoint} cannot be asked ({fact}); {_BASE_URL} must be an address such as http://127.0.0.1:8080/v1"
     )
 
 
 def key_missing(endpoint: Endpoint) -> MissingAPIKey:
     """Return the error of a request that would go out without a key."""
     return MissingAPIKey(
-        f'{endpoint} needs an API key; set {KEY_VARIABLE} or pass api_key= (api_key="" where the server asks for none)'
+        f"{endpoint} needs an API key; set {KEY_VARIABLE} to it, or to any word where the server asks for none"
     )
 
 
 def key_unusable(endpoint: Endpoint) -> AuthenticationFailed:
     """Return the error of a key that no HTTP header can carry."""
     return AuthenticationFailed(
-        f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; "
-        f"copy the key again into {KEY_VARIABLE} or api_key="
+        f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; copy {_KEY} anew"
     )
 
 
@@ -205,6 +222,16 @@ def retry_after(header: str | None, *, now: float) -> float | None:
         except (ValueError, OverflowError, OSError):
             return None
     return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _again(advised: float | None) -> str:
+    """Return when to try again, where a failure may pass."""
+    if advised is None:
+        return "try again later"
+    when = f"try again in {advised:g} s"
+    if advised <= LONGEST_ADVISED:
+        return when
+    return f"the server asks for {advised:g} s, more than this client waits ({LONGEST_ADVISED:g} s): {when}"
 
 
 def _names(cls: type[BaseException]) -> set[str]:

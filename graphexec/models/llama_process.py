@@ -112,7 +112,8 @@ def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]
     # llama.cpp's first complaint says why, the later ones what followed.
     fact = "; ".join([said, *_COMPLAINT.findall(log.read().decode("utf-8", "replace"))[:2]])
     raise WeightsError(
-        f"llama.cpp cannot serve {settings.path} ({one_line(fact)[:600]}); check path=, context= and chat_template="
+        f"llama.cpp cannot serve {settings.path} ({one_line(fact)[:600]}); check the file, and the context and "
+        "the chat template if you set them"
     )
 
 

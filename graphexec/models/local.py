@@ -22,9 +22,10 @@ class LocalModel:
     """A model served by llama.cpp in a process of its own, reachable from this machine only and with a random key.
 
     It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
-    not there yet (94 MB for the default; not with `download=False`). `context`, in tokens, holds prompt and reply;
-    `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores make it many times
-    slower. `chat_template` (Jinja) replaces the weights' own: tools are silently dropped where that knows none.
+    not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
+    `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
+    `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own: tools are
+    silently dropped where that knows none.
 
     The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
     call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
@@ -161,6 +162,6 @@ class LocalModel:
         if not there.is_file():
             raise WeightsError(
                 f"the weights {self._name} are not at {there}, and download=False; fetch them with "
-                f"graphexec.models.pull({self._name!r}), or name a GGUF file as path="
+                f"graphexec.models.pull({self._name!r}), or name a GGUF file of yours instead"
             )
         return there

@@ -18,8 +18,8 @@ from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.attempts import Attempts, Clock
 from graphexec.models.chat_wire import Sampling, encode, route
 from graphexec.models.connections import AsyncioClient, BlockingClient, Connections, Used
-from graphexec.models.endpoint import BASE_URL_VARIABLE, KEY_VARIABLE, OPENAI, Endpoint
-from graphexec.models.failures import key_missing, key_unusable
+from graphexec.models.endpoint import BASE_URL_VARIABLE, KEY_VARIABLE, OPENAI, Endpoint, has_scheme
+from graphexec.models.failures import address_unusable, key_missing, key_unusable
 from graphexec.models.reply_wire import Fold, decode
 
 _REAL_TIME = Clock()
@@ -60,13 +60,15 @@ class _Opened:
 class OpenAICompatible:
     """A model that is asked over OpenAI's Chat Completions and Completions protocols.
 
-    `base_url` is the server's address up to and with `/v1`; without it, the environment's `OPENAI_BASE_URL`, else
-    OpenAI's own. The key is `api_key`, else `OPENAI_API_KEY`; a server on this machine needs none, and `api_key=""`
-    says that another one does not either. `temperature` and `max_tokens` (of the reply) are the server's where `None`.
+    `base_url` is the server's address, from `http://` or `https://` up to and with `/v1`; without it, the environment's
+    `OPENAI_BASE_URL`, else OpenAI's own. The key is `api_key`, else `OPENAI_API_KEY`; a server on this machine needs
+    none, and `api_key=""` says that another one does not either. `temperature` and `max_tokens` (of the reply) are the
+    server's where `None`.
 
     `timeout` is how many seconds an attempt waits for the server to say something; the `timeout` of a call bounds all
     its attempts and waits together. A rate limit, a server error or a broken connection is tried `max_retries` times
-    more. A `client` or `async_client` of yours (an `httpx.Client`, or one like it) is used as it is and not closed.
+    more, after the wait that the server asks for. Where that is more than 60 s, the error is raised at once instead. A
+    `client` or `async_client` of yours (an `httpx.Client`, or one like it) is used as it is and not closed.
 
     Every failure is a `ModelError`. Threads and event loops may share a model.
     """
@@ -197,10 +199,16 @@ class OpenAICompatible:
         )
 
     def _endpoint(self) -> Endpoint:
-        """Return who is asked. Raises `MissingAPIKey` and `AuthenticationFailed` where no key can be sent."""
+        """Return who is asked.
+
+        Raises `ConnectionFailed` for an address without a scheme, `MissingAPIKey` and `AuthenticationFailed` where no
+        key can be sent.
+        """
         given = self._api_key if self._api_key is not None else os.environ.get(KEY_VARIABLE, "")
         # A key read from a file ends in a newline.
         endpoint = Endpoint(self._sampling.model, self._base_url, given.strip())
+        if not has_scheme(endpoint.base_url):
+            raise address_unusable(endpoint, "it begins with neither http:// nor https://")
         if not endpoint.key and self._api_key is None and not endpoint.is_local:
             raise key_missing(endpoint)
         if not (endpoint.key.isascii() and endpoint.key.isprintable()) or " " in endpoint.key:

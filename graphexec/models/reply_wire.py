@@ -209,7 +209,9 @@ def _told(endpoint: Endpoint, error: Any) -> BadReply | ContextOverflow:
 
 
 def _bad(endpoint: Endpoint, fact: str) -> BadReply:
-    return BadReply(f"{endpoint} {fact}; check that base_url is an OpenAI-compatible server, or try again", status=200)
+    return BadReply(
+        f"{endpoint} {fact}; check that the base URL is an OpenAI-compatible server's, or try again", status=200
+    )
 
 
 def _content(said: _Said) -> str:

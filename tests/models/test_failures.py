@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphexec.errors import (
     AuthenticationFailed,
@@ -19,7 +23,7 @@ from graphexec.errors import (
 )
 from graphexec.models import OpenAICompatible
 from graphexec.models.endpoint import Endpoint
-from graphexec.models.failures import breakdown, refusal, retry_after
+from graphexec.models.failures import LONGEST_ADVISED, breakdown, key_missing, key_unusable, refusal, retry_after
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 
@@ -35,12 +39,12 @@ def refused(status: int, body: bytes = b"", **headers: str) -> ModelError:
     ("status", "kind", "remedy"),
     [
         (400, BadRequest, "change what it names"),
-        (401, AuthenticationFailed, "set OPENAI_API_KEY or api_key="),
+        (401, AuthenticationFailed, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
         (402, BadRequest, "change what it names"),
-        (403, AuthenticationFailed, "set OPENAI_API_KEY or api_key="),
-        (404, ModelNotFound, "check model=, and base_url= (or OPENAI_BASE_URL)"),
+        (403, AuthenticationFailed, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
+        (404, ModelNotFound, "check the model's name, and the base URL (given, or in OPENAI_BASE_URL), which usually"),
         (422, BadRequest, "change what it names"),
-        (429, RateLimited, "raise max_retries="),
+        (429, RateLimited, "try again later, or ask less often"),
         (500, ServerError, "look at the server's log"),
         (503, ServerError, "look at the server's log"),
     ],
@@ -52,6 +56,29 @@ def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: 
     assert str(error).startswith("gpt-9 at https://api.example/v1 ")
     assert f"({status}: because)" in str(error)
     assert remedy in str(error)
+
+
+def test_errors_name_things_as_neither_python_nor_a_shell_does() -> None:
+    headers = httpx.Headers({"location": "https://there/v1", "retry-after": "120"})
+    errors = [refusal(PEER, status, headers, b"", now=0.0).error for status in range(199, 600) if status != 200]
+    for raised in (httpx.ReadTimeout, httpx.UnsupportedProtocol, httpx.DecodingError, httpx.ConnectError, OSError):
+        failure = breakdown(PEER, raised(""), seconds=3.0)
+        assert failure is not None
+        errors.append(failure.error)
+    errors += [key_missing(PEER), key_unusable(PEER)]
+    for error in errors:
+        assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
+
+
+@pytest.mark.parametrize("key", ["k", "now", "sk-1234"])
+def test_a_key_too_short_to_be_a_secret_leaves_other_words_alone(key: str) -> None:
+    words = f"Name or service not known, {key}"
+    assert Endpoint("gpt-9", "https://api.example/v1", key).quote(words) == words
+
+
+@given(st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), st.text(), st.text())
+def test_a_key_long_enough_to_be_a_secret_is_never_shown(key: str, before: str, after: str) -> None:
+    assert key not in Endpoint("gpt-9", "https://api.example/v1", key).quote(before + key + after)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +134,7 @@ def test_an_unknown_model_is_not_found_whatever_the_status() -> None:
 
 
 def test_a_redirect_tells_where_to() -> None:
-    assert "redirects to https://there/v1; put that address into base_url=" in str(
+    assert "redirects to https://there/v1; use that address as the base URL" in str(
         refused(308, location="https://there/v1")
     )
 
@@ -138,14 +165,32 @@ def test_a_rate_limit_carries_the_wait() -> None:
     assert "try again in 7 s" in str(error)
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_wait_longer_than_the_clients_is_told_as_that(status: int) -> None:
+    failure = refusal(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
+    assert not failure.transient
+    assert "the server asks for 120 s, more than this client waits (60 s): try again in 120 s" in str(failure.error)
+
+
+def test_a_used_up_quota_is_not_told_to_wait() -> None:
+    error = refused(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}')
+    assert isinstance(error, RateLimited)
+    assert "(429: pay); look at your account's plan and billing" in str(error)
+    assert "try again" not in str(error)
+
+
+def test_the_longest_wait_is_documented() -> None:
+    assert f"more than {LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
         (httpx.ConnectError("refused"), ConnectionFailed, "is the server running at https://api.example/v1?"),
         (httpx.ConnectTimeout(""), ConnectionFailed, "(ConnectTimeout); is the server running"),
-        (httpx.ReadTimeout(""), ModelTimeout, "did not answer within 3 s; raise timeout="),
-        (httpx.PoolTimeout(""), ModelTimeout, "did not answer within 3 s; raise timeout="),
-        (TimeoutError(), ModelTimeout, "did not answer within 3 s; raise timeout="),
+        (httpx.ReadTimeout(""), ModelTimeout, "did not answer within 3 s; allow a longer timeout"),
+        (httpx.PoolTimeout(""), ModelTimeout, "did not answer within 3 s; allow a longer timeout"),
+        (TimeoutError(), ModelTimeout, "did not answer within 3 s; allow a longer timeout"),
         (httpx.RemoteProtocolError("cut"), ConnectionFailed, "the connection to gpt-9"),
         (httpx.ReadError("cut"), ConnectionFailed, "broke (cut); try again"),
         (ConnectionResetError("cut"), ConnectionFailed, "broke (cut); try again"),
@@ -195,6 +240,12 @@ class TestKeys:
         model = OpenAICompatible("gpt-9")
         with pytest.raises(MissingAPIKey, match=r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"):
             model.complete(HELLO)
+
+    @pytest.mark.parametrize("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
+    def test_an_address_without_its_scheme_is_told_before_any_talk_of_a_key(self, url: str) -> None:
+        with pytest.raises(ConnectionFailed, match="begins with neither http:// nor https://") as caught:
+            self.ask(url, None)
+        assert "key" not in str(caught.value)
 
     @pytest.mark.parametrize(
         "url",

@@ -103,10 +103,12 @@ def test_the_server_may_say_how_long_to_wait(ask: Ask, after: str, wait: float) 
 @every_way
 def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(RateLimited) as caught:
+    with pytest.raises(RateLimited, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
         ask(scripted_server(busy("61"), GOOD, time=time))
     assert time.slept == []
     assert caught.value.retry_after == 61
+    assert ask(scripted_server(busy("60"), GOOD, time=time)) == CHAT_REPLY
+    assert time.slept == [60]
 
 
 @every_way

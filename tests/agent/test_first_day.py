@@ -1,0 +1,116 @@
+"""What people from other libraries write on their first day is refused where they wrote it, with what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AskHuman,
+    Asking,
+    advance,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    node,
+    on,
+    parse,
+    snapshot_of,
+    splice,
+)
+from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec.errors import InputError, NoHandler, ParseError, ToolDefinitionError
+from graphexec.machine import LimitReached
+from graphexec.models import ScriptedModel
+from tests.agent.actors import echo
+from tests.agent.test_with_graph import APPROVED
+
+EACH = pytest.mark.parametrize(
+    "create", [create_react_agent, create_structured_agent, create_tool_calling_agent], ids=lambda one: one.__name__
+)
+
+
+def plain(text: str) -> str:
+    """Not a tool yet."""
+    return text
+
+
+@EACH
+def test_an_agent_of_plain_functions_is_refused(create: Callable[..., Any]) -> None:
+    with pytest.raises(ToolDefinitionError, match="plain is not a tool; decorate the function with @tool"):
+        create(ScriptedModel([]), [plain])
+
+
+@EACH
+def test_the_name_of_a_model_is_not_a_model(create: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="the model is 'gpt-5'; make one, such as"):
+        create("gpt-5", [echo])
+
+
+def test_one_tool_is_not_a_list_of_tools() -> None:
+    agent: Any = create_react_agent(ScriptedModel([]), [echo])
+    one: Any = echo
+    with pytest.raises(ToolDefinitionError, match="tools is the tool echo itself; pass a list of tools"):
+        AgentExecutor(agent=agent, tools=one)
+
+
+@pytest.mark.parametrize("many", ["hello", {"input": "hello"}])
+def test_one_input_is_not_a_batch(many: Any) -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    with pytest.raises(InputError, match="batch takes several inputs; pass a list of them"):
+        executor.batch(many)
+
+
+def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
+    @node
+    def stop(reached: LimitReached) -> StoppedResponse:
+        return StoppedResponse("", reached.limit)
+
+    machine: Any = graph(edges(stop, on(StoppedResponse, END)), start=stop)
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    given: Any
+    for given in (machine, 5):
+        with pytest.raises(InputError, match=r"does not start with Ready; make it from executor\.graph"):
+            executor.with_graph(given)
+
+
+def test_an_executor_shows_its_tools() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo]), tools=[echo])
+    assert "AgentExecutor with echo" in repr(executor)
+
+
+def test_a_paused_run_goes_on_with_the_executor() -> None:
+    model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: said"])
+    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
+    executor = executor.with_graph(splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
+    with pytest.raises(NoHandler) as caught:
+        executor.run("Say hello.")
+    paused = snapshot_of(caught.value)
+    assert paused is not None
+    state = advance(executor.graph, paused, executor.limits)
+    assert isinstance(state, Asking)
+    assert isinstance(state.effect, AskHuman)
+    result = executor.run(state.reply("yes"))
+    assert (result.output, result.spent.model_calls, result.spent.tool_calls) == ("said", 2, 1)
+
+
+def test_a_callable_agent_may_raise_a_parse_error() -> None:
+    def agent(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        if not steps:
+            raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
+        return AgentFinish({"output": steps[0].observation})
+
+    result = AgentExecutor(agent=agent, tools=[], handle_parsing_errors=True).run("?")
+    assert (result.output, result.steps[0].status, result.steps[0].action.log) == (
+        "Say it again.",
+        "parse_error",
+        "gibberish",
+    )
+    with pytest.raises(ParseError, match="handle_parsing_errors=True"):
+        AgentExecutor(agent=agent, tools=[]).run("?")

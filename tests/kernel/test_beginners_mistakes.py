@@ -1,0 +1,164 @@
+"""What people write on their first day is refused where they wrote it, with what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import pytest
+
+from graphexec import END, AskHuman, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on
+from graphexec.drive import run, world
+from graphexec.engine import Asking, advance, begin
+from graphexec.errors import InputError, NodeError
+from graphexec.limits import Limits
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Told:
+    text: str
+
+
+class HasRun(Protocol):
+    @property
+    def run(self) -> str: ...
+
+
+def stopped(given: Asked, limit: Exhausted) -> Told:
+    return Told(str(limit))
+
+
+def of_a_run(given: HasRun, limit: Exhausted) -> Told:
+    return Told(given.run)
+
+
+def tell(asked: Asked) -> Told:
+    return Told(asked.text)
+
+
+@charged(when_spent=stopped)
+@node
+def inquire(asked: Asked) -> Asks[AskHuman, Told]:
+    return Told((yield from ask(AskHuman(asked.text))))
+
+
+# Wrong on purpose, and so beyond what types allow.
+wrong: Any = None
+untyped: Any = tell
+as_edges: Any = edges
+as_on: Any = on
+as_graph: Any = graph
+as_charge: Any = charged(when_spent=stopped)
+as_node: Any = node
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "edges of a function": (
+        lambda: as_edges(untyped, on(Told, END)),
+        "tell is not a node; decorate the function with @node",
+    ),
+    "an edge to a function": (lambda: as_on(Asked, untyped), "tell is not a node; decorate the function with @node"),
+    "an edge to nothing": (lambda: as_on(Asked, None), "None is not a node; decorate the function with @node"),
+    "a start that is a function": (
+        lambda: as_graph(edges(node(tell), on(Told, END)), start=untyped),
+        "tell is not a node; decorate the function with @node",
+    ),
+    "an outcome in quotes": (
+        lambda: as_on("Told", END),
+        "'Told' is not a class of outcomes; write on(Outcome, target), one for each class",
+    ),
+    "a list of rows": (
+        lambda: as_graph([1], start=node(tell)),
+        "the table is [1]; write edges(...) | edges(...)",
+    ),
+    "node above charged": (
+        lambda: as_charge(untyped),
+        "tell is not a node; put @node below @charged or @metered",
+    ),
+    "node twice": (lambda: as_node(node(tell)), "tell is a node already; leave out the second @node"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_it_is_refused_with_what_to_write(mistake: str) -> None:
+    make, text = MISTAKES[mistake]
+    with pytest.raises(NodeError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+def test_two_classes_in_one_on_are_refused() -> None:
+    with pytest.raises(NodeError, match="one for each class"):
+        as_on(Asked | Told, END)
+
+
+def test_a_node_that_forgets_to_yield_is_named() -> None:
+    @charged(when_spent=stopped)
+    @node
+    def forgetful(asked: Asked) -> Asks[AskHuman, Told]:
+        told: Any = Told(asked.text)
+        pretended: Asks[AskHuman, Told] = told
+        return pretended
+
+    machine = graph(edges(forgetful, on(Told, END)), start=forgetful)
+    text = "forgetful is to ask and returned a Told at once; write reply = yield from ask(...)"
+    with pytest.raises(NodeError) as caught:
+        run(machine, Asked("?"), world({}))
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("charge", [charged, metered])
+def test_what_is_made_of_a_run_needs_values_that_have_one(charge: Any) -> None:
+    with pytest.raises(NodeError, match="tell takes Asked, which of_a_run does not"):
+        charge(when_spent=of_a_run)(node(tell))
+
+
+def test_a_value_with_the_members_of_a_protocol_fits_it() -> None:
+    @final
+    @dataclass(frozen=True)
+    class Running:
+        run: str
+
+    def run_on(running: Running) -> Told:
+        return Told(running.run)
+
+    assert metered(when_spent=of_a_run)(node(run_on)).when_spent is of_a_run
+
+
+@pytest.mark.parametrize(
+    ("handlers", "text"),
+    [
+        ({"AskHuman": tell}, "handlers has the key 'AskHuman'; write the class of an effect"),
+        ({Asked: tell}, f"handlers has the key {Asked!r}; write the class of an effect"),
+        ({AskHuman: "yes"}, "AskHuman is answered by 'yes'; give a function from it to its reply"),
+    ],
+)
+def test_handlers_that_are_none_are_refused(handlers: Any, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        world(handlers)
+    assert str(caught.value) == text
+
+
+def asking() -> Asking:
+    machine = graph(edges(inquire, on(Told, END)), start=inquire)
+    state = advance(machine, begin(machine, Asked("why?")), Limits(seconds=10))
+    assert isinstance(state, Asking)
+    assert isinstance(state.effect, Effect)
+    return state
+
+
+def test_a_reply_without_a_time_took_none() -> None:
+    assert asking().reply("because").spent.seconds == 0
+
+
+@pytest.mark.parametrize("at", [-1, float("nan")])
+def test_a_reply_before_the_run_is_refused(at: float) -> None:
+    with pytest.raises(InputError, match="give the seconds since the run began, 0 or more"):
+        asking().reply("because", at=at)
