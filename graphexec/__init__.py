@@ -32,7 +32,7 @@ from graphexec.effects import (
 from graphexec.engine import Asking, advance, begin
 from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.executor import AgentExecutor, RunResult
+from graphexec.executor import AgentExecutor
 from graphexec.graph import Graph, edges, graph, on
 from graphexec.limits import Exhausted, Limits, Spent
 from graphexec.machine import (
@@ -51,6 +51,7 @@ from graphexec.machine import (
     stopped_response,
 )
 from graphexec.node import Node, charged, metered, node, opaque, renamed
+from graphexec.result import RunResult
 from graphexec.snapshot import Snapshot, snapshot_of
 from graphexec.surgery import bind, replace, splice, wrap
 from graphexec.tools import AnyTool, Tool, tool

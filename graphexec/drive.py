@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 from graphexec.effects import All, Effect, Request
 from graphexec.engine import Cut, Walk, begin
@@ -88,69 +88,83 @@ def astream(graph: Graph[S, F], value: S | Snapshot, world: World) -> AsyncGener
 
 
 def _drive(graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool) -> Generator[Event[F], None, None]:
-    walk = _walk(graph, value, world)
-    clock, seconds = world.clock, world.limits.seconds
-    began = clock() - walk.seconds
-    path = walk.path(watched=watched)
-    try:
-        answer: Any = None
+    with _Ride(graph, value, world, watched=watched) as ride:
+        item = ride.on()
         while True:
-            try:
-                item = path.send(answer)
-            except StopIteration as end:
-                outcome: F = end.value
-                break
-            if watched and isinstance(item, _EVENTS):
+            if ride.is_news(item):
                 yield item
-                answer = None
+                if type(item) is Done:
+                    return
+                item = ride.on()
             else:
-                left = None if seconds is None else seconds - (clock() - began)
-                reply = _answer(world, item, left)
-                answer = (reply, clock() - began)
-        yield Done(outcome, walk.snapshot())
-    except BaseException as error:
-        remember(error, walk.snapshot())
-        raise
-    finally:
-        path.close()
+                item = ride.on((_answer(world, item, ride.left()), ride.seconds()))
 
 
 async def _adrive(
     graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool
 ) -> AsyncGenerator[Event[F], None]:
-    walk = _walk(graph, value, world)
-    clock, seconds = world.clock, world.limits.seconds
-    began = clock() - walk.seconds
-    path = walk.path(watched=watched)
-    replies = 0
-    try:
-        answer: Any = None
+    with _Ride(graph, value, world, watched=watched) as ride:
+        item = ride.on()
         while True:
-            try:
-                item = path.send(answer)
-            except StopIteration as end:
-                outcome: F = end.value
-                break
-            if watched and isinstance(item, _EVENTS):
+            if ride.is_news(item):
                 yield item
-                answer = None
+                if type(item) is Done:
+                    return
+                item = ride.on()
             else:
-                left = None if seconds is None else seconds - (clock() - began)
-                reply = await _aanswer(world, item, left)
-                answer = (reply, clock() - began)
-                replies += 1
-                if not replies % TURN:
+                if ride.in_turn():
                     await _turn()
-        yield Done(outcome, walk.snapshot())
-    except BaseException as error:
-        remember(error, walk.snapshot())
-        raise
-    finally:
-        path.close()
+                item = ride.on((await _aanswer(world, item, ride.left()), ride.seconds()))
 
 
-def _walk(graph: Graph[Any, Any], value: Any, world: World) -> Walk:
-    return Walk(graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits)
+@final
+class _Ride:
+    """What both drivers do alike: the run's clock, the way along its path, and what an exception leaves behind."""
+
+    __slots__ = ("_began", "_clock", "_limit", "_path", "_replies", "_walk", "_watched")
+
+    def __init__(self, graph: Graph[Any, Any], value: Any, world: World, *, watched: bool) -> None:
+        self._walk = Walk(graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits)
+        self._path = self._walk.path(watched=watched)
+        self._watched = watched
+        self._limit = world.limits.seconds
+        self._clock = world.clock
+        # The clock of a resumed run goes on where it stood.
+        self._began = world.clock() - self._walk.seconds
+        self._replies = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            remember(error, self._walk.snapshot())
+        self._path.close()
+
+    def on(self, answer: tuple[object, float] | None = None) -> Any:
+        """Go on with what was asked for answered; return the next request, the next event, or `Done`."""
+        try:
+            # The path is sent nothing before it has begun, and after an event.
+            return self._path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        except StopIteration as end:
+            return Done(end.value, self._walk.snapshot())
+
+    def is_news(self, item: object) -> bool:
+        """Whether it is an event, for whoever watches, and not a request."""
+        return type(item) is Done or (self._watched and isinstance(item, _EVENTS))
+
+    def seconds(self) -> float:
+        """The run's clock."""
+        return self._clock() - self._began
+
+    def left(self) -> float | None:
+        """The seconds until the run's deadline."""
+        return None if self._limit is None else self._limit - self.seconds()
+
+    def in_turn(self) -> bool:
+        """Whether it is time to let others have the event loop."""
+        self._replies += 1
+        return not self._replies % TURN
 
 
 def _answer(world: World, effect: Request, left: float | None) -> object:

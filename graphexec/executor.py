@@ -5,21 +5,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from graphexec.actions import AgentFinish, Run, Steps, StoppedResponse
+from graphexec.actions import AgentFinish, Run
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
 from graphexec.effects import CallAgent, CallModel, CallTool, Effect
 from graphexec.errors import InputError, ParseError
-from graphexec.events import Done, Event
+from graphexec.events import Event
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
-from graphexec.limits import LimitName, Limits, Spent
-from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, HasRun, Ready
-from graphexec.messages import Usage
+from graphexec.limits import Limits
+from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, Ready
+from graphexec.result import Ending, RunResult, result_of
 from graphexec.snapshot import Snapshot
 from graphexec.surgery import bind
 from graphexec.tools import AnyTool, named
@@ -27,47 +26,10 @@ from graphexec.tools.calling import calling
 from graphexec.waiting import wait_for_all
 
 Inputs: TypeAlias = Mapping[str, Any] | str
-Ending: TypeAlias = AgentFinish | StoppedResponse
-EndReason: TypeAlias = Literal["finished", "return_direct"] | LimitName
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
 # What the model is told after a reply that cannot be read, if the parser does not know better: LangChain's text.
 INVALID = "Invalid or incomplete response"
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
-
-    `steps` holds every action with its observation, parse errors included, in order.
-    """
-
-    ending: Ending
-    steps: Steps
-    spent: Spent
-    limits: Limits
-
-    @property
-    def output(self) -> Any:
-        """The answer, or the text of the stopped response."""
-        return self.ending.output
-
-    @property
-    def reason(self) -> EndReason:
-        """Why it ended: `finished`, `return_direct`, or the name of the limit that stopped it."""
-        if isinstance(self.ending, StoppedResponse):
-            return self.ending.limit.limit
-        return "return_direct" if self.ending.return_direct else "finished"
-
-    @property
-    def stopped(self) -> StoppedResponse | None:
-        """The stopped response, with the limit, its value and what was reached, if a limit stopped the run."""
-        return self.ending if isinstance(self.ending, StoppedResponse) else None
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens of all model calls."""
-        return Usage(self.spent.prompt_tokens, self.spent.completion_tokens)
 
 
 class AgentExecutor:
@@ -163,11 +125,11 @@ class AgentExecutor:
         Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
         raise, and a `ParseError` if they are not handled.
         """
-        return self._result(run(self._graph, self._ready(inputs), self.world))
+        return result_of(run(self._graph, self._ready(inputs), self.world), self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return self._result(await arun(self._graph, self._ready(inputs), self.world))
+        return result_of(await arun(self._graph, self._ready(inputs), self.world), self.limits)
 
     def stream(self, inputs: Inputs | Snapshot) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated."""
@@ -254,9 +216,6 @@ class AgentExecutor:
             case keys:
                 raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
 
-    def _result(self, done: Done[Ending]) -> RunResult:
-        return RunResult(done.outcome, _steps(done), done.spent, self.limits)
-
     def _returned(self, inputs: Inputs, result: RunResult) -> dict[str, Any]:
         ending = result.ending
         values = ending.return_values if isinstance(ending, AgentFinish) else {"output": ending.output}
@@ -264,13 +223,6 @@ class AgentExecutor:
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
         return returned
-
-
-def _steps(done: Done[Ending]) -> Steps:
-    """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
-    value = done.snapshot.value
-    before = value.run.steps if isinstance(value, HasRun) else done.outcome.steps
-    return max(done.outcome.steps, before, key=len)
 
 
 def _several(many: Sequence[Inputs]) -> None:

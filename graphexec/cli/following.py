@@ -13,8 +13,9 @@ from typing import Any, Protocol
 from graphexec.actions import AgentStep, Steps, StoppedResponse
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of
 from graphexec.events import Done, Entered, Event
-from graphexec.executor import AgentExecutor, Ending
+from graphexec.executor import AgentExecutor
 from graphexec.limits import Spent
+from graphexec.result import Ending
 from graphexec.snapshot import Snapshot, snapshot_of
 
 

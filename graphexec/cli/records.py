@@ -29,9 +29,9 @@ from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of, line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.effects import All, CallTool, Effect, ToolResult
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.executor import Ending
 from graphexec.limits import Exhausted, Spent
 from graphexec.messages import ModelReply
+from graphexec.result import Ending
 
 
 class Records:

@@ -16,10 +16,10 @@ from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
 from graphexec.effects import All, CallTool, Effect
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.executor import Ending
 from graphexec.limits import Exhausted, LimitName
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.messages import ModelReply
+from graphexec.result import Ending
 
 # What is shown of one observation: enough to see what it is. `--json` has all of it.
 _LINES = 8

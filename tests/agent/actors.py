@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Ready, Run, Steps, Tool, tool
-from graphexec.executor import Ending
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
+from graphexec.result import Ending
 from tests.three_drivers import EVERY, Driver, Script, Told, agreed
 
 AnyTool: TypeAlias = Tool[..., Any]

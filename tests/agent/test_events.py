@@ -23,8 +23,8 @@ from graphexec import (
     tool,
 )
 from graphexec.errors import ParseError
-from graphexec.executor import Ending
 from graphexec.models.scripted import ScriptedModel
+from graphexec.result import Ending
 from tests.agent.actors import act, answer, echo, scripted, told_by_every_driver
 
 

@@ -31,7 +31,6 @@ from graphexec import (
     tool,
 )
 from graphexec.drive import run
-from graphexec.executor import Ending
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -44,6 +43,7 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
+from graphexec.result import Ending
 from tests.agent.actors import script_of
 from tests.agent.reference import Call, Outcome, Settings, Turn, interpret
 from tests.three_drivers import Told, agreed

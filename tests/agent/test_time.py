@@ -27,7 +27,7 @@ from graphexec import (
 )
 from graphexec.drive import run
 from graphexec.errors import ModelTimeout
-from graphexec.executor import Ending
+from graphexec.result import Ending
 from tests.agent.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
 from tests.three_drivers import FakeClock, Script, agreed
 

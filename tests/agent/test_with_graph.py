@@ -45,8 +45,8 @@ from graphexec import (
     wrap,
 )
 from graphexec.errors import GraphError, NoHandler, UndeclaredOutcome
-from graphexec.executor import Ending
 from graphexec.models.scripted import ScriptedModel
+from graphexec.result import Ending
 from tests.agent.actors import (
     act,
     answer,

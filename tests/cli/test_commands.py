@@ -64,7 +64,7 @@ def test_draw_takes_a_graph_or_what_has_one(
         (["graphexec.machine"], "'graphexec.machine' does not name an object; write module:object"),
         (["--format", "svg"], "Invalid value for '--format': 'svg' is not one of 'mermaid', 'dot'; see"),
         (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
-        (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has others.py\n"),
+        (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
         (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_target_that_is_none_is_one_line_and_code_2(
 ) -> None:
     (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
     (tmp_path / "below").mkdir()
-    (tmp_path / "below" / "others.py").touch()
+    (tmp_path / "below" / "gadgets.py").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     ended = command(capsys, "draw", *arguments)
