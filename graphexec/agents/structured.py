@@ -1,7 +1,7 @@
 """The structured agent: one JSON decision per step, under a schema with a branch per tool.
 
-For models that cannot call tools: the schema leaves them nothing else to say. It has no field for a thought on purpose;
-small models answer better without one (see the table in the README).
+For models that cannot call tools: the schema leaves them nothing else to say. It has no field for a thought on purpose:
+on 40 tool tasks, a model of 135 million parameters got 43 % right without one and 10 % with it.
 """
 
 from __future__ import annotations
