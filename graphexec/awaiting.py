@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from graphexec.waiting import NOT_DONE, NotDone, in_thread
+from graphexec.waiting import NOT_DONE, NotDone, in_thread, somebody_waits
 
 T = TypeVar("T")
 
@@ -42,8 +42,9 @@ async def from_thread(call: Callable[[], T]) -> T:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(deliver, future)
 
-    in_thread(call).add_done_callback(wake)
-    return await waiter
+    with somebody_waits() as somebody:
+        in_thread(call, somebody).add_done_callback(wake)
+        return await waiter
 
 
 async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:

@@ -14,12 +14,13 @@ from typing import Any, Self, TypeVar, final
 
 from graphexec.effects import All, Effect, Request
 from graphexec.engine import Cut, Walk, begin
+from graphexec.errors import Abandoned
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
 from graphexec.limits import Limits
 from graphexec.snapshot import Snapshot, remember
-from graphexec.waiting import NOT_DONE, wait_for, wait_for_all
+from graphexec.waiting import NOT_DONE, wait_for, wait_for_all, waiter_here
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -97,7 +98,9 @@ def _drive(graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bo
                     return
                 item = ride.on()
             else:
-                item = ride.on((_answer(world, item, ride.left()), ride.seconds()))
+                began = ride.seconds()
+                answer = _answer(world, item, ride.left(began))
+                item = ride.on((answer, now := ride.seconds(), now - began))
 
 
 async def _adrive(
@@ -114,14 +117,16 @@ async def _adrive(
             else:
                 if ride.in_turn():
                     await _turn()
-                item = ride.on((await _aanswer(world, item, ride.left()), ride.seconds()))
+                began = ride.seconds()
+                answer = await _aanswer(world, item, ride.left(began))
+                item = ride.on((answer, now := ride.seconds(), now - began))
 
 
 @final
 class _Ride:
     """What both drivers do alike: the run's clock, the way along its path, and what an exception leaves behind."""
 
-    __slots__ = ("_began", "_clock", "_limit", "_path", "_replies", "_walk", "_watched")
+    __slots__ = ("_began", "_clock", "_limit", "_path", "_replies", "_waiter", "_walk", "_watched")
 
     def __init__(self, graph: Graph[Any, Any], value: Any, world: World, *, watched: bool) -> None:
         self._walk = Walk(graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits)
@@ -132,6 +137,7 @@ class _Ride:
         # The clock of a resumed run goes on where it stood.
         self._began = world.clock() - self._walk.seconds
         self._replies = 0
+        self._waiter = waiter_here()
 
     def __enter__(self) -> Self:
         return self
@@ -141,8 +147,13 @@ class _Ride:
             remember(error, self._walk.snapshot())
         self._path.close()
 
-    def on(self, answer: tuple[object, float] | None = None) -> Any:
-        """Go on with what was asked for answered; return the next request, the next event, or `Done`."""
+    def on(self, answer: tuple[object, float, float] | None = None) -> Any:
+        """Go on with what was asked for answered; return the next request, the next event, or `Done`.
+
+        Raises `Abandoned` if the run is in a thread that nobody waits for any more: it is not to spend on.
+        """
+        if self._waiter is not None and self._waiter.gone:
+            raise Abandoned("nobody waits for this run any more, so it goes no further")
         try:
             # The path is sent nothing before it has begun, and after an event.
             return self._path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -157,9 +168,9 @@ class _Ride:
         """The run's clock."""
         return self._clock() - self._began
 
-    def left(self) -> float | None:
+    def left(self, now: float) -> float | None:
         """The seconds until the run's deadline."""
-        return None if self._limit is None else self._limit - self.seconds()
+        return None if self._limit is None else self._limit - now
 
     def in_turn(self) -> bool:
         """Whether it is time to let others have the event loop."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, final
 
 from graphexec.edge import END
 from graphexec.effects import All, Effect, Perform, Request
-from graphexec.errors import InputError, NodeError, UndeclaredEffect, UndeclaredOutcome, an
+from graphexec.errors import InputError, NodeError, SnapshotError, UndeclaredEffect, UndeclaredOutcome, an
 from graphexec.events import Answered, Asked, Done, Entered, Moved
 from graphexec.graph import Graph, Step
 from graphexec.limits import Exhausted, LimitName, Limits, Spent
@@ -60,14 +60,25 @@ class Asking:
         `at` is the second of the run's clock, which began at 0 with the run and stands still in a pause; without it,
         the answer took no time. Raises `InputError` for a time before the run.
         """
-        seconds = self.snapshot.spent.seconds if at is None else at
-        if not seconds >= 0:
-            raise InputError(f"the reply came at {seconds} seconds; give the seconds since the run began, 0 or more")
-        return self._answered(value, seconds)
+        if isinstance(self.effect, All):
+            # The replies of a batch are a sequence of unknown things.
+            replies: Any = value
+            count = len(replies) if isinstance(value, (tuple, list)) else None
+            if count != len(self.effect.effects):
+                asked = len(self.effect.effects)
+                raise InputError(f"a batch of {asked} is answered by {value!r}; give a tuple with a reply to each")
+            value = tuple(replies)
+        return self._answered(value, self.snapshot.spent.seconds if at is None else _not_before_the_run(at))
 
     def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
         """Return the run with the effect cut by the deadline; `finished` is as in `Cut`."""
-        return self._answered(Cut(finished), at)
+        return self._answered(Cut(finished), _not_before_the_run(at))
+
+
+def _not_before_the_run(at: float) -> float:
+    if not at >= 0:
+        raise InputError(f"the reply came at {at} seconds; give the seconds since the run began, 0 or more")
+    return at
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
@@ -76,8 +87,9 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
     Raises `InputError` if the first node does not take such a value, or if a node lacks a setting.
     """
     for node in graph.nodes.values():
-        for name, kind in node.settings.items():
-            raise InputError(f"{node.name} needs {an(kind.__name__)} for {name}; run bind(machine, ...) with one")
+        for name, kinds in node.settings.items():
+            wanted = an(" | ".join(kind.__name__ for kind in kinds))
+            raise InputError(f"{node.name} needs {wanted} for {name}; run bind(machine, ...) with one")
     takes = graph.nodes[graph.start].takes
     if not isinstance(value, takes):
         names = " | ".join(kind.__name__ for kind in takes)
@@ -112,12 +124,13 @@ def advance(graph: Graph[Any, F], snapshot: Snapshot, limits: Limits) -> Asking 
 class Walk:
     """One run on its way through a graph: the counters, and the path as a generator.
 
-    `path()` yields the effects to be answered (and, if watched, events); it is sent pairs of reply and seconds, and
-    returns the last outcome. The walk is exactly as far as the path was driven.
+    `path()` yields the effects to be answered (and, if watched, events); it is sent the reply, the second at which it
+    came and how many it took, and returns the last outcome. The walk is exactly as far as the path was driven.
     """
 
     __slots__ = (
         "_completion_tokens",
+        "_entered",
         "_iterations",
         "_limits",
         "_model_calls",
@@ -133,9 +146,13 @@ class Walk:
     def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits) -> None:
         self.graph = graph
         self._limits = limits
+        if snapshot.node not in graph.steps:
+            text = f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
+            raise SnapshotError(text)
         self._step: Step = graph.steps[snapshot.node]
         self._value = snapshot.value
         self._replies = list(snapshot.replies)
+        self._entered = snapshot.entered or bool(snapshot.replies)
         spent = snapshot.spent
         self._iterations = spent.iterations
         self._model_calls = spent.model_calls
@@ -157,17 +174,21 @@ class Walk:
 
     def snapshot(self) -> Snapshot:
         """The run as it stands."""
-        return Snapshot(self._step.name, self._value, tuple(self._replies), self.spent())
+        return Snapshot(self._step.name, self._value, tuple(self._replies), self.spent(), self._entered)
 
-    def path(self, *, watched: bool = False) -> Generator[Any, tuple[Any, float], Any]:
+    def path(self, *, watched: bool = False) -> Generator[Any, tuple[Any, float, float], Any]:
         """The run from here to its end. What is yielded is an effect, or an `Event` (answered with anything)."""
         step, value = self._step, self._value
         while True:
-            if watched and not self._replies:
-                yield Entered(step.name, value, self.spent())
             outcome: Any = None
-            # A node with replies was entered before: its entry is paid for.
-            exhausted = self._enter() if step.metered and not self._replies else None
+            exhausted = None
+            # A resumed run may be in the middle of a node, whose entry is paid for.
+            if not self._entered:
+                if watched:
+                    yield Entered(step.name, value, self.spent())
+                if step.metered:
+                    exhausted = self._enter()
+                self._entered = True
             if exhausted is None:
                 if step.asks:
                     outcome = yield from self._asked(step, value, watched=watched)
@@ -178,6 +199,8 @@ class Walk:
             if exhausted is not None:
                 assert step.when_spent is not None, "a graph is not built without it"
                 outcome = step.when_spent(value, exhausted)
+            elif type(outcome) not in step.returns:
+                raise _undeclared(step, outcome)
             try:
                 following = step.following[type(outcome)]
             except KeyError:
@@ -188,6 +211,7 @@ class Walk:
                 return outcome
             self._step = step = following
             self._value = value = outcome
+            self._entered = False
             if self._replies:
                 self._replies = []
 
@@ -207,7 +231,7 @@ class Walk:
         self._iterations += 1
         return None
 
-    def _asked(self, step: Step, value: Any, *, watched: bool) -> Generator[Any, tuple[Any, float], Any]:
+    def _asked(self, step: Step, value: Any, *, watched: bool) -> Generator[Any, tuple[Any, float, float], Any]:
         """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
         node: Generator[Any, Any, Any] = step.generator(value)
         if type(node) not in _GENERATORS:
@@ -231,11 +255,10 @@ class Walk:
                         return exhausted
                     if watched:
                         yield Asked(step.name, effect)
-                    begun = self.seconds
-                    answer, at = yield effect
+                    answer, at, took = yield effect
                     reply = self._settled(effect, answer, at)
                     if watched:
-                        yield Answered(step.name, effect, reply, self.seconds - begun, self.spent())
+                        yield Answered(step.name, effect, reply, took, self.spent())
                     if type(reply) is Exhausted:
                         return reply
                     self._replies.append(reply)
@@ -266,9 +289,9 @@ class Walk:
             if limits.tokens is not None and tokens >= limits.tokens:
                 return Exhausted("tokens", limits.tokens, tokens)
             if limits.model_calls is not None and self._model_calls + models > limits.model_calls:
-                return Exhausted("model_calls", limits.model_calls, self._model_calls)
+                return Exhausted("model_calls", limits.model_calls, self._model_calls, wanted=models)
         if tools and limits.tool_calls is not None and self._tool_calls + tools > limits.tool_calls:
-            return Exhausted("tool_calls", limits.tool_calls, self._tool_calls)
+            return Exhausted("tool_calls", limits.tool_calls, self._tool_calls, wanted=tools)
         self._model_calls += models
         self._tool_calls += tools
         return None
@@ -284,13 +307,18 @@ class Walk:
                 reply = effect.cut(exhausted)
                 return exhausted if reply is None else reply
             settled: list[object] = []
+            left = False
             for member, one in zip(effect.effects, answer.finished or (answer,) * len(effect.effects), strict=True):
-                reply = member.cut(exhausted) if type(one) is Cut else one
-                if reply is None and type(one) is Cut:
-                    return exhausted
-                settled.append(reply)
-            answer = tuple(settled)
-        if type(effect) is Perform and type(answer) not in self._step.following:
+                if type(one) is Cut:
+                    settled.append(reply := member.cut(exhausted))
+                    left = left or reply is None
+                else:
+                    settled.append(one)
+                    # What has finished is paid for, also where the node is left.
+                    if member.budget == "model_calls":
+                        self._measure(member, one)
+            return exhausted if left else tuple(settled)
+        if type(effect) is Perform and type(answer) not in self._step.returns:
             raise _undeclared(self._step, answer)
         if isinstance(effect, All):
             # The driver answers a batch with a tuple of as many replies.
@@ -309,7 +337,7 @@ class Walk:
 
 
 def _undeclared(step: Step, outcome: object) -> UndeclaredOutcome:
-    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in step.following])
+    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in step.returns])
 
 
 def _declared(step: Step, effect: Request) -> bool:

@@ -14,6 +14,7 @@
     ├── AgentError            a callable agent returned no decision              (running)
     ├── ParseError            a model's reply could not be read                  (running)
     ├── SnapshotError         stored text is not a snapshot of this graph        (resuming)
+    ├── Abandoned             a run in a thread that nobody waits for any more   (running)
     └── ModelError            a model could not answer                           (running)
         ├── MissingAPIKey         no key was given, and none is in the environment
         ├── AuthenticationFailed  the server refuses the key (401, 403)
@@ -27,8 +28,8 @@
         ├── BadReply              the reply is not what the protocol says, or was cut short
         └── WeightsError          a local model's weights cannot be had
 
-An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, so that nothing that was
-paid for is lost.
+An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, with all that was answered
+by then. (Of a batch that an exception breaks, the replies that were there already are lost.)
 """
 
 from __future__ import annotations
@@ -142,6 +143,13 @@ class ParseError(GraphexecError, ValueError):
 
 class SnapshotError(GraphexecError, ValueError):
     """Stored text is not a snapshot of this graph."""
+
+
+class Abandoned(GraphexecError):
+    """A run goes no further, because nobody waits for it any more.
+
+    It ran in a call that was cut, or in a batch that failed; raised in that abandoned thread, which it ends.
+    """
 
 
 class ModelError(GraphexecError):

@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from graphexec.actions import AgentFinish, Run
+from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
+from graphexec.edge import END
 from graphexec.effects import CallAgent, CallModel, CallTool, Effect
 from graphexec.errors import InputError, ParseError
 from graphexec.events import Event
@@ -102,11 +103,15 @@ class AgentExecutor:
     def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
         """Return the same executor with another machine: one made from `executor.graph` by surgery.
 
-        Raises `InputError` if the machine does not start with `Ready`.
+        Raises `InputError` if the machine does not start with `Ready`, or ends with anything but an `AgentFinish` or a
+        `StoppedResponse`.
         """
         # Users without a type checker pass what they like.
         if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"{graph!r} does not start with Ready; make it from executor.graph, with splice say")
+        for edge in graph.edges:
+            if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
+                raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")
         changed = copy.copy(self)
         changed._graph = bind(graph, *self._settings)
         return changed

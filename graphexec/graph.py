@@ -94,7 +94,7 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
 class Step:
     """A node compiled for the engine: its function, and the next step for each class of outcome (`None`: the end)."""
 
-    __slots__ = ("asks", "effects", "following", "function", "generator", "metered", "name", "when_spent")
+    __slots__ = ("asks", "effects", "following", "function", "generator", "metered", "name", "returns", "when_spent")
 
     def __init__(self, source: Node[Any, Any]) -> None:
         self.name = source.name
@@ -103,6 +103,7 @@ class Step:
         self.generator = _performed(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         self.metered = source.metered
+        self.returns = source.returns
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = frozenset[type](source.effects)
         self.following: dict[type, Step | None] = {}

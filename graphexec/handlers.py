@@ -51,11 +51,14 @@ def answering(answer: Answer) -> Handler:
         from graphexec.awaiting import from_thread
 
         del left
-        return await from_thread(lambda: function(effect))
+        answer = await from_thread(lambda: function(effect))
+        # A lambda may hide that what it calls is async.
+        return await answer if inspect.iscoroutine(answer) else answer
 
     def called(effect: Any, left: float | None) -> Any:
         del left
-        return function(effect)
+        answer = function(effect)
+        return own_loop(lambda: answer) if inspect.iscoroutine(answer) else answer
 
     return Handler(called, threaded)
 

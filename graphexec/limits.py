@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from graphexec.errors import LimitsError
@@ -69,16 +69,23 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """Which limit stopped a run: its name, its value, and how much of it had been spent."""
+    """Which limit stopped a run: its name, its value, how much of it had been spent, and how much more was wanted.
+
+    Several calls at once are allowed as a whole or not at all.
+    """
 
     limit: LimitName
     value: float
     reached: float
+    wanted: int = field(default=1, compare=False)
 
     def __str__(self) -> str:
         units = self.limit.replace("_", " ")
         unit = units.removesuffix("s") if self.value == 1 else units
-        return f"the limit of {_shown(self.value)} {unit} was reached ({_shown(self.reached)} spent)"
+        limit = f"the limit of {_shown(self.value)} {unit}"
+        if self.reached < self.value:
+            return f"{limit} does not allow {self.wanted} more ({_shown(self.reached)} spent)"
+        return f"{limit} was reached ({_shown(self.reached)} spent)"
 
 
 def _shown(number: float) -> str:

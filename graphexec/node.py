@@ -51,14 +51,15 @@ class Node(Generic[In_contra, Out_co]):
     # The function as it was written; what it returns depends on the kind.
     function: Callable[Concatenate[In_contra, ...], Any]
     takes: tuple[type, ...]
-    # `Out_co` as classes: what the function returns, and `spent_outcome`.
+    # `Out_co` as classes: what the function `returns`, and `spent_outcome`.
     outcomes: tuple[type, ...]
+    returns: tuple[type, ...]
     effects: tuple[type[Effect[Any]], ...] = ()
     metered: bool = False
     when_spent: Callable[[Any, Exhausted], object] | None = None
     spent_outcome: type | None = None
     # Parameters of the function that are not bound yet, by name, with their classes.
-    settings: Mapping[str, type] = field(default_factory=dict[str, type])
+    settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
 
     def __repr__(self) -> str:
         takes = " | ".join(kind.__name__ for kind in self.takes)
@@ -185,14 +186,16 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     elif blocking or inspect.iscoroutinefunction(function):
         kind = "opaque"
         effects = (Perform,)
+    declared = _classes(name, "returns", returns)
     return Node(
         name,
         kind,
         function,
         takes=_classes(name, f"takes {positional[0].name}", hints[positional[0].name]),
-        outcomes=_classes(name, "returns", returns),
+        outcomes=declared,
+        returns=declared,
         effects=effects,
-        settings={setting: _classes(name, f"takes {setting}", hints[setting])[0] for setting in settings},
+        settings={setting: _classes(name, f"takes {setting}", hints[setting]) for setting in settings},
     )
 
 

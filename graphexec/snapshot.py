@@ -21,13 +21,15 @@ class Snapshot:
     """A run between two replies. The machine is not in it: a snapshot belongs to the graph that it was taken from.
 
     `value` is what `node` was given; `replies` are the answers to what the node has asked for so far, from which the
-    node's function is brought back to where it was (and last, where the deadline cut it, an `Exhausted`).
+    node's function is brought back to where it was (and last, where the deadline cut it, an `Exhausted`). `entered`
+    says that the node's entry is charged already, though it may not have had a reply yet.
     """
 
     node: str
     value: object
     replies: tuple[object, ...] = ()
     spent: Spent = field(default=Spent())
+    entered: bool = False
 
     def to_json(self) -> str:
         """Return the snapshot as JSON text; its size is that of the value and of this node's replies.
@@ -45,6 +47,7 @@ class Snapshot:
                     {"reply": reply.data} if type(reply) is Stored else stored_reply(reply) for reply in self.replies
                 ],
                 "spent": plain(self.spent),
+                "entered": self.entered,
             }
         except INEXPRESSIBLE as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
@@ -58,7 +61,8 @@ class Snapshot:
         try:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
-        except (ValueError, KeyError, TypeError) as error:
+            entered = data.get("entered", False)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SnapshotError(
                 f"this is not a snapshot, which has node, value, replies and spent: {error!r}"
             ) from None
@@ -73,6 +77,7 @@ class Snapshot:
                     for reply in replies
                 ),
                 read_as(Spent, spent),
+                read_as(bool, entered),
             )
         except UNFIT as error:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error

@@ -22,9 +22,13 @@ G = TypeVar("G")
 def replace(machine: Graph[S, F], new: Node[Any, Any]) -> Graph[S, F]:
     """Put `new` in the place of the node of the same name: same edges, another body.
 
-    Raises `GraphError` if there is no such node, or if `new` takes or returns something that the edges do not fit.
+    Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, or if
+    it lacks the meter of the old one.
     """
     _known(machine, new.name)
+    if machine[new.name].metered and not new.metered:
+        text = f"{new.name} is metered in the graph and not in its replacement; decorate it with @metered(...)"
+        raise GraphError([Fault(new.name, None, text)])
     nodes = [new if node.name == new.name else node for node in machine]
     return checked(nodes, machine.edges, machine.start)
 
@@ -98,13 +102,14 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     nodes: list[Node[Any, Any]] = []
     for node in machine:
         found: dict[str, object] = {}
-        for name, kind in node.settings.items():
-            fitting = [setting for setting in settings if isinstance(setting, kind)]
+        for name, kinds in node.settings.items():
+            fitting = [setting for setting in settings if isinstance(setting, kinds)]
             if len(fitting) == 1:
                 found[name] = fitting[0]
             else:
                 how = f"{len(fitting)} were given" if fitting else "none was given"
-                text = f"{node.name} needs one {kind.__name__} for {name}, and {how}; pass it to bind(machine, ...)"
+                wanted = " | ".join(kind.__name__ for kind in kinds)
+                text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
                 faults.append(Fault(node.name, None, text))
         if found:
             node = dataclasses.replace(node, function=functools.partial(node.function, **found), settings={})  # noqa: PLW2901

@@ -11,7 +11,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Generic, TypeVar, final
 
 T = TypeVar("T")
@@ -29,19 +29,19 @@ NOT_DONE = NotDone()
 
 @final
 class Waiter:
-    """Whoever waits for a call, as the call can know it: a coroutine in its thread is cancelled when nobody waits."""
+    """Whoever waits for a call, as the call can know it: what it does is ended when nobody waits any more."""
 
-    __slots__ = ("_gone", "_listeners", "_lock")
+    __slots__ = ("_listeners", "_lock", "gone")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gone = False
         self._listeners: set[Callable[[], object]] = set()
+        self.gone = False
 
     def leave(self) -> None:
         """Tell those who listen that nobody waits any more."""
         with self._lock:
-            self._gone = True
+            self.gone = True
             listeners = list(self._listeners)
         for listener in listeners:
             listener()
@@ -51,7 +51,7 @@ class Waiter:
         """Call `listener` when the waiter leaves meanwhile, or has left already."""
         with self._lock:
             self._listeners.add(listener)
-            gone = self._gone
+            gone = self.gone
         if gone:
             listener()
         try:
@@ -62,6 +62,23 @@ class Waiter:
 
 
 _waiter: contextvars.ContextVar[Waiter | None] = contextvars.ContextVar("graphexec_waiter", default=None)
+
+
+def waiter_here() -> Waiter | None:
+    """Return who waits for what this thread does, if it is a call's."""
+    return _waiter.get()
+
+
+@contextmanager
+def somebody_waits() -> Generator[Waiter, None, None]:
+    """Wait as somebody who leaves at the end, or when whoever waits for this thread leaves."""
+    waiter = Waiter()
+    outer = _waiter.get()
+    with outer.heard_by(waiter.leave) if outer else nullcontext():
+        try:
+            yield waiter
+        finally:
+            waiter.leave()
 
 
 def in_thread(call: Callable[[], T], waiter: Waiter | None = None) -> Future[T]:
@@ -91,29 +108,25 @@ def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
     if seconds <= 0:
         return NOT_DONE
     finished = threading.Event()
-    waiter = Waiter()
-    future = in_thread(call, waiter)
-    future.add_done_callback(lambda _: finished.set())
-    try:
+    with somebody_waits() as waiter:
+        future = in_thread(call, waiter)
+        future.add_done_callback(lambda _: finished.set())
         return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
-    finally:
-        waiter.leave()
 
 
 @final
 class _Batch(Generic[T]):
     """Calls that share a queue: at most `width` threads work it off, until it is closed."""
 
-    def __init__(self, calls: Sequence[Callable[[], T]], width: int) -> None:
+    def __init__(self, calls: Sequence[Callable[[], T]], width: int, waiter: Waiter) -> None:
         self.results: list[T | NotDone] = [NOT_DONE] * len(calls)
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._calls = iter(enumerate(calls))
         self._left = len(calls)
         self._lock = threading.Lock()
-        self._waiter = Waiter()
         for _ in range(min(width, len(calls))):
-            in_thread(self._work, self._waiter)
+            in_thread(self._work, waiter)
 
     def _work(self) -> None:
         while (claimed := self._claim()) is not None:
@@ -122,8 +135,11 @@ class _Batch(Generic[T]):
                 # A context of its own, as a task has: what one call sets, the next one in this thread does not see.
                 result: T | NotDone = contextvars.copy_context().run(call)
             except BaseException as error:  # noqa: BLE001 - the first error is raised where the batch is waited for
-                self.error = self.error or error
-                self.close()
+                with self._lock:
+                    # What is raised after the end, a cancellation say, is nobody's.
+                    if not self.ended.is_set():
+                        self.error = error
+                        self.ended.set()
                 return
             with self._lock:
                 if not self.ended.is_set():
@@ -140,7 +156,6 @@ class _Batch(Generic[T]):
         """Take in no more results, and start no more calls."""
         with self._lock:
             self.ended.set()
-        self._waiter.leave()
 
 
 def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
@@ -151,11 +166,12 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     """
     if not calls or (seconds is not None and seconds <= 0):
         return (NOT_DONE,) * len(calls)
-    batch = _Batch(calls, at_once)
-    try:
-        batch.ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-    finally:
-        batch.close()
+    with somebody_waits() as waiter:
+        batch = _Batch(calls, at_once, waiter)
+        try:
+            batch.ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        finally:
+            batch.close()
     if batch.error is not None:
         raise batch.error
     return tuple(batch.results)
@@ -170,18 +186,18 @@ def own_loop(call: Callable[[], Awaitable[T]]) -> T:
     # asyncio is half of what there is to load, and a run may never need it.
     import asyncio
 
-    outer = _waiter.get()
-    waiter = Waiter()
+    with somebody_waits() as waiter:
 
-    async def awaited() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None, "asyncio.run makes one"
-        with waiter.heard_by(lambda: loop.call_soon_threadsafe(task.cancel)):
-            return await call()
+        async def awaited() -> T:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None, "asyncio.run makes one"
 
-    with outer.heard_by(waiter.leave) if outer else nullcontext():
-        try:
-            return in_thread(lambda: asyncio.run(awaited())).result()
-        finally:
-            # Somebody may have pressed Ctrl-C.
-            waiter.leave()
+            def cancel() -> None:
+                # The loop may have closed just now.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(task.cancel)
+
+            with waiter.heard_by(cancel):
+                return await call()
+
+        return in_thread(lambda: asyncio.run(awaited())).result()

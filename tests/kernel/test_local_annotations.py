@@ -58,7 +58,7 @@ def test_local_classes_are_seen() -> None:
         edges(paint, on(Painted, dry) | on(OutOfPaint, END)) | edges(dry, on(Dry, END) | on(OutOfPaint, END)),
         start=paint,
     )
-    assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": Brush})
+    assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
     bound = bind(machine, Brush(4))
     told = agreed(lambda: Script(bound, Wall(1), world({Colour: lambda colour: f"red for {colour.of}"})), among=LIVE)
     assert told.outcome == Dry("red for a wall of 4")

@@ -92,7 +92,7 @@ def test_further_parameters_without_a_default_are_settings() -> None:
     def translate(number: Number, translator: Translator, *, flag: bool = False) -> Total:
         return Total("")
 
-    assert translate.settings == {"translator": Translator}
+    assert translate.settings == {"translator": (Translator,)}
 
 
 def test_a_method_that_is_bound_can_be_a_node() -> None:

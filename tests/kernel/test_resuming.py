@@ -202,6 +202,7 @@ def test_a_snapshot_is_plain_data() -> None:
             "prompt_tokens": 0,
             "completion_tokens": 0,
         },
+        "entered": False,
     }
 
 
@@ -222,7 +223,9 @@ def test_a_cut_is_stored() -> None:
     state = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits(seconds=1))
     assert isinstance(state, Asking)
     text = state.cut(at=2.0).to_json()
-    assert json.loads(text)["replies"] == [{"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0}}]
+    assert json.loads(text)["replies"] == [
+        {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1}}
+    ]
     assert Snapshot.from_json(text, INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
 
 

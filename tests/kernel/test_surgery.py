@@ -376,7 +376,7 @@ def test_a_node_may_be_wrapped_before_it_is_bound(source: Any) -> None:
 def test_what_is_bound_stays_and_what_is_not_needed_is_left_over() -> None:
     bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
     assert outcome_of(bind(bound, Mark("?"), Greeting("Bye")), Number(3)) == Total("Hello, 3!")
-    assert greet.settings == {"greeting": Greeting, "mark": Mark}
+    assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}
 
 
 def test_bind_says_every_setting_that_is_missing_or_ambiguous() -> None:

@@ -113,7 +113,7 @@ def test_an_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> Non
         driver(Script(machine, Left(1), world({Question: lambda question: "yes"})))
     assert CONSUMED == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
-    declared = ("Honest", "Stopped") if liar.when_spent else ("Honest",)
+    declared = ("Honest",)
     assert caught.value.declared == declared
     assert str(caught.value) == (
         f"{liar.name} returned a Lie, which its annotation does not declare; it was not followed; return one of "
@@ -292,7 +292,7 @@ def test_what_a_node_raises_carries_the_state_of_the_run() -> None:
     for driver in LIVE:
         with pytest.raises(ValueError, match="no more") as caught:
             driver(Script(machine, Left(3), nobody()))
-        assert snapshot_of(caught.value) == Snapshot("failing", Left(3))
+        assert snapshot_of(caught.value) == Snapshot("failing", Left(3), entered=True)
         (note,) = caught.value.__notes__
         assert note == (
             "graphexec: the run was at the node failing (iterations: 0, model calls: 0, tool calls: 0); "
@@ -313,7 +313,11 @@ def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed(
         with pytest.raises(OSError, match="the line is dead") as caught:
             driver(Script(INTERVIEW, Topic("tea"), world({Question: once_well})))
         snapshot = snapshot_of(caught.value)
-        assert snapshot == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent) if snapshot else False
+        assert (
+            snapshot == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True)
+            if snapshot
+            else False
+        )
         assert snapshot is not None
         done = run(INTERVIEW, snapshot, world({Question: once_well}))
         assert [question.text for question in asked] == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
