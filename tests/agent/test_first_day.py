@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import pytest
 
@@ -114,3 +115,19 @@ def test_a_callable_agent_may_raise_a_parse_error() -> None:
     )
     with pytest.raises(ParseError, match="handle_parsing_errors=True"):
         AgentExecutor(agent=agent, tools=[]).run("?")
+
+
+def test_a_machine_that_ends_otherwise_is_refused() -> None:
+    @final
+    @dataclass(frozen=True)
+    class Verdict:
+        text: str
+
+    @node
+    def judge(finish: AgentFinish) -> Verdict:
+        return Verdict(finish.output)
+
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    judged: Any = splice(executor.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
+    with pytest.raises(InputError, match="judge --Verdict--> END ends the run; end it with an AgentFinish"):
+        executor.with_graph(judged)

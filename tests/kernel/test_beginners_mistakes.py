@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import pytest
 
-from graphexec import END, AskHuman, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on
-from graphexec.drive import run, world
+from graphexec import END, AskHuman, Asks, Effect, Exhausted, ask, ask_all, charged, edges, graph, metered, node, on
+from graphexec.drive import arun, run, world
 from graphexec.engine import Asking, advance, begin
 from graphexec.errors import InputError, NodeError
 from graphexec.limits import Limits
@@ -162,3 +163,29 @@ def test_a_reply_without_a_time_took_none() -> None:
 def test_a_reply_before_the_run_is_refused(at: float) -> None:
     with pytest.raises(InputError, match="give the seconds since the run began, 0 or more"):
         asking().reply("because", at=at)
+
+
+def test_an_async_function_behind_a_lambda_is_awaited() -> None:
+    async def fetched(question: str) -> str:
+        return question.upper()
+
+    machine = graph(edges(inquire, on(Told, END)), start=inquire)
+    behind = world({AskHuman: lambda asked: fetched(asked.question)})
+    assert run(machine, Asked("why"), behind).outcome == Told("WHY")
+    assert asyncio.run(arun(machine, Asked("why"), behind)).outcome == Told("WHY")
+
+
+def test_a_batch_is_answered_by_as_many_replies() -> None:
+    @charged(when_spent=stopped)
+    @node
+    def both(asked: Asked) -> Asks[AskHuman, Told]:
+        first, second = yield from ask_all([AskHuman("a"), AskHuman("b")])
+        return Told(first + second)
+
+    machine = graph(edges(both, on(Told, END)), start=both)
+    state = advance(machine, begin(machine, Asked("?")), Limits())
+    assert isinstance(state, Asking)
+    for wrong_reply in ("yes", ("yes",), None):
+        with pytest.raises(InputError, match="a batch of 2 is answered by"):
+            state.reply(wrong_reply)
+    assert run(machine, state.reply(["y", "n"]), world({})).outcome == Told("yn")

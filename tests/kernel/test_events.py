@@ -1,6 +1,7 @@
 """What a run tells its watchers: each thing when it happens, in the same order whoever drives."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from typing import Any
@@ -47,7 +48,7 @@ from tests.kernel.machines import (
     reporter,
     surveyors,
 )
-from tests.three_drivers import Script, agreed
+from tests.three_drivers import FakeClock, Script, agreed
 
 
 def test_the_events_of_a_clock() -> None:
@@ -209,3 +210,19 @@ def test_the_outcome_of_the_last_move_is_the_outcome() -> None:
     assert isinstance(done, Done)
     assert moved.outcome is done.outcome
     assert moved.outcome == Interview(("re: tea 0 0",))
+
+
+def test_a_call_took_the_time_it_took_and_no_more() -> None:
+    """Not the time of the pure nodes before it, nor the consumer's."""
+    clock = FakeClock()
+
+    def answer(question: Question) -> str:
+        clock.advance(2)
+        return "fine"
+
+    seconds: list[float] = []
+    for event in stream(INTERVIEW, Topic("tea", 2), dataclasses.replace(world({Question: answer}), clock=clock)):
+        clock.advance(100)
+        if isinstance(event, Answered):
+            seconds.append(event.seconds)
+    assert seconds == [2, 2]

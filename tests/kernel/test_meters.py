@@ -25,9 +25,11 @@ from graphexec import (
 )
 from graphexec.drive import world
 from graphexec.effects import ToolResult
+from graphexec.engine import Asking, Cut, advance, begin
 from graphexec.errors import LimitsError
+from graphexec.events import Done
 from graphexec.limits import LIMIT_NAMES
-from graphexec.messages import CompletionRequest, Usage
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
 from tests.kernel.machines import (
     CLOCK,
     PROMPTS,
@@ -40,6 +42,7 @@ from tests.kernel.machines import (
     Survey,
     Tick,
     Topics,
+    Total,
     limited,
     model_of,
     nobody,
@@ -265,3 +268,24 @@ def test_usages_are_added() -> None:
 
 def test_what_is_spent_counts_both_kinds_of_tokens() -> None:
     assert Spent(prompt_tokens=3, completion_tokens=4).tokens == 7
+
+
+def test_what_a_batch_would_exceed_is_said() -> None:
+    limit = Exhausted("tool_calls", 3, 0, wanted=5)
+    assert str(limit) == "the limit of 3 tool calls does not allow 5 more (0 spent)"
+
+
+def test_the_tokens_of_finished_calls_count_though_a_sibling_was_cut() -> None:
+    @charged(when_spent=Stopped)
+    @node
+    def both(left: Left) -> Asks[CallModel, Total]:
+        request = ChatRequest((UserMessage("?"),))
+        yield from ask_all([CallModel(request), CallModel(request)])
+        return Total("")
+
+    machine = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
+    state = advance(machine, begin(machine, Left(1)), Limits(seconds=1))
+    assert isinstance(state, Asking)
+    done = advance(machine, state.cut(at=1.0, finished=(ModelReply("", usage=Usage(7, 5)), Cut())), Limits(seconds=1))
+    assert isinstance(done, Done)
+    assert (type(done.outcome), done.spent.tokens) == (Stopped, 12)

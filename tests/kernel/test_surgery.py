@@ -401,3 +401,14 @@ def test_nodes_that_are_not_on_the_edge_are_the_same_objects() -> None:
     assert CLOCK["tock"] is tock
     assert DIAMOND["triple"] is triple
     assert world({}).limits.iterations == 15
+
+
+def test_a_replacement_keeps_the_meter() -> None:
+    @node
+    def tick(tick: Tick) -> Tock | Stopped:
+        return Tock(tick.count)
+
+    text = "tick is metered in the graph and not in its replacement; decorate it with @metered(...)"
+    with pytest.raises(GraphError) as caught:
+        replace(CLOCK, tick)
+    assert str(caught.value) == text

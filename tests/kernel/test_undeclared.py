@@ -27,7 +27,7 @@ from graphexec import (
 from graphexec.drive import run, world
 from graphexec.effects import ToolResult
 from graphexec.engine import Asking, Cut, advance, begin
-from graphexec.errors import InputError, NoHandler, UndeclaredEffect, UndeclaredOutcome
+from graphexec.errors import InputError, NoHandler, SnapshotError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.node import metered
 from graphexec.snapshot import snapshot_of
 from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, nobody
@@ -386,3 +386,21 @@ def test_a_tool_result_is_what_a_tool_call_replies() -> None:
     # Keeps the fakes above honest: what they return for a CallTool is never reached.
     assert ToolResult("x").status == "ok"
     assert interview.name == "interview"
+
+
+def test_the_outcome_for_a_spent_limit_is_not_the_nodes_to_return() -> None:
+    @metered(when_spent=Stopped)
+    @node
+    def pretending(left: Left) -> Total:
+        lie: Any = Stopped(left, Exhausted("tokens", 1, 1))
+        told: Total = lie
+        return told
+
+    machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
+    with pytest.raises(UndeclaredOutcome, match="pretending returned a Stopped"):
+        agreed(lambda: Script(machine, Left(1), nobody()))
+
+
+def test_a_snapshot_of_another_graph_is_not_run() -> None:
+    with pytest.raises(SnapshotError, match="the snapshot is at nowhere"):
+        run(INTERVIEW, Snapshot("nowhere", Left(1)), nobody())
