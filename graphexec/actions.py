@@ -162,7 +162,10 @@ class AgentFinish:
 
     @property
     def output(self) -> Any:
-        """The answer itself: the value under `output`, or the only one there is."""
+        """The answer itself: the value under `output`, or the only one there is.
+
+        Raises `KeyError` where there are several and none is `output`, or none at all.
+        """
         values = self.return_values
         return values["output"] if "output" in values or len(values) != 1 else next(iter(values.values()))
 

@@ -75,7 +75,10 @@ Asks: TypeAlias = Generator[E | All[E], Any, O]
 
 
 def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
-    """Ask for one effect: `reply = yield from ask(CallModel(request))`."""
+    """Ask for one effect: `reply = yield from ask(CallModel(request))`.
+
+    What its handler raises ends the run and is not raised here: a fallback belongs into the handler.
+    """
     return effect.__ask__()
 
 

@@ -3,11 +3,11 @@
 ::
 
     GraphexecError
-    ├── NodeError             a function cannot be a node                        (decorating)
+    ├── NodeError             a function cannot be a node, or is used as one     (building)
     ├── GraphError            a table is wrong; carries every fault at once      (building)
     ├── ToolDefinitionError   a function cannot be a tool                        (decorating)
     ├── LimitsError           a limit is negative, or not a number               (building)
-    ├── InputError            a run was given inputs that it cannot start from   (starting)
+    ├── InputError            an option, a prompt, inputs or a reply cannot be   (building, starting)
     ├── UndeclaredOutcome     a node returned what its annotation does not say   (running)
     ├── UndeclaredEffect      a node asked for what its annotation does not say  (running)
     ├── NoHandler             nobody answers an effect                           (running)
@@ -46,7 +46,7 @@ class GraphexecError(Exception):
 
 
 class NodeError(GraphexecError, TypeError):
-    """A function cannot be a node: raised by `node`, `opaque`, `metered` and `charged`."""
+    """A function cannot be a node, or what is no node stands where one belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LimitsError(GraphexecError, ValueError):
 
 
 class InputError(GraphexecError, ValueError):
-    """A run was given inputs that it cannot start from. `missing` names the absent keys."""
+    """An option, a prompt, the inputs of a run or a reply cannot be what they are. `missing` names absent keys."""
 
     def __init__(self, text: str, *, missing: Sequence[str] = ()) -> None:
         self.missing = tuple(missing)

@@ -45,8 +45,11 @@ class AgentExecutor:
     at a time. `handlers` answer the effects of nodes of your own: `{AskHuman: function}`. `return_intermediate_steps`
     adds the steps to what `invoke` returns; `early_stopping_method` is "force", the only one there is.
 
-    Raises `LimitsError` for a limit that is none, `ToolDefinitionError` for what is no tool or a name given twice.
+    Raises `LimitsError` for a limit that is none, `ToolDefinitionError` for what is no tool or a name given twice, and
+    `InputError` for any other option that cannot be.
     """
+
+    __slots__ = ("_graph", "_settings", "agent", "return_intermediate_steps", "tools", "world")
 
     # The parameters are those that people know from LangChain's executor, and the limits it lacks.
     def __init__(  # noqa: PLR0913
@@ -117,7 +120,7 @@ class AgentExecutor:
         return changed
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
-        """Return the same executor with other limits."""
+        """Return the same executor with exactly these limits: what they leave out is as `Limits` has it."""
         changed = copy.copy(self)
         changed.world = dataclasses.replace(self.world, limits=limits)
         return changed

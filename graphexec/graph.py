@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, Never, TypeVar, final, overload
 
 from graphexec.edge import END, Edge, End
@@ -128,12 +129,11 @@ class Graph(Generic[S_contra, F_co]):
     __slots__ = ("edges", "nodes", "outcomes", "start", "steps")
 
     def __init__(self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str) -> None:
-        self.nodes: Mapping[str, Node[Any, Any]] = {node.name: node for node in nodes}
+        self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
-        self.outcomes: Mapping[str, type] = {
-            kind.__name__: kind for kind in (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
-        }
+        carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
+        self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
         self.steps: Mapping[str, Step] = {name: Step(node) for name, node in self.nodes.items()}
         for edge in self.edges:
             self.steps[edge.source].following[edge.outcome] = (

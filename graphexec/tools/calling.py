@@ -96,7 +96,10 @@ def _done(tool: AnyTool, observation: object) -> ToolResult:
 def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
     if tool.on_error == "raise":
         raise error
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception of the user's may fail at that, too
+        text = ""
     return ToolResult(f"{tool.name} failed: {type(error).__name__}{': ' if text else ''}{text}", "error")
 
 

@@ -355,3 +355,23 @@ def test_a_model_can_mend_a_call_from_what_it_is_told() -> None:
     )
     assert statuses(told) == ["bad_arguments", "ok"]
     assert told.outcome.output == "painted"
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_an_observation_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise Mute
+
+    executor = AgentExecutor(agent=scripted(act("fail"), answer()), tools=[fail])
+    assert executor.run("?").steps[0].observation == "fail failed: Mute"
+
+
+def test_an_option_that_is_set_later_is_refused() -> None:
+    executor: Any = AgentExecutor(agent=scripted(answer()), tools=[])
+    with pytest.raises(AttributeError):
+        executor.max_iterations = 3
