@@ -199,12 +199,10 @@ class Walk:
             if exhausted is not None:
                 assert step.when_spent is not None, "a graph is not built without it"
                 outcome = step.when_spent(value, exhausted)
-            elif type(outcome) not in step.returns:
-                raise _undeclared(step, outcome)
-            try:
-                following = step.following[type(outcome)]
-            except KeyError:
-                raise _undeclared(step, outcome) from None
+            declared = step.returns if exhausted is None else step.spent_outcomes
+            if type(outcome) not in declared:
+                raise _undeclared(step, outcome, declared)
+            following = step.following[type(outcome)]
             if watched:
                 yield Moved(step.name, outcome, END.name if following is None else following.name)
             if following is None:
@@ -266,7 +264,7 @@ class Walk:
         except StopIteration as end:
             if type(end.value) is Exhausted:
                 # Only the engine says that a limit is spent.
-                raise _undeclared(step, end.value) from None
+                raise _undeclared(step, end.value, step.returns) from None
             return end.value
         finally:
             node.close()
@@ -319,7 +317,7 @@ class Walk:
                         self._measure(member, one)
             return exhausted if left else tuple(settled)
         if type(effect) is Perform and type(answer) not in self._step.returns:
-            raise _undeclared(self._step, answer)
+            raise _undeclared(self._step, answer, self._step.returns)
         if isinstance(effect, All):
             # The driver answers a batch with a tuple of as many replies.
             replies: Any = answer
@@ -336,8 +334,8 @@ class Walk:
         self._completion_tokens += completion
 
 
-def _undeclared(step: Step, outcome: object) -> UndeclaredOutcome:
-    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in step.returns])
+def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcome:
+    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in declared])
 
 
 def _declared(step: Step, effect: Request) -> bool:

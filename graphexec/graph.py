@@ -95,7 +95,18 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
 class Step:
     """A node compiled for the engine: its function, and the next step for each class of outcome (`None`: the end)."""
 
-    __slots__ = ("asks", "effects", "following", "function", "generator", "metered", "name", "returns", "when_spent")
+    __slots__ = (
+        "asks",
+        "effects",
+        "following",
+        "function",
+        "generator",
+        "metered",
+        "name",
+        "returns",
+        "spent_outcomes",
+        "when_spent",
+    )
 
     def __init__(self, source: Node[Any, Any]) -> None:
         self.name = source.name
@@ -104,7 +115,9 @@ class Step:
         self.generator = _performed(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         self.metered = source.metered
+        # What the function may return, and what a spent limit makes.
         self.returns = source.returns
+        self.spent_outcomes = () if source.spent_outcome is None else (source.spent_outcome,)
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = frozenset[type](source.effects)
         self.following: dict[type, Step | None] = {}

@@ -30,7 +30,7 @@ from graphexec.engine import Asking, Cut, advance, begin
 from graphexec.errors import InputError, NoHandler, SnapshotError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.node import metered
 from graphexec.snapshot import snapshot_of
-from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, nobody
+from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, limited, nobody
 from tests.three_drivers import EVERY, LIVE, Driver, Script, agreed
 
 
@@ -404,3 +404,19 @@ def test_the_outcome_for_a_spent_limit_is_not_the_nodes_to_return() -> None:
 def test_a_snapshot_of_another_graph_is_not_run() -> None:
     with pytest.raises(SnapshotError, match="the snapshot is at nowhere"):
         run(INTERVIEW, Snapshot("nowhere", Left(1)), nobody())
+
+
+def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
+    def lying(given: Left, limit: Exhausted) -> Stopped:
+        lie: Any = Total(str(limit))
+        told: Stopped = lie
+        return told
+
+    @metered(when_spent=lying)
+    @node
+    def honest(left: Left) -> Total:
+        return Total("")
+
+    machine = graph(edges(honest, on(Total, END) | on(Stopped, END)), start=honest)
+    with pytest.raises(UndeclaredOutcome, match=r"honest returned a Total.*return one of Stopped"):
+        agreed(lambda: Script(machine, Left(1), limited(iterations=0)))
