@@ -122,20 +122,35 @@ def tocks(tock: Tock) -> Tick:
 CLOCK = graph(edges(ticks, on(Tock, tocks) | on(Over, END)) | edges(tocks, on(Tick, ticks)), start=ticks)
 
 
-def best(measured: Mapping[str, Callable[[], object]], steps: int) -> dict[str, float]:
-    """Return each one's best time of several rounds, in µs per step; the rounds take turns, so noise hits all alike."""
+def best(measured: Mapping[str, Callable[[int], object]], steps: int) -> dict[str, float]:
+    """Return each one's best time of several rounds, in µs per step; the rounds take turns, so noise hits all alike.
+
+    A round is as many runs as make up the longest one, so that short runs are not measured cold.
+    """
     times: dict[str, list[float]] = {name: [] for name in measured}
+    runs = STEPS[-1] // steps
     for _ in range(ROUNDS):
         for name, one in measured.items():
             began = time.perf_counter()
-            one()
+            one(runs)
             times[name].append(time.perf_counter() - began)
-    return {name: min(found) / steps * 1e6 for name, found in times.items()}
+    return {name: min(found) / (runs * steps) * 1e6 for name, found in times.items()}
 
 
-def in_loop(runner: asyncio.Runner, executor: AgentExecutor) -> object:
-    """Run once on the runner's event loop."""
-    return runner.run(executor.arun("Go on."))
+def again(measured: Callable[[], object], runs: int) -> None:
+    """Run as often as that."""
+    for _ in range(runs):
+        measured()
+
+
+def again_in_loop(runner: asyncio.Runner, executor: AgentExecutor, runs: int) -> None:
+    """Run as often as that in one event loop, whose own beginning and end are not the executor's."""
+
+    async def all_runs() -> None:
+        for _ in range(runs):
+            await executor.arun("Go on.")
+
+    runner.run(all_runs())
 
 
 def main() -> int:
@@ -148,11 +163,11 @@ def main() -> int:
             sync, asynchronous = with_sync.with_limits(limits), with_async.with_limits(limits)
             # Two visits to a step: half the iterations make as many visits as there are steps.
             kernel = world({}, limits=Limits(iterations=steps // 2))
-            measured: dict[str, Callable[[], object]] = {
-                "bare loop": partial(bare_loop, steps),
-                "executor": partial(sync.run, "Go on."),
-                "executor, async": partial(in_loop, runner, asynchronous),
-                "kernel, per visit": partial(run, CLOCK, Tick(0), kernel),
+            measured: dict[str, Callable[[int], object]] = {
+                "bare loop": partial(again, partial(bare_loop, steps)),
+                "executor": partial(again, partial(sync.run, "Go on.")),
+                "executor, async": partial(again_in_loop, runner, asynchronous),
+                "kernel, per visit": partial(again, partial(run, CLOCK, Tick(0), kernel)),
             }
             for name, time_taken in best(measured, steps).items():
                 rows.setdefault(name, []).append(time_taken)
@@ -160,11 +175,11 @@ def main() -> int:
     for name, times in rows.items():
         print(f"{name:<20}" + "".join(f"{one:>10.2f}" for one in times))
     ratio = rows["executor"][-1] / rows["bare loop"][-1]
-    flat = rows["executor"][-1] / rows["executor"][0]
+    flat = max(rows["executor"]) / min(rows["executor"])
     visit = rows["kernel, per visit"][-1]
     goals = (
         (f"executor / bare loop: {ratio:.1f} (goal: at most {EXECUTOR_TO_BARE:g})", ratio <= EXECUTOR_TO_BARE),
-        (f"1,000 steps / 10 steps: {flat:.2f} (goal: at most {FLAT:g})", flat <= FLAT),
+        (f"dearest / cheapest of the three: {flat:.2f} (goal: at most {FLAT:g})", flat <= FLAT),
         (f"kernel: {visit:.2f} µs per node visit (goal: at most {KERNEL_VISIT:g})", visit <= KERNEL_VISIT),
     )
     for text, kept in goals:

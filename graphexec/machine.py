@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, final, runtime_checkable
+from typing import Protocol, final
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, StoppedResponse
 from graphexec.agents import Agent
@@ -65,7 +65,6 @@ class LimitReached:
     limit: Exhausted
 
 
-@runtime_checkable
 class HasRun(Protocol):
     """A value that carries the run; `limit_reached` takes any."""
 

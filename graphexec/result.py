@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphexec.actions import AgentFinish, Steps, StoppedResponse
+from graphexec.actions import AgentFinish, Run, Steps, StoppedResponse
 from graphexec.events import Done
 from graphexec.limits import LimitName, Limits, Spent
-from graphexec.machine import HasRun
 from graphexec.messages import Usage
 
 Ending: TypeAlias = AgentFinish | StoppedResponse
@@ -57,6 +56,6 @@ def result_of(done: Done[Ending], limits: Limits) -> RunResult:
 
 def _steps(done: Done[Ending]) -> Steps:
     """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
-    value = done.snapshot.value
-    before = value.run.steps if isinstance(value, HasRun) else done.outcome.steps
-    return max(done.outcome.steps, before, key=len)
+    run = getattr(done.snapshot.value, "run", None)
+    before = run.steps if isinstance(run, Run) else done.outcome.steps
+    return before if len(before) > len(done.outcome.steps) else done.outcome.steps
