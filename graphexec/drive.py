@@ -184,8 +184,7 @@ def _answer(world: World, effect: Request, left: float | None) -> object:
         return _CUT
     if isinstance(effect, All):
         if left is None and len(effect.effects) == 1:
-            (alone,) = effect.effects
-            return (handler_of(world.handlers, alone).call(alone, left),)
+            return (_answer(world, effect.effects[0], left),)
         handlers = [handler_of(world.handlers, member) for member in effect.effects]
         pairs = list(zip(handlers, effect.effects, strict=True))
         if _instant(handlers):
@@ -203,12 +202,12 @@ async def _aanswer(world: World, effect: Request, left: float | None) -> object:
     if left is not None and left <= 0:
         return _CUT
     if isinstance(effect, All):
+        if left is None and len(effect.effects) == 1:
+            return (await _aanswer(world, effect.effects[0], left),)
         handlers = [handler_of(world.handlers, member) for member in effect.effects]
         pairs = list(zip(handlers, effect.effects, strict=True))
         if _instant(handlers):
             return tuple([handler.call(member, left) for handler, member in pairs])
-        if left is None and len(pairs) == 1:
-            return (await handlers[0].acall(effect.effects[0], left),)
         from graphexec.awaiting import await_all
 
         calls = [handler.acall(member, left) for handler, member in pairs]

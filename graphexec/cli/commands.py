@@ -198,8 +198,7 @@ def run(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Ask an agent, and watch the machine at work.
 
-    The trace goes to stderr and the answer to stdout, so answer=$(graphexec run "What is 37 * 48?") keeps the
-    answer alone.
+    The trace goes to stderr, the answer to stdout: a pipe gets the answer alone.
     """
     out = sys.stdout
     with ending_in_one_line(debug=debug, json_to=out if json else None):

@@ -27,6 +27,7 @@ from graphexec import (
 )
 from graphexec.drive import run
 from graphexec.errors import ModelTimeout
+from graphexec.events import Done
 from graphexec.result import Ending
 from tests.agent.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
 from tests.three_drivers import FakeClock, Script, agreed
@@ -257,13 +258,16 @@ def test_a_time_limit_of_nothing_stops_before_the_first_plan(how: str, limit: fl
 
 
 def test_the_time_that_the_consumer_of_a_stream_takes_counts() -> None:
-    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], max_execution_time=0.05)
+    clock = FakeClock()
+    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], max_execution_time=5)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
     events = executor.stream("q")
     first = next(events)
-    time.sleep(0.06)
+    clock.advance(6)
     *_, done = [first, *events]
-    assert type(done).__name__ == "Done"
-    assert type(getattr(done, "outcome")).__name__ == "StoppedResponse"  # noqa: B009 - an event, which may lack it
+    assert isinstance(done, Done)
+    assert isinstance(done.outcome, StoppedResponse)
+    assert (done.outcome.limit.limit, done.spent.seconds) == ("seconds", 6)
 
 
 def ticking(clock: FakeClock) -> AnyTool:
