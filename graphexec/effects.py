@@ -38,7 +38,7 @@ class Effect(Generic[R_co]):
 
     def __ask__(self) -> Generator[Self, Any, R_co]:
         """Ask for this effect alone. `ask` is the way to call it."""
-        # The reply comes from outside: the engine has decoded it by `reply_type`.
+        # The reply comes from outside: from a handler, whose word is taken, or from JSON, read by its type.
         reply: R_co = yield self
         return reply
 

@@ -188,7 +188,8 @@ class Walk:
                     yield Entered(step.name, value, self.spent())
                 if step.metered:
                     exhausted = self._enter()
-                self._entered = True
+                # A node that its gate did not let in is not entered: a resumed run stands before the gate again.
+                self._entered = exhausted is None
             if exhausted is None:
                 if step.asks:
                     outcome = yield from self._asked(step, value, watched=watched)

@@ -420,3 +420,21 @@ def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
     machine = graph(edges(honest, on(Total, END) | on(Stopped, END)), start=honest)
     with pytest.raises(UndeclaredOutcome, match=r"honest returned a Total.*return one of Stopped"):
         agreed(lambda: Script(machine, Left(1), limited(iterations=0)))
+
+
+def test_a_run_that_fails_at_the_gate_stands_before_it_again() -> None:
+    def failing(given: Left, limit: Exhausted) -> Stopped:
+        raise OSError("no words for it")
+
+    @metered(when_spent=failing)
+    @node
+    def gated(left: Left) -> Total:
+        return Total("")
+
+    machine = graph(edges(gated, on(Total, END) | on(Stopped, END)), start=gated)
+    state: Any = Left(1)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no words") as caught:
+            run(machine, state, limited(iterations=0))
+        state = snapshot_of(caught.value)
+        assert (state.entered, state.spent.iterations) == (False, 0)
