@@ -41,7 +41,7 @@ def send(text: str) -> str:
     return f"sent: {text}"
 
 
-@charged(when_spent=limit_reached)
+@charged(when_spent=limit_reached, asks=1)
 @node
 def edit(acted: Acted) -> Asks[AskHuman, Acted]:
     """Let a person write the message that is sent."""

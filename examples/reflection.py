@@ -37,7 +37,7 @@ def height(mountain: str) -> int:
     return {"Zugspitze": 2962, "Watzmann": 2713}[mountain]
 
 
-@charged(when_spent=limit_reached)
+@charged(when_spent=limit_reached, asks=1)
 @node
 def reflect(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Ready]:
     """Ask the model what its answer lacks."""

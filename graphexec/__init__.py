@@ -30,11 +30,11 @@ from graphexec.effects import (
     ask_all,
 )
 from graphexec.engine import Asking, advance, begin
-from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError
+from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError, UnprovedError
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.executor import AgentExecutor
-from graphexec.graph import Graph, edges, graph, on
-from graphexec.limits import Exhausted, Limits, Spent
+from graphexec.graph import Graph, draft, edges, graph, on
+from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits, Spent
 from graphexec.machine import (
     AGENT_EXECUTOR,
     STRICT_AGENT_EXECUTOR,
@@ -53,12 +53,13 @@ from graphexec.machine import (
 from graphexec.node import Node, charged, metered, node, opaque, renamed
 from graphexec.result import RunResult
 from graphexec.snapshot import Snapshot, snapshot_of
-from graphexec.surgery import bind, replace, splice, wrap
+from graphexec.surgery import bind, embed, replace, splice, wrap
 from graphexec.tools import AnyTool, Tool, tool
 
 __all__ = [
     "AGENT_EXECUTOR",
     "END",
+    "ITERATIONS",
     "STRICT_AGENT_EXECUTOR",
     "Acted",
     "Agent",
@@ -73,6 +74,7 @@ __all__ = [
     "Asked",
     "Asking",
     "Asks",
+    "Budget",
     "CallAgent",
     "CallModel",
     "CallTool",
@@ -103,6 +105,7 @@ __all__ = [
     "StoppedResponse",
     "Tool",
     "ToolResult",
+    "UnprovedError",
     "WorkedExample",
     "advance",
     "ask",
@@ -117,7 +120,9 @@ __all__ = [
     "create_structured_agent",
     "create_tool_calling_agent",
     "dispatch_tools",
+    "draft",
     "edges",
+    "embed",
     "graph",
     "limit_reached",
     "metered",

@@ -12,12 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from graphexec.limits import GRACE
 from graphexec.waiting import NOT_DONE, NotDone, in_thread, somebody_waits
 
 T = TypeVar("T")
-
-# Seconds that a cancelled task gets to clean up before it is abandoned.
-GRACE = 0.05
 
 
 async def from_thread(call: Callable[[], T]) -> T:
@@ -85,9 +83,15 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
                 call.close()
 
 
+# The loop keeps none of its tasks alive: one that is abandoned and waits on is kept here until it is done.
+_abandoned: set[asyncio.Future[Any]] = set()
+
+
 async def _abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
+        _abandoned.add(task)
+        task.add_done_callback(_abandoned.discard)
         # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     if tasks:

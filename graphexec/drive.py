@@ -19,6 +19,7 @@ from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
 from graphexec.limits import Limits
+from graphexec.rank import Ranks
 from graphexec.snapshot import Snapshot, remember
 from graphexec.waiting import NOT_DONE, wait_for, wait_for_all, waiter_here
 
@@ -39,12 +40,17 @@ _CUT = Cut()
 @final
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds."""
+    """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds.
+
+    With `ranks`, those of a proof's certificate for these limits, every step is held to lower its rank
+    (`CertificateError`).
+    """
 
     handlers: Handlers
     limits: Limits
     at_once: int = AT_ONCE
     clock: Callable[[], float] = time.monotonic
+    ranks: Ranks | None = None
 
 
 def world(
@@ -53,9 +59,10 @@ def world(
     limits: Limits | None = None,
     at_once: int = AT_ONCE,
     clock: Callable[[], float] = time.monotonic,
+    ranks: Ranks | None = None,
 ) -> World:
     """Make a world of functions that answer effects: `world({AskHuman: lambda asked: input(asked.question)})`."""
-    return World(handlers_for(answers), limits or Limits(), at_once, clock)
+    return World(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
 
 
 def run(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
@@ -129,7 +136,9 @@ class _Ride:
     __slots__ = ("_began", "_clock", "_limit", "_path", "_replies", "_waiter", "_walk", "_watched")
 
     def __init__(self, graph: Graph[Any, Any], value: Any, world: World, *, watched: bool) -> None:
-        self._walk = Walk(graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits)
+        self._walk = Walk(
+            graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits, world.ranks
+        )
         self._path = self._walk.path(watched=watched)
         self._watched = watched
         self._limit = world.limits.seconds

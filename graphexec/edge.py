@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from graphexec.limits import Budget
+
 
 @final
 class End:
@@ -22,11 +24,16 @@ END = End()
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One transition: `outcome` (a class) of the node `source` leads to the node `target`, or to `"END"`."""
+    """One transition: `outcome` (a class) of the node `source` leads to the node `target`, or to `"END"`.
+
+    The budgets that it `resets` are full again when it is taken.
+    """
 
     source: str
     outcome: type
     target: str
+    resets: tuple[Budget, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.source} --{self.outcome.__name__}--> {self.target}"
+        again = f" ({', '.join(map(str, self.resets))} again)" if self.resets else ""
+        return f"{self.source} --{self.outcome.__name__}{again}--> {self.target}"

@@ -8,17 +8,29 @@ instead of replaying it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import math
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, TypeVar, final
 
 from graphexec.edge import END
 from graphexec.effects import All, Effect, Perform, Request
-from graphexec.errors import InputError, NodeError, SnapshotError, UndeclaredEffect, UndeclaredOutcome, an
+from graphexec.errors import (
+    CertificateError,
+    InputError,
+    NodeError,
+    SnapshotError,
+    UndeclaredCount,
+    UndeclaredEffect,
+    UndeclaredOutcome,
+    UnhandledOutcome,
+    an,
+)
 from graphexec.events import Answered, Asked, Done, Entered, Moved
 from graphexec.graph import Graph, Step
-from graphexec.limits import Exhausted, LimitName, Limits, Spent
+from graphexec.limits import ITERATIONS, NO_BUDGETS, Exhausted, Limits, Spent
+from graphexec.rank import Ranks
 from graphexec.snapshot import Snapshot, Stored
 
 S = TypeVar("S")
@@ -71,7 +83,13 @@ class Asking:
         return self._answered(value, self.snapshot.spent.seconds if at is None else _not_before_the_run(at))
 
     def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
-        """Return the run with the effect cut by the deadline; `finished` is as in `Cut`."""
+        """Return the run with the effect cut by the deadline; `finished` is as in `Cut`.
+
+        Raises `InputError` where there is no deadline, and for another number of `finished` than was asked for.
+        """
+        asked = len(self.effect.effects) if isinstance(self.effect, All) else 0
+        if finished and len(finished) != asked:
+            raise InputError(f"{len(finished)} replies finish a batch of {asked}; give a reply or a Cut() for each")
         return self._answered(Cut(finished), _not_before_the_run(at))
 
 
@@ -97,14 +115,17 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
     return Snapshot(graph.start, value)
 
 
-def advance(graph: Graph[Any, F], snapshot: Snapshot, limits: Limits) -> Asking | Done[F]:
+def advance(
+    graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, ranks: Ranks | None = None
+) -> Asking | Done[F]:
     """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
 
+    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
     Costs the pure nodes on the way, and one pass over the replies that the current node has had.
-    Raises `UndeclaredOutcome` or `UndeclaredEffect` before anything undeclared is followed or carried out, and
-    whatever a node raises.
+    Raises `UndeclaredOutcome`, `UndeclaredEffect` or `UndeclaredCount` before anything undeclared is followed or
+    carried out, and whatever a node raises.
     """
-    walk = Walk(graph, snapshot, limits)
+    walk = Walk(graph, snapshot, limits, ranks)
     path = walk.path()
     try:
         effect = next(path)
@@ -133,9 +154,16 @@ class Walk:
         "_entered",
         "_iterations",
         "_limits",
+        "_lines",
         "_model_calls",
+        "_over",
+        "_own",
+        "_own_limits",
         "_prompt_tokens",
+        "_ranks",
         "_replies",
+        "_restarts",
+        "_silent_calls",
         "_step",
         "_tool_calls",
         "_value",
@@ -143,7 +171,7 @@ class Walk:
         "seconds",
     )
 
-    def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits) -> None:
+    def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, ranks: Ranks | None = None) -> None:
         self.graph = graph
         self._limits = limits
         if snapshot.node not in graph.steps:
@@ -159,7 +187,16 @@ class Walk:
         self._tool_calls = spent.tool_calls
         self._prompt_tokens = spent.prompt_tokens
         self._completion_tokens = spent.completion_tokens
+        self._silent_calls = spent.silent_calls
         self.seconds = spent.seconds
+        # A restart is allowed or not before anything else is.
+        self._restarts = spent.restarts
+        over = limits.restarts is not None and spent.restarts > limits.restarts
+        self._over = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
+        self._own = {name: spent.budgets.get(name, 0) for name in graph.budgets}
+        self._own_limits = {name: limits.budgets.get(name, limit) for name, limit in graph.budgets.items()}
+        self._ranks = ranks
+        self._lines = None if ranks is None else _lines(ranks, limits)
 
     def spent(self) -> Spent:
         """What is spent so far."""
@@ -170,6 +207,9 @@ class Walk:
             tool_calls=self._tool_calls,
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._completion_tokens,
+            silent_calls=self._silent_calls,
+            restarts=self._restarts,
+            budgets=dict(self._own) if self._own else NO_BUDGETS,
         )
 
     def snapshot(self) -> Snapshot:
@@ -179,6 +219,9 @@ class Walk:
     def path(self, *, watched: bool = False) -> Generator[Any, tuple[Any, float, float], Any]:
         """The run from here to its end. What is yielded is an effect, or an `Event` (answered with anything)."""
         step, value = self._step, self._value
+        ranks, lines = self._ranks, self._lines
+        # In the middle of a node the rank at its entry is not known any more.
+        before = _HIGHEST if ranks is None or self._entered else self._rank(step.name)
         while True:
             outcome: Any = None
             exhausted = None
@@ -187,7 +230,7 @@ class Walk:
                 if watched:
                     yield Entered(step.name, value, self.spent())
                 if step.metered:
-                    exhausted = self._enter()
+                    exhausted = self._enter(step)
                 # A node that its gate did not let in is not entered: a resumed run stands before the gate again.
                 self._entered = exhausted is None
             if exhausted is None:
@@ -203,11 +246,34 @@ class Walk:
             declared = step.returns if exhausted is None else step.spent_outcomes
             if type(outcome) not in declared:
                 raise _undeclared(step, outcome, declared)
-            following = step.following[type(outcome)]
+            # Not what it was narrowed to.
+            kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
+            try:
+                following = step.following[kind]
+            except KeyError:
+                # Only a draft lacks an edge.
+                raise UnhandledOutcome(step.name, outcome) from None
             if watched:
                 yield Moved(step.name, outcome, END.name if following is None else following.name)
             if following is None:
                 return outcome
+            # Not before the move is made: a run that is taken up again at this node has refilled nothing.
+            if step.resets:
+                self._reset(step.resets.get(kind, ()))
+            if lines is not None:
+                # As in `_rank`, which would cost three times as much.
+                height, slope, most = lines[following.name]
+                left = most - self._iterations
+                # A run that is taken up with lower limits may have spent more than they allow.
+                rank: tuple[int, ...] = (height + slope * left if left > 0 else height,)
+                if not rank < before:
+                    raise _rising(step, following, before, rank)
+                before = rank
+            elif ranks is not None:
+                rank = self._rank(following.name)
+                if not rank < before:
+                    raise _rising(step, following, before, rank)
+                before = rank
             self._step = step = following
             self._value = value = outcome
             self._entered = False
@@ -220,15 +286,67 @@ class Walk:
         self._replies.append(self._settled(effect, answer, at))
         return self.snapshot()
 
-    def _enter(self) -> Exhausted | None:
+    def _enter(self, step: Step) -> Exhausted | None:
         """Charge the entry into a metered node, or say what does not allow it."""
         limits = self._limits
         if limits.seconds is not None and self.seconds >= limits.seconds:
             return Exhausted("seconds", limits.seconds, self.seconds)
-        if limits.iterations is not None and self._iterations >= limits.iterations:
+        if self._over is not None:
+            return self._over
+        if step.iterates and limits.iterations is not None and self._iterations >= limits.iterations:
             return Exhausted("iterations", limits.iterations, self._iterations)
-        self._iterations += 1
+        for name in step.meters:
+            limit = self._own_limits[name]
+            if limit is not None and self._own[name] >= limit:
+                return Exhausted(name, limit, self._own[name])
+        self._iterations += step.iterates
+        for name in step.meters:
+            self._own[name] += 1
         return None
+
+    def _reset(self, names: tuple[str, ...]) -> None:
+        """Make budgets full again, as the edge that is taken says."""
+        for name in names:
+            if name == ITERATIONS.name:
+                self._iterations = 0
+            else:
+                self._own[name] = 0
+
+    def _rank(self, node: str) -> tuple[int, ...]:
+        """The value of a node's rank with what is left now."""
+        assert self._ranks is not None, "asked for where there are ranks"
+        if self._lines is not None:
+            height, slope, most = self._lines[node]
+            return (height + slope * max(0, most - self._iterations),)
+        value: list[int] = []
+        for component, budgets in self._ranks[node]:
+            value.append(component)
+            value.extend([self._left(name) for name in budgets])
+        return tuple(value)
+
+    def _left(self, name: str) -> int:
+        """What is left of a budget that a rank counts, which has a limit.
+
+        Nothing, where more is spent: the last call may exceed the tokens, and a run be taken up with lower limits.
+        """
+        match name:
+            case "iterations":
+                limit, spent = self._limits.iterations, self._iterations
+            case "model_calls":
+                limit, spent = self._limits.model_calls, self._model_calls
+            case "tool_calls":
+                limit, spent = self._limits.tool_calls, self._tool_calls
+            case "tokens":
+                limit, spent = self._limits.tokens, self._tokens()
+            case _:
+                limit, spent = self._own_limits.get(name), self._own.get(name, 0)
+        if limit is None:
+            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
+        return max(0, limit - spent)
+
+    def _tokens(self) -> int:
+        """The tokens as they are charged: a call takes one at least, whatever its provider reports."""
+        return self._prompt_tokens + self._completion_tokens + self._silent_calls
 
     def _asked(self, step: Step, value: Any, *, watched: bool) -> Generator[Any, tuple[Any, float, float], Any]:
         """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
@@ -237,11 +355,20 @@ class Walk:
             given = an(type(node).__name__)
             raise NodeError(f"{step.name} is to ask and returned {given} at once; write reply = yield from ask(...)")
         replay = iter(self._replies) if self._replies else None
+        asked = 0
         try:
             effect: Request = next(node)
             while True:
                 if type(effect) not in step.effects and not _declared(step, effect):
-                    raise UndeclaredEffect(step.name, effect, [asked.__name__ for asked in step.effects])
+                    raise UndeclaredEffect(step.name, effect, [kind.__name__ for kind in step.effects])
+                wanted = len(effect.effects) if isinstance(effect, All) else 1
+                if not wanted:
+                    # To ask for nothing is no effect: it is answered at once, and no limit stops it.
+                    effect = node.send(())
+                    continue
+                asked += wanted
+                if step.most is not None and asked > step.most:
+                    raise UndeclaredCount(step.name, asked, step.least, step.most)
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
                     reply = stored.read(effect, self.graph.outcomes) if type(stored) is Stored else stored
@@ -249,7 +376,7 @@ class Walk:
                         return reply
                 else:
                     replay = None
-                    exhausted = self._charge(effect)
+                    exhausted = self._charge(step, effect, asked - wanted)
                     if exhausted is not None:
                         return exhausted
                     if watched:
@@ -266,16 +393,25 @@ class Walk:
             if type(end.value) is Exhausted:
                 # Only the engine says that a limit is spent.
                 raise _undeclared(step, end.value, step.returns) from None
+            if asked < step.least:
+                raise UndeclaredCount(step.name, asked, step.least, step.most) from None
             return end.value
         finally:
             node.close()
 
-    def _charge(self, effect: Request) -> Exhausted | None:
-        """Charge an effect before it is carried out, a batch as a whole, or say what does not allow it."""
+    def _charge(self, step: Step, effect: Request, asked: int) -> Exhausted | None:
+        """Charge an effect before it is carried out, a batch as a whole, or say what does not allow it.
+
+        `asked` is how many effects this visit has asked for before.
+        """
         limits = self._limits
         if limits.seconds is not None and self.seconds >= limits.seconds:
             return Exhausted("seconds", limits.seconds, self.seconds)
+        if self._over is not None:
+            return self._over
         members = effect.effects if isinstance(effect, All) else (effect,)
+        if limits.fan_out is not None and step.most is None and asked + len(members) > limits.fan_out:
+            return Exhausted("fan_out", limits.fan_out, asked, wanted=len(members))
         models = tools = 0
         for member in members:
             budget = member.budget
@@ -284,14 +420,14 @@ class Walk:
             elif budget == "tool_calls":
                 tools += 1
         if models:
-            tokens = self._prompt_tokens + self._completion_tokens
-            if limits.tokens is not None and tokens >= limits.tokens:
-                return Exhausted("tokens", limits.tokens, tokens)
+            if limits.tokens is not None and (tokens := self._tokens()) + models > limits.tokens:
+                return Exhausted("tokens", limits.tokens, tokens, wanted=models)
             if limits.model_calls is not None and self._model_calls + models > limits.model_calls:
                 return Exhausted("model_calls", limits.model_calls, self._model_calls, wanted=models)
         if tools and limits.tool_calls is not None and self._tool_calls + tools > limits.tool_calls:
             return Exhausted("tool_calls", limits.tool_calls, self._tool_calls, wanted=tools)
         self._model_calls += models
+        self._silent_calls += models
         self._tool_calls += tools
         return None
 
@@ -299,9 +435,15 @@ class Walk:
         """Take in an answer: the clock, the tokens, what the deadline cut. Return the reply, or what is exhausted."""
         # A clock that seems to go backwards, as after a resume, does not give time back.
         self.seconds = max(self.seconds, at)
+        if type(answer) is Exhausted:
+            raise _not_a_reply(self._step, effect, "only the engine says that a limit is spent")
         if type(answer) is Cut:
-            limit: LimitName = "seconds"
-            exhausted = Exhausted(limit, self._limits.seconds or 0.0, self.seconds)
+            deadline = self._limits.seconds
+            if deadline is None:
+                raise _not_a_reply(self._step, effect, "there is no deadline that could cut it")
+            # What is cut has had all the time there was, also where the clock is a little behind.
+            self.seconds = max(self.seconds, deadline)
+            exhausted = Exhausted("seconds", deadline, self.seconds)
             if not isinstance(effect, All):
                 reply = effect.cut(exhausted)
                 return exhausted if reply is None else reply
@@ -331,12 +473,52 @@ class Walk:
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         prompt, completion = effect.tokens(reply)
+        # Fewer than none are none: nothing gives tokens back.
+        prompt, completion = max(0, prompt), max(0, completion)
         self._prompt_tokens += prompt
         self._completion_tokens += completion
+        if prompt + completion > 0:
+            self._silent_calls -= 1
+
+
+def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
+    asked = type(effect).__name__
+    return InputError(f"{step.name} asked for {asked}, and the answer says it was stopped: {why}; give a reply to it")
 
 
 def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcome:
     return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in declared])
+
+
+# Above every rank.
+_HIGHEST: tuple[float, ...] = (math.inf,)
+
+
+def _lines(ranks: Ranks, limits: Limits) -> Mapping[str, tuple[int, int, int]] | None:
+    """The ranks as straight lines over the iterations left: height, slope and limit; `None` if they count others too.
+
+    A rank of the component c, r iterations left of n, and the part p is (c * (n + 1) + r) * P + p, where P is above
+    every part: numbers of this kind are ordered as the ranks are.
+    """
+    parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
+    most = limits.iterations
+    lines: dict[str, tuple[int, int, int]] = {}
+    for node, rank in ranks.items():
+        match rank:
+            case ((component, ()),):
+                lines[node] = component * ((most or 0) + 1) * parts, 0, 0
+            case ((component, ("iterations",)), (part, ())) if most is not None:
+                lines[node] = component * (most + 1) * parts + part, parts, most
+            case _:
+                return None
+    return lines
+
+
+def _rising(step: Step, following: Step, before: tuple[float, ...], rank: tuple[float, ...]) -> CertificateError:
+    return CertificateError(
+        f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate is of another "
+        f"machine or of other limits: prove it anew"
+    )
 
 
 def _declared(step: Step, effect: Request) -> bool:

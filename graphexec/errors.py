@@ -10,10 +10,15 @@
     ├── InputError            an option, a prompt, inputs or a reply cannot be   (building, starting)
     ├── UndeclaredOutcome     a node returned what its annotation does not say   (running)
     ├── UndeclaredEffect      a node asked for what its annotation does not say  (running)
+    ├── UndeclaredCount       a node asked for more or fewer effects than it says (running)
+    ├── UnhandledOutcome      a draft of a graph has no edge for an outcome      (running)
+    ├── UnprovedError         a machine whose runs are not proved to end         (building)
+    ├── CertificateError      a certificate is of something else, or is broken   (running)
     ├── NoHandler             nobody answers an effect                           (running)
     ├── AgentError            a callable agent returned no decision              (running)
     ├── ParseError            a model's reply could not be read                  (running)
     ├── SnapshotError         stored text is not a snapshot of this graph        (resuming)
+    ├── Deadlock              under a virtual clock, nothing can wake the loop   (testing)
     ├── Abandoned             a run in a thread that nobody waits for any more   (running)
     └── ModelError            a model could not answer                           (running)
         ├── MissingAPIKey         no key was given, and none is in the environment
@@ -35,7 +40,7 @@ by then. (Of a batch that an exception breaks, the replies that were there alrea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +58,11 @@ class NodeError(GraphexecError, TypeError):
 class Fault:
     """One thing that is wrong with a table.
 
-    `node` and `outcome` are the names it concerns (`None` where it concerns no single one); `text` is one line that
-    says what is wrong and what to write.
+    `code` is stable (`graphexec.verify.CODES` has their titles); `node` and `outcome` are the names it concerns (`None`
+    where it concerns no single one); `text` is one line that says what is wrong and what to write.
     """
 
+    code: str
     node: str | None
     outcome: str | None
     text: str
@@ -113,6 +119,46 @@ class UndeclaredEffect(GraphexecError, TypeError):
             f"{node} asked for {an(type(effect).__name__)}, which its annotation does not declare; it was not carried "
             f"out; ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
         )
+
+
+class UnhandledOutcome(GraphexecError, LookupError):
+    """A node of a drafted, unchecked graph returned an outcome that no edge takes."""
+
+    def __init__(self, node: str, outcome: object) -> None:
+        self.node = node
+        self.outcome = outcome
+        name = type(outcome).__name__
+        super().__init__(f"{node} returned {an(name)}, which no edge takes; add on({name}, ...) to its row")
+
+
+class UndeclaredCount(GraphexecError, TypeError):
+    """A node asked for more or fewer effects than it declares. Fewer: it was left no more; more: none was made."""
+
+    def __init__(self, node: str, asked: int, least: int, most: int | None) -> None:
+        self.node = node
+        self.asked = asked
+        self.least = least
+        self.most = most
+        declared = f"exactly {least}" if least == most else f"{least} to {most}"
+        super().__init__(
+            f"{node} asked for {asked} effects in one visit and declares {declared}; ask for as many, or change asks="
+        )
+
+
+class UnprovedError(GraphexecError, ValueError):
+    """An executor was to be built whose runs are not proved to end. `verdict` says why, with a counterexample."""
+
+    def __init__(self, verdict: Any) -> None:
+        # A `graphexec.verify.Verdict`, which is defined above.
+        self.verdict = verdict
+        super().__init__(
+            f"{verdict.why}\nAn executor is built of machines whose every run is proved to end; mend it, or pass "
+            f"may_run_forever=True"
+        )
+
+
+class CertificateError(GraphexecError, ValueError):
+    """A certificate is not one, is not of this machine and limits, or a step does not lower its rank."""
 
 
 class NoHandler(GraphexecError, LookupError):

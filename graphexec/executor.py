@@ -6,14 +6,14 @@ import copy
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
 from graphexec.edge import END
 from graphexec.effects import CallAgent, CallModel, CallTool, Effect
-from graphexec.errors import InputError, ParseError
+from graphexec.errors import InputError, ParseError, UnprovedError
 from graphexec.events import Event
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
@@ -25,6 +25,9 @@ from graphexec.surgery import bind
 from graphexec.tools import AnyTool, named
 from graphexec.tools.calling import calling
 from graphexec.waiting import wait_for_all
+
+if TYPE_CHECKING:
+    from graphexec.verify import Verdict
 
 Inputs: TypeAlias = Mapping[str, Any] | str
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
@@ -39,17 +42,31 @@ class AgentExecutor:
     `executor.graph` is the machine that is run: draw it, extend it, test it. An executor holds no state of
     a run; it can be used again, and by several threads and tasks at once.
 
-    Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`;
-    `None` is no limit, 0 allows none. `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a
-    function of the error tells the model and lets it try again. `tool_concurrency` is how many tools of one step run
-    at a time. `handlers` answer the effects of nodes of your own: `{AskHuman: function}`. `return_intermediate_steps`
-    adds the steps to what `invoke` returns; `early_stopping_method` is "force", the only one there is.
+    Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
+    `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none. `handle_parsing_errors`: `False` raises a
+    `ParseError`; `True`, a text or a function of the error tells the model and lets it try again. `tool_concurrency` is
+    how many tools of one step run at a time. `handlers` answer the effects of nodes of your own:
+    `{AskHuman: function}`. `return_intermediate_steps` adds the steps to what `invoke` returns;
+    `early_stopping_method` is "force", the only one there is.
 
-    Raises `LimitsError` for a limit that is none, `ToolDefinitionError` for what is no tool or a name given twice, and
-    `InputError` for any other option that cannot be.
+    An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
+    the engine holds each step to it); with `may_run_forever=True` it is made all the same.
+
+    Raises `UnprovedError` for a machine that is not proved, `LimitsError` for a limit that is none,
+    `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for any other option that cannot
+    be.
     """
 
-    __slots__ = ("_graph", "_settings", "agent", "return_intermediate_steps", "tools", "world")
+    __slots__ = (
+        "_graph",
+        "_may_run_forever",
+        "_settings",
+        "_verdict",
+        "agent",
+        "return_intermediate_steps",
+        "tools",
+        "world",
+    )
 
     # The parameters are those that people know from LangChain's executor, and the limits it lacks.
     def __init__(  # noqa: PLR0913
@@ -62,11 +79,13 @@ class AgentExecutor:
         max_model_calls: int | None = None,
         max_tool_calls: int | None = None,
         max_tokens: int | None = None,
+        max_fan_out: int | None = None,
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: Literal["force"] = "force",
         tool_concurrency: int = AT_ONCE,
         handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        may_run_forever: bool = False,
     ) -> None:
         if early_stopping_method != "force":
             raise InputError(f"early_stopping_method is {early_stopping_method!r}; the only one there is is 'force'")
@@ -83,12 +102,24 @@ class AgentExecutor:
             model_calls=max_model_calls,
             tool_calls=max_tool_calls,
             tokens=max_tokens,
+            fan_out=max_fan_out,
         )
         answers = {**_answers(self.agent, self.tools), **(handlers or {})}
         self.world = World(handlers_for(answers), limits, tool_concurrency)
         table = STRICT_AGENT_EXECUTOR if handle_parsing_errors is False else AGENT_EXECUTOR
         self._settings = (self.agent, Feedback(_observation(handle_parsing_errors)))
-        self._graph = bind(table, *self._settings)
+        self._may_run_forever = may_run_forever
+        self._prove(bind(table, *self._settings), limits)
+
+    def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
+        """Take the machine and the limits, if every run ends within them or may as well not."""
+        verdict = graph.verify(limits)
+        if not verdict.proved and not self._may_run_forever:
+            raise UnprovedError(verdict)
+        self._graph = graph
+        self._verdict = verdict
+        ranks = verdict.certificate.ranks if verdict.certificate is not None else None
+        self.world = dataclasses.replace(self.world, limits=limits, ranks=ranks)
 
     def __repr__(self) -> str:
         return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
@@ -107,7 +138,7 @@ class AgentExecutor:
         """Return the same executor with another machine: one made from `executor.graph` by surgery.
 
         Raises `InputError` if the machine does not start with `Ready`, or ends with anything but an `AgentFinish` or a
-        `StoppedResponse`.
+        `StoppedResponse`, and `UnprovedError` if a run of it may never end.
         """
         # Users without a type checker pass what they like.
         if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -116,14 +147,24 @@ class AgentExecutor:
             if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
                 raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")
         changed = copy.copy(self)
-        changed._graph = bind(graph, *self._settings)
+        changed._prove(bind(graph, *self._settings), self.limits)
         return changed
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
-        """Return the same executor with exactly these limits: what they leave out is as `Limits` has it."""
+        """Return the same executor with exactly these limits: what they leave out is as `Limits` has it.
+
+        Raises `UnprovedError` if a run may never end within them, and `LimitsError` for a budget that there is not.
+        """
         changed = copy.copy(self)
-        changed.world = dataclasses.replace(self.world, limits=limits)
+        changed._prove(self._graph, limits)
         return changed
+
+    def verify(self) -> Verdict:
+        """The proof that every run ends within the limits, made when the executor was.
+
+        With `may_run_forever`, it may be another verdict.
+        """
+        return self._verdict
 
     def run(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run to the end, and return all there is to know about it. A stop does not raise.
@@ -176,9 +217,10 @@ class AgentExecutor:
                 raise
 
         _several(many)
+        width = _width(max_concurrency)
         if not many:
             return []
-        return list(wait_for_all([partial(invoke, one) for one in many], None, at_once=_width(max_concurrency)))
+        return list(wait_for_all([partial(invoke, one) for one in many], None, at_once=width))
 
     async def abatch(
         self, many: Sequence[Inputs], *, max_concurrency: int | None = None, return_exceptions: bool = False
@@ -194,11 +236,13 @@ class AgentExecutor:
                 raise
 
         _several(many)
+        # Before a coroutine is made that nobody would await.
+        width = _width(max_concurrency)
         if not many:
             return []
         from graphexec.awaiting import await_all
 
-        return list(await await_all([invoke(one) for one in many], None, at_once=_width(max_concurrency)))
+        return list(await await_all([invoke(one) for one in many], None, at_once=width))
 
     def _ready(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphexec.edge import END, Edge
 from graphexec.errors import Fault
+from graphexec.limits import Budget
 from graphexec.node import Node
 
 
@@ -18,7 +19,12 @@ def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start:
     rows: dict[str, list[Edge]] = defaultdict(list)
     for edge in found:
         rows[edge.source].append(edge)
-    return [*_row_faults(nodes, rows), *_class_faults(nodes), *_path_faults(nodes, rows, start)]
+    return [
+        *_row_faults(nodes, rows),
+        *_class_faults(nodes),
+        *_budget_faults(nodes, found),
+        *_path_faults(nodes, rows, start),
+    ]
 
 
 def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]]) -> Iterator[Fault]:
@@ -26,37 +32,41 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
     for node in nodes.values():
         row = rows.get(node.name, [])
         if node.name == END.name:
-            yield Fault(node.name, None, "a node is named END, as the end of a run is; rename its function")
+            yield Fault("GX020", node.name, None, "a node is named END, as the end of a run is; rename its function")
         if not row:
-            yield Fault(node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
+            yield Fault("GX005", node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
             continue
         for outcome in _missing(node, row):
             takers = [other.name for other in nodes.values() if outcome in other.takes]
             to = takers[0] if len(takers) == 1 else "..."
             name = outcome.__name__
             text = f"{node.name} may return {name}, which no edge takes; add on({name}, {to})"
-            yield Fault(node.name, name, text)
+            yield Fault("GX002", node.name, name, text)
         routed = [edge.outcome for edge in row]
         for position, edge in enumerate(row):
             name = edge.outcome.__name__
             if edge.outcome not in node.outcomes:
-                yield Fault(node.name, name, f"{node.name} never returns {name}; remove on({name}, {edge.target})")
+                yield Fault(
+                    "GX003", node.name, name, f"{node.name} never returns {name}; remove on({name}, {edge.target})"
+                )
             elif edge.outcome in routed[:position]:
-                yield Fault(node.name, name, f"{node.name} routes {name} twice; remove on({name}, {edge.target})")
+                yield Fault(
+                    "GX021", node.name, name, f"{node.name} routes {name} twice; remove on({name}, {edge.target})"
+                )
             target = nodes.get(edge.target)
             if target is not None and not any(issubclass(edge.outcome, kind) for kind in target.takes):
                 takes = " | ".join(kind.__name__ for kind in target.takes)
                 text = (
                     f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
                 )
-                yield Fault(node.name, name, text)
+                yield Fault("GX022", node.name, name, text)
         if node.kind != "pure" and node.when_spent is None:
             asks = ", ".join(effect.__name__ for effect in node.effects)
             text = (
                 f"{node.name} asks for {asks}, which a limit may stop, and does not say what then; decorate it with "
                 f"@charged(when_spent=...) and route that outcome"
             )
-            yield Fault(node.name, None, text)
+            yield Fault("GX008", node.name, None, text)
 
 
 def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
@@ -68,20 +78,56 @@ def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
             name = outcome.__name__
             if named.setdefault(name, outcome) is not outcome and outcome not in reported:
                 reported.add(outcome)
-                yield Fault(node.name, name, f"two outcomes are named {name}; rename one of the classes")
+                yield Fault("GX020", node.name, name, f"two outcomes are named {name}; rename one of the classes")
         for outcome in node.outcomes:
             name = outcome.__name__
             if outcome in reported:
                 continue
             reported.add(outcome)
+            if outcome.__module__ == "builtins":
+                text = (
+                    f"{node.name} returns {name}, which is no class of yours; return a frozen dataclass that holds it"
+                )
+                yield Fault("GX023", node.name, name, text)
+                continue
             if not _is_final(outcome):
                 text = f"{node.name} returns {name}, which is not final; write @final above class {name}"
-                yield Fault(node.name, name, text)
+                yield Fault("GX023", node.name, name, text)
             if not _is_frozen(outcome):
                 text = (
                     f"{node.name} returns {name}, which is not frozen; write @dataclass(frozen=True) above class {name}"
                 )
-                yield Fault(node.name, name, text)
+                yield Fault("GX023", node.name, name, text)
+
+
+def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
+    """What is wrong with the budgets: one name is one budget, and what is reset is spent somewhere."""
+    known: dict[str, Budget] = {}
+    for node in nodes.values():
+        for budget in _meters(node):
+            if known.setdefault(budget.name, budget) != budget:
+                text = (
+                    f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with "
+                    f"{known[budget.name].limit}; use one Budget for both"
+                )
+                yield Fault("GX011", node.name, None, text)
+    for edge in found:
+        for budget in edge.resets:
+            if budget.name not in known:
+                text = (
+                    f"{edge} resets {budget.name}, by which no node is metered; put @metered(budget=...) on the node "
+                    f"that it bounds, or remove the reset"
+                )
+                yield Fault("GX011", edge.source, edge.outcome.__name__, text)
+
+
+def _meters(node: Node[Any, Any]) -> Iterator[Budget]:
+    """The budgets that a node, or the graph in its place, spends of those that are shared."""
+    yield from node.meters
+    if node.inner is not None:
+        own = node.inner.renamed(node.name)
+        for part in node.inner.graph:
+            yield from (own.get(budget.name, budget) for budget in part.meters)
 
 
 def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]], start: str) -> Iterator[Fault]:
@@ -100,10 +146,10 @@ def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Ed
     for name in nodes:
         if name not in forward:
             text = f"{name} cannot be reached from {start}; route an outcome to it, or remove its row"
-            yield Fault(name, None, text)
+            yield Fault("GX004", name, None, text)
         elif name not in backward:
             text = f"{name} cannot reach END; route an outcome of it, or of a node behind it, to END"
-            yield Fault(name, None, text)
+            yield Fault("GX006", name, None, text)
 
 
 def _missing(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, None]:

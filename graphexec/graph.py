@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Never, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
 from graphexec.edge import END, Edge, End
 from graphexec.effects import O, Perform
 from graphexec.errors import Fault, GraphError, NodeError
 from graphexec.faults import faults_of
-from graphexec.limits import Exhausted
+from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits
+from graphexec.nesting import inlined
 from graphexec.node import Node, made
+
+if TYPE_CHECKING:
+    from graphexec.verify import Verdict
 
 H_contra = TypeVar("H_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -29,17 +34,26 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where one class of outcomes goes, and which budgets are full again then."""
+
+    outcome: type
+    target: Node[Any, Any] | End
+    resets: tuple[Budget, ...] = ()
+
+
 class Routes(Generic[H_contra, F_co]):
     """Where outcomes go: handles the classes `H`, of which `F` end the run. Made by `on`, joined with `|`."""
 
-    __slots__ = ("pairs",)
+    __slots__ = ("ways",)
 
-    def __init__(self, pairs: tuple[tuple[type, Node[Any, Any] | End], ...]) -> None:
-        self.pairs = pairs
+    def __init__(self, ways: tuple[Way, ...]) -> None:
+        self.ways = ways
 
     def __call__(self, outcome: H_contra) -> F_co:
         """Return an outcome that ends the run. Raises `LookupError` for one that goes on, or has no route."""
-        if (type(outcome), END) in self.pairs:
+        if any(way.outcome is type(outcome) and way.target is END for way in self.ways):
             value: Any = outcome
             # An outcome of a class that is routed to the end is an F.
             ending: F_co = value
@@ -47,7 +61,7 @@ class Routes(Generic[H_contra, F_co]):
         raise LookupError(f"{type(outcome).__name__} does not end the run")
 
     def __or__(self: Routes[A, F], other: Routes[B, G]) -> Routes[A | B, F | G]:
-        return Routes(self.pairs + other.pairs)
+        return Routes(self.ways + other.ways)
 
 
 class Table(Generic[F_co]):
@@ -63,11 +77,13 @@ class Table(Generic[F_co]):
 
 
 @overload
-def on(outcome: type[O], target: End) -> Routes[O, O]: ...
+def on(outcome: type[O], target: End, *, resets: Sequence[Budget] = ()) -> Routes[O, O]: ...
 @overload
-def on(outcome: type[O], target: Node[O, object]) -> Routes[O, Never]: ...
-def on(outcome: type[Any], target: Node[Any, Any] | End) -> Routes[Any, Any]:
+def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Budget] = ()) -> Routes[O, Never]: ...
+def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Budget] = ()) -> Routes[Any, Any]:
     """Send outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
+
+    The budgets that it `resets` are full again when this edge is taken: `on(Next, work, resets=[REVISIONS])`.
 
     Raises `NodeError` if `outcome` is not one class, or `target` is no node.
     """
@@ -76,7 +92,10 @@ def on(outcome: type[Any], target: Node[Any, Any] | End) -> Routes[Any, Any]:
         raise NodeError(f"{outcome!r} is not a class of outcomes; write on(Outcome, target), one for each class")
     if not isinstance(target, End):
         made(target, "decorate the function with @node")
-    return Routes(((outcome, target),))
+    # Users without a type checker pass names, and a budget alone.
+    if not isinstance(resets, (list, tuple)) or not all(isinstance(budget, Budget) for budget in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"on({outcome.__name__}, ...) resets {resets!r}; write resets=[BUDGET], a list of budgets")
+    return Routes((Way(outcome, target, tuple(resets)),))
 
 
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
@@ -89,7 +108,7 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     # from it, and let an outcome that has none pass.
     if not isinstance(routes, Routes):
         raise NodeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
-    return Table(((source, Routes(routes.pairs)),))
+    return Table(((source, Routes(routes.ways)),))
 
 
 class Step:
@@ -101,8 +120,13 @@ class Step:
         "following",
         "function",
         "generator",
+        "iterates",
+        "least",
         "metered",
+        "meters",
+        "most",
         "name",
+        "resets",
         "returns",
         "spent_outcomes",
         "when_spent",
@@ -115,12 +139,18 @@ class Step:
         self.generator = _performed(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         self.metered = source.metered
+        # Iterations are counted apart from the machine's own budgets: nearly every machine has them alone.
+        self.iterates = ITERATIONS.name in (budget.name for budget in source.meters)
+        self.meters = tuple(budget.name for budget in source.meters if budget.name != ITERATIONS.name)
+        self.least = source.least
+        self.most = source.most
         # What the function may return, and what a spent limit makes.
         self.returns = source.returns
         self.spent_outcomes = () if source.spent_outcome is None else (source.spent_outcome,)
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = frozenset[type](source.effects)
         self.following: dict[type, Step | None] = {}
+        self.resets: dict[type, tuple[str, ...]] = {}
 
 
 def _performed(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
@@ -136,22 +166,39 @@ class Graph(Generic[S_contra, F_co]):
     """A checked machine that starts with an `S` and ends with an `F`. Immutable; made by `graph` and by surgery.
 
     `nodes` maps names to nodes and `edges` lists every transition there is: the table that the engine follows, the
-    pictures show and the checks read. `f"{machine:mermaid}"` and `f"{machine:dot}"` draw it; `f"{machine}"` lists it.
+    pictures show and the proofs are of. `f"{machine:mermaid}"` and `f"{machine:dot}"` draw it; `f"{machine}"` lists
+    it; `machine.verify()` proves that its runs end. `budgets` maps the names of its own budgets to their limits.
     """
 
-    __slots__ = ("edges", "nodes", "outcomes", "start", "steps")
+    __slots__ = ("budgets", "edges", "faults", "nodes", "outcomes", "start", "steps")
 
-    def __init__(self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str) -> None:
+    def __init__(
+        self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
+    ) -> None:
+        # Of a draft: what is wrong with its rows, and cannot be seen in its edges any more.
+        self.faults = tuple(faults)
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
+        # Iterations have their limit in `Limits`.
+        self.budgets: Mapping[str, int | None] = MappingProxyType(
+            {
+                budget.name: budget.limit
+                for node in self.nodes.values()
+                for budget in node.meters
+                if budget.name != ITERATIONS.name
+            }
+        )
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
         self.steps: Mapping[str, Step] = {name: Step(node) for name, node in self.nodes.items()}
         for edge in self.edges:
-            self.steps[edge.source].following[edge.outcome] = (
-                None if edge.target == END.name else self.steps[edge.target]
-            )
+            step = self.steps.get(edge.source)
+            # A draft may name nodes that it does not have.
+            if step is not None and (edge.target == END.name or edge.target in self.steps):
+                step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]
+                if edge.resets:
+                    step.resets[edge.outcome] = tuple(budget.name for budget in edge.resets)
 
     def __getitem__(self, name: str) -> Node[Any, Any]:
         try:
@@ -176,6 +223,16 @@ class Graph(Generic[S_contra, F_co]):
     def __str__(self) -> str:
         return "\n".join(map(str, self.edges))
 
+    def verify(self, limits: Limits | None = None) -> Verdict:
+        """Prove that every run ends within `limits` (`Limits()` unless given), or show one that does not.
+
+        Raises `LimitsError` for a limit of a budget that the machine does not have.
+        """
+        # As with pictures: proofs are made of tables, and looked at from above.
+        from graphexec.verify import verify
+
+        return verify(self, limits)
+
     def __format__(self, specification: str) -> str:
         # The one import that points up, and only when it is asked for: a picture is one format away.
         from graphexec.draw import draw
@@ -191,6 +248,22 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     outcome is not a `@final` frozen class, or if a node asks for effects and does not say what becomes of it when a
     limit is spent.
     """
+    faults, nodes, found = _read(table, start)
+    return checked(nodes.values(), found, start.name, faults)
+
+
+def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
+    """Build a machine of a table that may be wrong, to look at: it can be drawn, and `verify()` finds what is wrong.
+
+    Raises `NodeError` as `graph` does.
+    """
+    faults, nodes, found = _read(table, start)
+    nodes, found, first = inlined(nodes, found, start.name)
+    return Graph(nodes.values(), found, first, faults)
+
+
+def _read(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
+    """The nodes and edges of a table, and what is wrong with its rows."""
     # Users without a type checker pass lists of rows, and functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
@@ -200,20 +273,28 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     found: list[Edge] = []
     for source, routes in table.rows:
         if source.name in nodes:
-            faults.append(Fault(source.name, None, f"{source.name} has two rows; join its routes with | in one"))
+            faults.append(
+                Fault("GX020", source.name, None, f"{source.name} has two rows; join its routes with | in one")
+            )
             continue
         nodes[source.name] = source
-        found.extend(Edge(source.name, outcome, target.name) for outcome, target in routes.pairs)
-    targets = [target for _, routes in table.rows for _, target in routes.pairs]
+        found.extend(edges_of(source, routes))
+    targets = [way.target for _, routes in table.rows for way in routes.ways]
     doubled = [
         node.name
         for node in (*targets, start)
         if not isinstance(node, End) and nodes.setdefault(node.name, node) is not node
     ]
     faults += [
-        Fault(name, None, f"two nodes are named {name}; rename one of the functions") for name in dict.fromkeys(doubled)
+        Fault("GX020", name, None, f"two nodes are named {name}; rename one of the functions")
+        for name in dict.fromkeys(doubled)
     ]
-    return checked(nodes.values(), found, start.name, faults)
+    return faults, nodes, found
+
+
+def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
+    """The edges of a row."""
+    return [Edge(source.name, way.outcome, way.target.name, way.resets) for way in routes.ways]
 
 
 def checked(
@@ -222,6 +303,9 @@ def checked(
     """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""
     by_name = {node.name: node for node in nodes}
     every = [*faults, *faults_of(by_name, found, start)]
+    if not every and any(node.inner is not None for node in by_name.values()):
+        by_name, found, start = inlined(by_name, found, start)
+        every = faults_of(by_name, found, start)
     if every:
         raise GraphError(every)
     return Graph(by_name.values(), found, start)

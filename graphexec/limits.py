@@ -3,13 +3,63 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, final, get_args
 
 from graphexec.errors import LimitsError
 
-LimitName: TypeAlias = Literal["iterations", "seconds", "model_calls", "tool_calls", "tokens"]
+LimitName: TypeAlias = Literal["iterations", "seconds", "model_calls", "tool_calls", "tokens", "fan_out", "restarts"]
 LIMIT_NAMES: tuple[LimitName, ...] = get_args(LimitName)
+
+# How long, in seconds, a cancelled coroutine may take to give control back; then it is abandoned.
+GRACE = 0.05
+
+# What most runs have spent of budgets of their own.
+NO_BUDGETS: Mapping[str, int] = {}
+
+
+def _fault(name: str, value: object) -> str | None:
+    numbers = (int, float) if name == "seconds" else (int,)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers):
+        kind = "a number of seconds" if name == "seconds" else "a whole number"
+        return f"the limit {name} is {value!r}; give {kind}, or None for no limit"
+    if not value >= 0:
+        return f"the limit {name} is {value!r}; give 0 or more, or None for no limit"
+    if value == math.inf:
+        return f"the limit {name} is infinite; give None for no limit"
+    return None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Something that the engine counts at the entry of the nodes it meters: `metered(budget=Budget("revisions", 2))`.
+
+    A run may spend `limit` of it, unless `Limits(budgets={"revisions": 5})` says otherwise; `None` is no limit.
+
+    Raises `LimitsError` for a limit that is none, and for a name that is not an identifier or is a limit's.
+    """
+
+    name: str
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not all(part.isidentifier() for part in self.name.split(".")):
+            raise LimitsError(f"a budget cannot be named {self.name!r}; give it a name that a variable could have")
+        if self.name in LIMIT_NAMES and self.name != "iterations":
+            raise LimitsError(f"{self.name} is a limit already, and not counted at entries; find another name")
+        if fault := _fault(self.name, self.limit):
+            raise LimitsError(fault)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# What `metered` charges unless told otherwise; its limit is `Limits.iterations`.
+ITERATIONS = Budget("iterations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +69,11 @@ class Limits:
     `iterations` counts the entries into metered nodes (for the agent: plans), `seconds` the run's time without its
     pauses, `model_calls` and `tool_calls` the attempts, successful or not. They are charged before the call.
     `tokens` counts prompt and completion tokens; how many a call takes is known only after it, so it is compared
-    before each model call, and the last call can exceed it.
+    before each model call, and the last call can exceed it. A call counts as one token at least: a provider may report
+    none. `fan_out` is how many effects one visit of a node may ask for, where the node does not say (`asks=`),
+    `restarts` how often a run may be taken up again after a crash (whoever does so says it: `Snapshot.restarted`), and
+    `budgets` are limits for
+    the machine's own budgets, by name.
 
     Raises `LimitsError` for a negative limit and for one that is not a number.
     """
@@ -29,30 +83,29 @@ class Limits:
     model_calls: int | None = None
     tool_calls: int | None = None
     tokens: int | None = None
+    fan_out: int | None = None
+    restarts: int | None = None
+    budgets: Mapping[str, int | None] = field(default_factory=dict[str, int | None], hash=False)
 
     def __post_init__(self) -> None:
+        # A copy: proofs are kept for limits, which therefore may not change.
+        object.__setattr__(self, "budgets", dict(self.budgets))
         faults = [fault for name in LIMIT_NAMES if (fault := _fault(name, getattr(self, name)))]
+        faults += [fault for name, limit in self.budgets.items() if (fault := _fault(name, limit))]
+        faults += [
+            f"{name} is a limit of its own; write Limits({name}=...)" for name in self.budgets if name in LIMIT_NAMES
+        ]
         if faults:
             raise LimitsError("; ".join(faults))
 
 
-def _fault(name: LimitName, value: object) -> str | None:
-    numbers = (int, float) if name == "seconds" else (int,)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers):
-        kind = "a number of seconds" if name == "seconds" else "a whole number"
-        return f"the limit {name} is {value!r}; give {kind}, or None for no limit"
-    if math.isnan(value) or value < 0:
-        return f"the limit {name} is {value!r}; give 0 or more, or None for no limit"
-    if math.isinf(value):
-        return f"the limit {name} is infinite; give None for no limit"
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a run has spent so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply."""
+    """What a run has spent so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply.
+
+    `silent_calls` are the model calls that have not reported any tokens (yet): the limit counts one for each.
+    What an edge resets begins again at 0: `iterations`, and the machine's own `budgets`.
+    """
 
     iterations: int = 0
     seconds: float = 0.0
@@ -60,21 +113,29 @@ class Spent:
     tool_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    silent_calls: int = 0
+    restarts: int = 0
+    budgets: Mapping[str, int] = field(default_factory=lambda: NO_BUDGETS, hash=False)
 
     @property
     def tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
+    @property
+    def charged_tokens(self) -> int:
+        """The tokens as the limit counts them: a call takes one at least, whatever its provider reports."""
+        return self.tokens + self.silent_calls
+
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """Which limit stopped a run: its name, its value, how much of it had been spent, and how much more was wanted.
+    """Which limit stopped a run, or which budget: its name and value, how much was spent, how much more wanted.
 
     Several calls at once are allowed as a whole or not at all.
     """
 
-    limit: LimitName
+    limit: str
     value: float
     reached: float
     wanted: int = field(default=1, compare=False)

@@ -90,7 +90,7 @@ class Feedback:
 EXCEPTION_TOOL = "_Exception"
 
 
-@metered(when_spent=limit_reached)
+@metered(when_spent=limit_reached, asks=1)
 @node
 def plan(ready: Ready, agent: Agent) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""

@@ -24,7 +24,7 @@ from typing import (
 from graphexec.annotations import resolved
 from graphexec.effects import All, Effect, O, Perform
 from graphexec.errors import NodeError
-from graphexec.limits import Exhausted
+from graphexec.limits import ITERATIONS, Budget, Exhausted
 
 In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
@@ -35,15 +35,19 @@ W_co = TypeVar("W_co", covariant=True)
 # pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
 NodeKind: TypeAlias = Literal["pure", "asks", "opaque"]
 
+# How many effects a visit asks for: exactly so many, or from the first to the second.
+Count: TypeAlias = int | tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node(Generic[In_contra, Out_co]):
     """A named step of a machine, from a value of `In` to one of the outcomes `Out`.
 
     `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
-    A `metered` node costs one iteration at each entry. `when_spent` makes the outcome with which a node is left when
-    a limit stops it; `spent_outcome` is its class. `settings` are what `bind` has still to supply.
-    Made by `node`, `opaque`, `metered` and `charged`.
+    Each entry costs one of each of `meters`. `when_spent` makes the outcome with which a node is left when a limit
+    stops it; `spent_outcome` is its class. A visit asks for `least` effects at least and for `most` at most (`None`: it
+    does not say). `settings` are what `bind` has still to supply. `inner` is the graph that stands in the node's place.
+    Made by `node`, `opaque`, `metered`, `charged` and `embed`.
     """
 
     name: str
@@ -55,11 +59,20 @@ class Node(Generic[In_contra, Out_co]):
     outcomes: tuple[type, ...]
     returns: tuple[type, ...]
     effects: tuple[type[Effect[Any]], ...] = ()
-    metered: bool = False
+    meters: tuple[Budget, ...] = ()
     when_spent: Callable[[Any, Exhausted], object] | None = None
     spent_outcome: type | None = None
+    least: int = 0
+    most: int | None = None
     # Parameters of the function that are not bound yet, by name, with their classes.
     settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
+    # A Graph, which is defined above nodes.
+    inner: Any = None
+
+    @property
+    def metered(self) -> bool:
+        """Whether an entry costs anything."""
+        return bool(self.meters)
 
     def __repr__(self) -> str:
         takes = " | ".join(kind.__name__ for kind in self.takes)
@@ -107,11 +120,14 @@ def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
 class _Charge(Generic[W_co]):
     """What `metered` and `charged` return: it adds the outcome for a spent limit to a node's outcomes."""
 
-    __slots__ = ("_metered", "_when_spent")
+    __slots__ = ("_asks", "_meters", "_when_spent")
 
-    def __init__(self, when_spent: Callable[[Any, Exhausted], W_co], *, metered: bool) -> None:
+    def __init__(
+        self, when_spent: Callable[[Any, Exhausted], W_co], *, meters: tuple[Budget, ...], asks: Count | None
+    ) -> None:
         self._when_spent = when_spent
-        self._metered = metered
+        self._meters = meters
+        self._asks = asks
 
     def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
         made(charged_node, "put @node below @charged or @metered")
@@ -122,36 +138,67 @@ class _Charge(Generic[W_co]):
                 f"{charged_node.name} takes {', '.join(strangers)}, which {_name(self._when_spent)} does not; widen "
                 f"the annotation of its first parameter"
             )
+        if charged_node.spent_outcome not in (None, spent_outcome):
+            raise NodeError(
+                f"{charged_node.name} is left with {charged_node.spent_outcome.__name__} when one limit is spent and "
+                f"with {spent_outcome.__name__} when another is; give both the same when_spent"
+            )
+        least, most = _count(charged_node, self._asks)
         outcomes = charged_node.outcomes
         if spent_outcome not in outcomes:
             outcomes = (*outcomes, spent_outcome)
         return dataclasses.replace(
             charged_node,
             outcomes=outcomes,
-            metered=self._metered or charged_node.metered,
+            meters=tuple(dict.fromkeys((*charged_node.meters, *self._meters))),
             when_spent=self._when_spent,
             spent_outcome=spent_outcome,
+            least=least,
+            most=most,
         )
 
 
-def metered(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
-    """Charge one iteration at each entry into the node; when a limit is spent, leave it with `when_spent`'s outcome.
+def metered(
+    *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
+) -> _Charge[W]:
+    """Charge one of `budget` at each entry into the node; when a limit is spent, leave it with `when_spent`'s outcome.
 
     `when_spent(value, exhausted)` gets what the node was given and which limit is spent, and returns an outcome (a
     class with two such fields will do). The engine counts and diverts, before the node runs; the outcome is routed by
-    the table like any other. The effects that the node asks for are charged as with `charged`.
+    the table like any other. The effects that the node asks for are charged, and counted, as with `charged`.
+    A node may be metered by several budgets, one `@metered` above the other, with the same `when_spent`.
 
-    Raises `NodeError` if `when_spent` does not take what the node takes.
+    Raises `NodeError` if `when_spent` does not take what the node takes, and for what is no budget.
     """
-    return _Charge(when_spent, metered=True)
+    # Users without a type checker pass names.
+    if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{budget!r} is no budget; write budget=Budget({str(budget)!r}, 3)")
+    if budget.name == ITERATIONS.name and budget.limit is not None:
+        raise NodeError("iterations have their limit in Limits(iterations=...); write @metered(when_spent=...) alone")
+    return _Charge(when_spent, meters=(budget,), asks=asks)
 
 
-def charged(*, when_spent: Callable[[Any, Exhausted], W]) -> _Charge[W]:
+def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
     """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
 
-    `when_spent` is as in `metered`. Entering the node costs nothing. Raises `NodeError` as `metered` does.
+    `when_spent` is as in `metered`. `asks` is how many effects each visit asks for, exactly, or as `(least, most)`;
+    proofs rely on it and the engine holds the node to it. Entering the node costs nothing.
+
+    Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` cannot be.
     """
-    return _Charge(when_spent, metered=False)
+    return _Charge(when_spent, meters=(), asks=asks)
+
+
+def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int | None]:
+    if asks is None:
+        return charged_node.least, charged_node.most
+    name = charged_node.name
+    if charged_node.kind != "asks":
+        raise NodeError(f"{name} does not yield effects, so leave out asks=; only a node with Asks[...] has a count")
+    least, most = asks if isinstance(asks, tuple) else (asks, asks)
+    if not 0 <= least <= most:
+        raise NodeError(f"{name} is to ask for {asks!r} effects; give how many, or (least, most)")
+    return least, most
 
 
 def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
@@ -195,6 +242,9 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         outcomes=declared,
         returns=declared,
         effects=effects,
+        # An opaque node is one effect itself.
+        least=int(kind == "opaque"),
+        most={"pure": 0, "opaque": 1}.get(kind),
         settings={setting: _classes(name, f"takes {setting}", hints[setting]) for setting in settings},
     )
 

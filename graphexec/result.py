@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from graphexec.actions import AgentFinish, Run, Steps, StoppedResponse
 from graphexec.events import Done
-from graphexec.limits import LimitName, Limits, Spent
+from graphexec.limits import Limits, Spent
 from graphexec.messages import Usage
 
 Ending: TypeAlias = AgentFinish | StoppedResponse
-EndReason: TypeAlias = Literal["finished", "return_direct"] | LimitName
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ class RunResult:
         return self.ending.output
 
     @property
-    def reason(self) -> EndReason:
-        """Why it ended: `finished`, `return_direct`, or the name of the limit that stopped it."""
+    def reason(self) -> str:
+        """Why it ended: `finished`, `return_direct`, or the name of the limit, or of the budget, that stopped it."""
         if isinstance(self.ending, StoppedResponse):
             return self.ending.limit.limit
         return "return_direct" if self.ending.return_direct else "finished"

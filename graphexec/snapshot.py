@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,14 @@ class Snapshot:
     replies: tuple[object, ...] = ()
     spent: Spent = field(default=Spent())
     entered: bool = False
+
+    def restarted(self) -> Snapshot:
+        """Return the run as it is taken up again after a crash: one more of the limit `restarts` is spent.
+
+        Store it before going on with it, or a crash that comes again and again is never counted.
+        """
+        spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
+        return dataclasses.replace(self, spent=spent)
 
     def to_json(self) -> str:
         """Return the snapshot as JSON text; its size is that of the value and of this node's replies.

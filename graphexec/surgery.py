@@ -5,60 +5,69 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from graphexec.edge import Edge
+from graphexec.edge import END
 from graphexec.effects import O
-from graphexec.errors import Fault, GraphError
-from graphexec.graph import Graph, Table, checked
-from graphexec.node import I, Node
+from graphexec.errors import Fault, GraphError, NodeError
+from graphexec.graph import Graph, Table, checked, edges_of
+from graphexec.limits import Budget, Limits
+from graphexec.nesting import Nested
+from graphexec.node import I, Node, renamed
 
 S = TypeVar("S")
 F = TypeVar("F")
 G = TypeVar("G")
 
 
-def replace(machine: Graph[S, F], new: Node[Any, Any]) -> Graph[S, F]:
+def replace(machine: Graph[S, F], new: Node[Any, Any], *, may_run_forever: bool = False) -> Graph[S, F]:
     """Put `new` in the place of the node of the same name: same edges, another body.
 
-    Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, or if
-    it lacks the meter of the old one.
+    Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
+    lacks a meter of the old one, or if runs are no longer proved to end (unless it `may_run_forever`).
     """
     _known(machine, new.name)
-    if machine[new.name].metered and not new.metered:
-        text = f"{new.name} is metered in the graph and not in its replacement; decorate it with @metered(...)"
-        raise GraphError([Fault(new.name, None, text)])
+    lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
+    if lost:
+        text = (
+            f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with "
+            f"@metered(...)"
+        )
+        raise GraphError([Fault("GX025", new.name, None, text)])
     nodes = [new if node.name == new.name else node for node in machine]
-    return checked(nodes, machine.edges, machine.start)
+    changed = checked(nodes, machine.edges, machine.start)
+    return changed if may_run_forever else _proved_again(changed, machine)
 
 
-def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type) -> Graph[S, F | G]:
+def splice(
+    machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, may_run_forever: bool = False
+) -> Graph[S, F | G]:
     """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
 
     `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine:
     `splice(machine, edges(guard, on(Acted, dispatch_tools) | on(AgentFinish, END)), after=parse, on=Acted)`.
 
-    Raises `GraphError` if there is no such edge, or if the result is not a total table.
+    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs of the machine were
+    proved to end (given a limit for each budget) and are not any more, unless it `may_run_forever`.
     """
     _known(machine, after.name)
     old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
     if not old:
         outcomes = ", ".join(edge.outcome.__name__ for edge in machine.edges if edge.source == after.name)
         text = f"{after.name} has no edge for {on.__name__}; splice on one of {outcomes}"
-        raise GraphError([Fault(after.name, on.__name__, text)])
+        raise GraphError([Fault("GX026", after.name, on.__name__, text)])
     entry = table.rows[0][0].name
-    added = [
-        Edge(source.name, outcome, target.name) for source, routes in table.rows for outcome, target in routes.pairs
-    ]
+    added = [edge for source, routes in table.rows for edge in edges_of(source, routes)]
     names = [source.name for source, _ in table.rows]
     faults = [
-        Fault(name, None, f"the graph already has a node {name}; rename the function, or use replace")
+        Fault("GX020", name, None, f"the graph already has a node {name}; rename the function, or use replace")
         for name in names
         if name in machine or names.count(name) > 1
     ]
     faults += [
         Fault(
+            "GX001",
             edge.source,
             edge.outcome.__name__,
             f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the "
@@ -70,7 +79,44 @@ def splice(machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: 
     if faults:
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
-    return checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
+    changed = checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
+    return changed if may_run_forever else _proved_again(changed, machine)
+
+
+def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
+    """Return a node that is a whole graph: what it takes starts `child`, what ends `child` are its outcomes.
+
+    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets, with their limits, are full again at each
+    entry: `own=[Budget("iterations", 5)]` gives it 5 iterations each time. All others, and the limits on calls, tokens
+    and seconds, it shares with the graph around it; so does it the handlers.
+
+    Raises `NodeError` for a name that is no identifier, and for a budget that meters nothing in `child`.
+    """
+    # Users without a type checker pass executors.
+    if not isinstance(child, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{child!r} is not a graph; embed(executor.graph, {name!r})")
+    spent = dict.fromkeys(budget.name for node in child for budget in node.meters)
+    for budget in own:
+        if budget.name not in spent:
+            raise NodeError(
+                f"{name} cannot own {budget.name}, which meters no node of it; own one of {', '.join(spent) or 'none'}"
+            )
+    endings = tuple(dict.fromkeys(edge.outcome for edge in child.edges if edge.target == END.name))
+
+    def stands_for_a_graph(value: Any) -> Any:
+        raise AssertionError(f"{name} is inlined, so {value!r} does not come here")
+
+    takes = child[child.start].takes
+    whole: Node[S, F] = Node(
+        name,
+        "pure",
+        stands_for_a_graph,
+        takes=takes,
+        outcomes=endings,
+        returns=endings,
+        inner=Nested(child, tuple(own)),
+    )
+    return renamed(whole, name)
 
 
 def wrap(
@@ -110,13 +156,30 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
                 how = f"{len(fitting)} were given" if fitting else "none was given"
                 wanted = " | ".join(kind.__name__ for kind in kinds)
                 text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
-                faults.append(Fault(node.name, None, text))
+                faults.append(Fault("GX024", node.name, None, text))
         if found:
             node = dataclasses.replace(node, function=functools.partial(node.function, **found), settings={})  # noqa: PLW2901
         nodes.append(node)
     if faults:
         raise GraphError(faults)
     return checked(nodes, machine.edges, machine.start)
+
+
+def _proved_again(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
+    """Return the changed machine, unless the change is what keeps its runs from being proved to end."""
+    limits = Limits(budgets={name: 1 for name, limit in changed.budgets.items() if limit is None})
+    if (verdict := changed.verify(limits)).proved:
+        return changed
+    before = Limits(budgets={name: 1 for name, limit in machine.budgets.items() if limit is None})
+    if not machine.verify(before).proved:
+        return changed
+    raise GraphError(
+        [
+            Fault(finding.code, finding.node, finding.outcome, f"{finding.fact}; {finding.remedy}")
+            for finding in verdict.findings
+            if finding.severity == "error"
+        ]
+    )
 
 
 def _wrapped(inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -145,4 +208,4 @@ def _same(value: Any) -> Any:
 def _known(machine: Graph[Any, Any], name: str) -> None:
     if name not in machine:
         text = f"the graph has no node {name}; its nodes are {', '.join(machine.nodes)}"
-        raise GraphError([Fault(name, None, text)])
+        raise GraphError([Fault("GX001", name, None, text)])

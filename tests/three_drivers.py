@@ -225,6 +225,8 @@ def _carried_out(world: World, request: Request, left: float | None) -> object:
         replies: tuple[Any, ...] = tuple([call() for call in calls])
     else:
         replies = wait_for_all(calls, left, at_once=world.at_once)
+    if NOT_DONE in replies and not isinstance(request, All):
+        return Cut()
     if NOT_DONE in replies:
         return Cut(tuple(Cut() if reply is NOT_DONE else reply for reply in replies))
     return replies if isinstance(request, All) else replies[0]

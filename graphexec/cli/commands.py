@@ -13,10 +13,11 @@ import typer
 
 from graphexec.cli.choices import AgentName, chosen_model, chosen_tools, made_agent
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, READER_GONE, code_of, tell, tell_json
+from graphexec.cli.files import write_proof
 from graphexec.cli.following import Setup, Watcher, follow
 from graphexec.cli.listing import print_models
 from graphexec.cli.records import Records
-from graphexec.cli.references import graph_at
+from graphexec.cli.references import machine_at
 from graphexec.cli.terminal import let_go
 from graphexec.cli.trace import Answer, Trace
 from graphexec.executor import AgentExecutor
@@ -194,6 +195,15 @@ def run(  # noqa: PLR0913 - each is an option
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="The answer alone, no trace.", rich_help_panel=_OUTPUT)
     ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the proof that the run ends there, for graphexec audit.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Ask an agent, and watch the machine at work.
@@ -215,6 +225,10 @@ def run(  # noqa: PLR0913 - each is an option
             max_tokens=max_tokens,
             handle_parsing_errors=True,
         )
+        if certificate is not None:
+            from graphexec.verify import verify
+
+            write_proof(verify(executor.graph, executor.limits).certificate, certificate)
         watcher: Watcher = Records(out) if json else (Answer if quiet else Trace)(out, sys.stderr)
         code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
         if code != ANSWERED:
@@ -236,11 +250,24 @@ def draw(
     picture: Annotated[
         Literal["mermaid", "dot"], typer.Option("--format", help="Mermaid, or Graphviz's DOT.")
     ] = "mermaid",
+    findings: Annotated[
+        bool,
+        typer.Option(
+            "--findings", help="Show what graphexec check finds: loops without end red, the ways to them orange."
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Print a picture of a machine, made of its table."""
     with ending_in_one_line(debug=debug):
-        print(format(graph_at(target), picture), end="")
+        if not findings:
+            print(format(machine_at(target).graph, picture), end="")
+            return
+        from graphexec.cli.subjects import verdict_at
+        from graphexec.draw import draw, marks_of
+
+        verdict = verdict_at(target, None)
+        print(draw(verdict.graph, picture, marks=marks_of(verdict.graph, verdict.findings)), end="")
 
 
 @models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")

@@ -8,9 +8,12 @@ from typing import Any
 
 import typer
 
+from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
 from graphexec.cli.exits import INTERRUPTED, READER_GONE, USAGE, tell_json
 from graphexec.cli.terminal import let_go, make_writable
+
+app.add_typer(checks)
 
 # typer exports no name for it; it is click's, or since 0.26 typer's own copy of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]

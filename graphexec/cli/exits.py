@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import TextIO
 
 from graphexec.cli.terminal import clean
@@ -14,13 +15,23 @@ ANSWERED = 0
 FAILED = 1
 USAGE = 2
 STOPPED = 3
+# Of `check`: some run may not end, and it is not shown that one does not.
+UNPROVED = 3
 INTERRUPTED = 130
 # What a shell reports of a program that wrote to a closed pipe: 128 + SIGPIPE.
 READER_GONE = 141
 
 
 class UsageFault(Exception):
-    """What was typed cannot be meant: options that exclude each other, or a name that nothing has."""
+    """What was typed cannot be meant: options that exclude each other, or a name that nothing has.
+
+    `each` are several things that are wrong there, which have lines of their own.
+    """
+
+    def __init__(self, text: str, *, each: Sequence[str] = ()) -> None:
+        self.text = text
+        self.each = tuple(each)
+        super().__init__(f"{text}: {'; '.join(each)}" if each else text)
 
 
 def code_of(error: Exception) -> int:
@@ -30,16 +41,24 @@ def code_of(error: Exception) -> int:
 
 def line_of(error: BaseException) -> str:
     """One line that says what went wrong; an error that is not graphexec's own has its class before it."""
-    text = " ".join(clean(str(error)).split())
+    text = _flat(str(error))
     own = isinstance(error, UsageFault) or type(error).__module__.partition(".")[0] == "graphexec"
     return text if own and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _flat(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
 def tell(error: BaseException, *, debug: bool) -> None:
-    """Print an error as one line, with its traceback before it in `debug`."""
+    """Print an error as one line, and one for each of its parts; with its traceback before it in `debug`."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
-    print(f"graphexec: {line_of(error)}", file=sys.stderr)
+    if isinstance(error, UsageFault) and error.each:
+        lines = (f"graphexec: {_flat(error.text)}:", *(f"  {_flat(one)}" for one in error.each))
+        print(*lines, sep="\n", file=sys.stderr)
+    else:
+        print(f"graphexec: {line_of(error)}", file=sys.stderr)
 
 
 def tell_json(error: BaseException, code: int, out: TextIO) -> None:

@@ -2,7 +2,7 @@
 
 Every record has `event`; the names here do not change, records may get further ones:
 
-- `start`: `input`, `model`, `agent`, `tools` (names), `limits`
+- `start`: `input`, `model`, `agent`, `tools` (names), `limits` (by name, with `budgets`)
 - `entered`: `node`, `spent`
 - `asked`: `node`, `effects`, each with `effect` (its class), for a tool also `tool` and `tool_input`
 - `answered`: `node`, `seconds`, `spent`, `replies`, each with `effect`; for a model `content`, `tool_calls`,
@@ -12,14 +12,15 @@ Every record has `event`; the names here do not change, records may get further 
   answered), `reason` (`finished`, `return_direct`, or the limit's name), `limit` (`limit`, `value`, `reached`), `steps`
   (`tool`, `tool_input`, `observation`, `status`), `spent`, `seconds`, `error` (`type`, `message`)
 
-`spent` has `iterations`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens`, `seconds`.
+`spent` has `iterations`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens`, `seconds`,
+`restarts`, and `budgets`, the machine's own by name. `graphexec audit` checks these records against a certificate.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, TextIO
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -29,7 +30,7 @@ from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of, line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.effects import All, CallTool, Effect, ToolResult
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.limits import Exhausted, Spent
+from graphexec.limits import Exhausted, Limits, Spent
 from graphexec.messages import ModelReply
 from graphexec.result import Ending
 
@@ -49,7 +50,7 @@ class Records:
             model=setup.model,
             agent=setup.agent,
             tools=list(executor.tools),
-            limits=asdict(executor.limits),
+            limits=_flat(executor.limits),
         )
 
     def happened(self, event: Event[Ending]) -> None:
@@ -108,7 +109,13 @@ def _several(replies: Any) -> Iterable[Any]:
 
 
 def _spent(spent: Spent) -> dict[str, Any]:
-    return {**asdict(spent), "tokens": spent.tokens}
+    return {**_flat(spent), "tokens": spent.tokens}
+
+
+def _flat(counts: Limits | Spent) -> dict[str, Any]:
+    """Counts by name; not by `asdict`, which cannot copy the mapping of a machine's own budgets."""
+    told = {field.name: getattr(counts, field.name) for field in fields(counts)}
+    return {**told, "budgets": dict(counts.budgets)}
 
 
 def _step(step: AgentStep) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import pkgutil
@@ -10,20 +11,40 @@ import sys
 import traceback
 from collections.abc import Iterable
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
 from graphexec.cli.exits import UsageFault
+from graphexec.cli.written import line_of, sources_of
+from graphexec.errors import GraphError, UnprovedError
 from graphexec.graph import Graph
+from graphexec.limits import Limits
 from graphexec.tools import AnyTool, Tool
 
 _HERE = "this folder"
+# This package, what imports, and what is in no file.
+_NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<")
+# Names in an answer: enough to find the one that was meant.
+_SHOWN = 8
+_EXAMPLE = "graphexec.machine:AGENT_EXECUTOR"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A graph by the name that it has on the command line, an executor's own limits, and the line that names it."""
+
+    name: str
+    graph: Graph[Any, Any]
+    limits: Limits | None = None
+    file: str | None = None
+    line: int = 1
 
 
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
     """Load one tool, or a sequence of tools. Raises `UsageFault` for anything else."""
-    found = _load(reference, "tools:weather")
+    _, found = _load(reference, "tools:weather")
     if _is_tool(found):
         return (found,)
     members = tuple(found) if _is_collection(found) else None
@@ -35,22 +56,67 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
     )
 
 
-def graph_at(reference: str) -> Graph[Any, Any]:
+def machine_at(reference: str) -> Machine:
     """Load a graph, or what has one as its `.graph`, as an executor does. Raises `UsageFault` for anything else."""
-    found = _load(reference, "graphexec.machine:AGENT_EXECUTOR")
-    for candidate in (found, getattr(found, "graph", None)):
-        if _is_graph(candidate):
-            return candidate
-    raise UsageFault(
-        f"{reference} is {_kind(found, None)}, not a graph; name a Graph, or an object whose .graph is one"
-    )
+    if _is_module(reference):
+        names = [machine.name for machine in machines_at(reference)]
+        kind = "file" if reference.endswith(".py") else "module"
+        raise UsageFault(f"{reference} names a {kind}, not a machine; write {' or '.join(names[:_SHOWN])}")
+    module, found = _load(reference, _EXAMPLE)
+    machine = _machine(reference, found, module)
+    if machine is None:
+        raise UsageFault(
+            f"{reference} is {_kind(found, None)}, not a graph; name a Graph, or an object whose .graph is one"
+        )
+    return machine
 
 
-def _load(reference: str, example: str) -> object:
+def machines_at(reference: str) -> tuple[Machine, ...]:
+    """Load the machine that is named, or of a module or a file every graph and executor at its top level, each once.
+
+    What another package made, and this one imports, is left out. Raises `UsageFault` if there is none.
+    """
+    if not _is_module(reference):
+        return (machine_at(reference),)
+    module = _module(reference)
+    found: dict[int, Machine] = {}
+    for name, value in vars(module).items():
+        machine = None if name.startswith("_") else _machine(f"{reference}:{name}", value, module)
+        if machine is not None:
+            found.setdefault(id(value), machine)
+    if not found:
+        raise UsageFault(f"{reference} has no graph and no executor at its top level; name one, such as {_EXAMPLE}")
+    imported = {id(value) for source in sources_of(module) for value in vars(source).values()}
+    own = tuple(machine for key, machine in found.items() if key not in imported)
+    if not own:
+        one = next(iter(found.values())).name
+        raise UsageFault(f"{reference} only imports its machines; name one, such as {one}")
+    return own
+
+
+def _is_module(reference: str) -> bool:
+    """Whether no object is named. A path of Windows may have a colon."""
+    return reference.endswith(".py") or ":" not in reference
+
+
+def _machine(name: str, found: object, module: ModuleType) -> Machine | None:
+    line = functools.partial(line_of, module, name.rpartition(":")[2])
+    if _is_graph(found):
+        return Machine(name, found, None, module.__file__, line())
+    inner = None if isinstance(found, type) else getattr(found, "graph", None)
+    limits = getattr(found, "limits", None)
+    if not _is_graph(inner):
+        return None
+    return Machine(name, inner, limits if isinstance(limits, Limits) else None, module.__file__, line())
+
+
+def _load(reference: str, example: str) -> tuple[ModuleType, object]:
+    """The object that is named, and its module."""
     place, _, path = reference.rpartition(":")
     if not place or not path:
         raise UsageFault(f"{reference!r} does not name an object; write module:object, such as {example}")
-    found: object = _module(place)
+    module = _module(place)
+    found: object = module
     within = place
     for name in path.split("."):
         if not hasattr(found, name):
@@ -58,10 +124,11 @@ def _load(reference: str, example: str) -> object:
             raise UsageFault(f"{within} has no {name}; {_near(name, names, of='it')}")
         found = getattr(found, name)
         within = f"{place}:{name}" if within == place else f"{within}.{name}"
-    return found
+    return module, found
 
 
 def _module(place: str) -> ModuleType:
+    _refuse_path(place)
     here = str(Path.cwd())
     if here not in sys.path:
         # A script's path begins with the script's directory; people name the modules of their own.
@@ -82,7 +149,33 @@ def _module(place: str) -> ModuleType:
         if missing is not None and f"{place}.".startswith(f"{missing}."):
             near = _near(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
             raise UsageFault(f"there is no module {missing} here, nor is it installed; {near}") from error
-        raise UsageFault(f"{place} cannot be imported: {type(error).__name__}: {error}{_where(error)}") from error
+        raise _refused(place, error) from error
+
+
+def _refused(place: str, error: BaseException) -> UsageFault:
+    """What a module raised while it was imported."""
+    match error:
+        case GraphError(faults=faults):
+            each = [f"{fault.code}: {fault.text}" for fault in faults]
+            return UsageFault(f"{place} cannot be imported: its table cannot be built{_where(error)}", each=each)
+        case UnprovedError():
+            why = [str(finding) for finding in error.verdict.findings if finding.severity == "error"]
+            return UsageFault(f"{place} cannot be imported: its executor is refused{_where(error)}", each=why)
+        case _:
+            return UsageFault(f"{place} cannot be imported: {type(error).__name__}: {error}{_where(error)}")
+
+
+def _refuse_path(place: str) -> None:
+    """Raise `UsageFault` for a path that is no Python file's."""
+    if place.endswith(".py") or all(part.isidentifier() for part in place.split(".")):
+        return
+    folder = Path(place)
+    if folder.is_dir():
+        files = sorted(one.name for one in folder.glob("*.py"))
+        example = f", such as {place.rstrip('/')}/{files[0]}" if files else ""
+        raise UsageFault(f"{place} is a folder; name a module or a file in it{example}")
+    if place.startswith(".") or "/" in place:
+        raise UsageFault(f"{place} is neither a module nor a Python file; write module:object or file.py:object")
 
 
 def _file(place: str) -> ModuleType:
@@ -107,13 +200,19 @@ def _file(place: str) -> ModuleType:
     return module
 
 
+def raised_at(error: BaseException) -> tuple[str, int] | None:
+    """The user's file and line that raised: the last that is neither of this package nor of the import machinery."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return error.filename, error.lineno or 1
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [(one.filename, one.lineno or 1) for one in frames if not one.filename.startswith(_NOT_THEIRS)]
+    return own[-1] if own else None
+
+
 def _where(error: BaseException) -> str:
     """The place that raised, as the user's editor knows it."""
-    if isinstance(error, SyntaxError):
-        return ""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith("<")]
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    place = None if isinstance(error, SyntaxError) else raised_at(error)
+    return "" if place is None else f" ({Path(place[0]).name}, line {place[1]})"
 
 
 def _near(name: str, names: Iterable[str], *, of: str) -> str:
@@ -122,7 +221,11 @@ def _near(name: str, names: Iterable[str], *, of: str) -> str:
     close = difflib.get_close_matches(name, known, n=3)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"{of} has {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}" if known else "check how it is spelled"  # noqa: PLR2004
+    return (
+        f"{of} has {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
+        if known
+        else "check how it is spelled"
+    )
 
 
 def _kind(found: object, members: tuple[object, ...] | None) -> str:

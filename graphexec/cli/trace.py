@@ -16,7 +16,7 @@ from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
 from graphexec.effects import All, CallTool, Effect
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.limits import Exhausted, LimitName
+from graphexec.limits import Exhausted
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.messages import ModelReply
 from graphexec.result import Ending
@@ -30,7 +30,8 @@ _NODE = 19
 _OUTCOME = 17
 _NARROW = 80
 
-_OPTIONS: Mapping[LimitName, str] = {
+# The limits that have an option here; a machine's own budgets have none.
+_OPTIONS: Mapping[str, str] = {
     "iterations": "--max-iterations",
     "seconds": "--max-seconds",
     "model_calls": "--max-model-calls",
@@ -56,7 +57,7 @@ class Answer:
     def ended(self, ending: Ending, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
         """Print the answer; a stopped run has none, so its reason goes to the other stream."""
         if isinstance(ending, StoppedResponse):
-            remedy = f"allow more with {_OPTIONS[ending.limit.limit]}"
+            remedy = f"allow more with {_OPTIONS.get(ending.limit.limit, ending.limit.limit)}"
             self.say(Text(f"{ending.reason.rstrip('.')}; {remedy}", "yellow"))
             return
         output = ending.output

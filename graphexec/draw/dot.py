@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphexec.draw.kinds import Look, exhausts, label, look
+from graphexec.draw.kinds import Look, absent, exhausts, label, look, named
+from graphexec.draw.marks import COLOURS, UNMARKED, WIDTHS, Marks
 from graphexec.edge import END
 from graphexec.graph import Graph
 
@@ -18,8 +19,8 @@ _SHAPES: dict[Look, str] = {
 }
 
 
-def dot(graph: Graph[Any, Any]) -> str:
-    """Draw the graph as DOT; a spent limit's edges are dashed."""
+def dot(graph: Graph[Any, Any], marks: Marks = UNMARKED) -> str:
+    """Draw the graph as DOT; a spent limit's edges are dashed, and `marks` colours others."""
     lines = [
         "digraph {",
         '    node [fontname="sans-serif"]',
@@ -30,8 +31,13 @@ def dot(graph: Graph[Any, Any]) -> str:
     for node in graph:
         text = r"\n".join(label(node))
         lines.append(f'    "{node.name}" [label="{text}", shape={_SHAPES[look(node)]}]')
+    lines += [f'    "{name}" [shape=box, style=dotted]' for name in absent(graph)]
     lines.append(f'    "(start)" -> "{graph.start}"')
     for edge in graph.edges:
         style = ", style=dashed" if exhausts(graph, edge) else ""
-        lines.append(f'    "{edge.source}" -> "{edge.target}" [label="{edge.outcome.__name__}"{style}]')
+        if mark := marks.get(edge):
+            colour = COLOURS[mark]
+            style += f', color="{colour}", fontcolor="{colour}", penwidth={WIDTHS[mark]}'
+        text = r"\n".join(named(edge))
+        lines.append(f'    "{edge.source}" -> "{edge.target}" [label="{text}"{style}]')
     return "\n".join([*lines, "}"]) + "\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from graphexec.edge import Edge
+from graphexec.edge import END, Edge
 from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Effect
 from graphexec.graph import Graph
+from graphexec.limits import ITERATIONS
 from graphexec.node import Node
 
 # What a node does, for whoever looks at it: `effect` asks for an effect of the user's own.
@@ -32,10 +33,24 @@ def look(node: Node[Any, Any]) -> Look:
 
 
 def label(node: Node[Any, Any]) -> tuple[str, ...]:
-    """The lines that stand in a node: its name, and that its entries are counted."""
-    return (node.name, "each entry costs an iteration") if node.metered else (node.name,)
+    """The lines that stand in a node: its name, and what each of its entries costs."""
+    costs = ("an iteration" if budget.name == ITERATIONS.name else f"one of {budget}" for budget in node.meters)
+    return (node.name, *(f"each entry costs {cost}" for cost in costs))
+
+
+def named(edge: Edge) -> tuple[str, ...]:
+    """The lines that stand at an edge: its outcome, and which budgets are full again."""
+    again = f"{', '.join(map(str, edge.resets))} again"
+    return (edge.outcome.__name__, again) if edge.resets else (edge.outcome.__name__,)
 
 
 def exhausts(graph: Graph[Any, Any], edge: Edge) -> bool:
     """Whether the edge is the one that a spent limit takes."""
-    return graph[edge.source].spent_outcome is edge.outcome
+    source = graph.nodes.get(edge.source)
+    return source is not None and source.spent_outcome is edge.outcome
+
+
+def absent(graph: Graph[Any, Any]) -> list[str]:
+    """The nodes that edges of a draft name and that it does not have."""
+    ends = [name for edge in graph.edges for name in (edge.source, edge.target)]
+    return [name for name in dict.fromkeys(ends) if name not in graph and name != END.name]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphexec.draw.kinds import Look, exhausts, label, look
+from graphexec.draw.kinds import Look, absent, exhausts, label, look, named
+from graphexec.draw.marks import COLOURS, UNMARKED, WIDTHS, Mark, Marks
 from graphexec.edge import END
 from graphexec.graph import Graph
 
@@ -19,16 +20,26 @@ _SHAPES: dict[Look, tuple[str, str]] = {
 }
 
 
-def mermaid(graph: Graph[Any, Any]) -> str:
-    """Draw the graph as a Mermaid flowchart; a spent limit's edges are dotted."""
-    names = {name: f"n{number}" for number, name in enumerate(graph.nodes)} | {END.name: "finish"}
+def mermaid(graph: Graph[Any, Any], marks: Marks = UNMARKED) -> str:
+    """Draw the graph as a Mermaid flowchart; a spent limit's edges are dotted, and `marks` colours others."""
+    strangers = absent(graph)
+    names = {name: f"n{number}" for number, name in enumerate((*graph.nodes, *strangers))} | {END.name: "finish"}
     lines = ["flowchart TD", f"    begin((start)) --> {names[graph.start]}"]
     for node in graph:
         opening, closing = _SHAPES[look(node)]
         lines.append(f"    {names[node.name]}{opening}{'<br/>'.join(label(node))}{closing}")
+    lines += [f'    {names[name]}["{name}"]' for name in strangers]
     lines.append(f"    {names[END.name]}(((END)))")
-    for edge in graph.edges:
+    # Links are numbered as they stand; the first is the one to the start.
+    marked: dict[Mark, list[str]] = {}
+    for number, edge in enumerate(graph.edges, 1):
         arrow = "-. {} .->" if exhausts(graph, edge) else "-- {} -->"
-        outcome = arrow.format(edge.outcome.__name__)
+        text = "<br/>".join(named(edge))
+        outcome = arrow.format(f'"{text}"' if edge.resets else text)
         lines.append(f"    {names[edge.source]} {outcome} {names[edge.target]}")
+        if mark := marks.get(edge):
+            marked.setdefault(mark, []).append(str(number))
+    for mark, links in marked.items():
+        colour = COLOURS[mark]
+        lines.append(f"    linkStyle {','.join(links)} stroke:{colour},stroke-width:{WIDTHS[mark]}px,color:{colour}")
     return "\n".join(lines) + "\n"

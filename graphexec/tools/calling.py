@@ -69,6 +69,9 @@ async def _acalled(tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
+        if isinstance(error, GeneratorExit):
+            # Closed, perhaps when there is no loop any more.
+            raise
         # Our own cancellation goes on; one that the tool ran into by itself is its failure.
         task = current_task()
         ran_into = isinstance(error, CancelledError) and task is not None and not task.cancelling()

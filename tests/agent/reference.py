@@ -69,14 +69,14 @@ def interpret(turns: tuple[Turn, ...], settings: Settings) -> Outcome:
         run.end = limit
         return run
 
-    turn_number = 0
+    turn_number = charged = 0
     while True:
         if settings.seconds == 0:
             return stopped("seconds")
         if run.iterations == settings.iterations:
             return stopped("iterations")
         run.iterations += 1
-        if settings.tokens is not None and run.tokens >= settings.tokens:
+        if settings.tokens is not None and charged >= settings.tokens:
             return stopped("tokens")
         if run.model_calls == settings.model_calls:
             return stopped("model_calls")
@@ -84,6 +84,8 @@ def interpret(turns: tuple[Turn, ...], settings: Settings) -> Outcome:
         turn = turns[min(turn_number, len(turns) - 1)]
         turn_number += 1
         run.tokens += turn.tokens
+        # A call takes one token at least, whatever is reported.
+        charged += max(1, turn.tokens)
         if turn.kind == "answer":
             run.end, run.output = "finished", f"answer {turn_number}"
             return run

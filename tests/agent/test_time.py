@@ -288,7 +288,11 @@ def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
     def script() -> Script[Ready, Ending]:
         clock = FakeClock(1000)
         executor = AgentExecutor(
-            agent=scripted(act("tick")), tools=[ticking(clock)], max_iterations=None, max_execution_time=3
+            agent=scripted(act("tick")),
+            tools=[ticking(clock)],
+            max_iterations=None,
+            max_execution_time=3,
+            may_run_forever=True,
         )
         return dataclasses.replace(script_of(executor), world=dataclasses.replace(executor.world, clock=clock))
 

@@ -61,7 +61,10 @@ def test_draw_takes_a_graph_or_what_has_one(
         (["graphexec.machine:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
         (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
         (["graphexec.machine:STOPPED"], "graphexec.machine:STOPPED is a str, not a graph; name a Graph"),
-        (["graphexec.machine"], "'graphexec.machine' does not name an object; write module:object"),
+        (
+            ["graphexec.machine"],
+            "graphexec.machine names a module, not a machine; write graphexec.machine:AGENT_EXECUTOR or",
+        ),
         (["--format", "svg"], "Invalid value for '--format': 'svg' is not one of 'mermaid', 'dot'; see"),
         (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
         (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
@@ -120,7 +123,21 @@ def test_version_says_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.out.startswith("graphexec 0.")
 
 
-@pytest.mark.parametrize("of", [[], ["run"], ["draw"], ["models"], ["models", "list"], ["models", "pull"]])
+@pytest.mark.parametrize(
+    "of",
+    [
+        [],
+        ["run"],
+        ["draw"],
+        ["models"],
+        ["models", "list"],
+        ["models", "pull"],
+        ["check"],
+        ["audit"],
+        ["export"],
+        ["diff"],
+    ],
+)
 def test_every_help_has_an_example_or_the_codes(capsys: pytest.CaptureFixture[str], of: list[str]) -> None:
     ended = command(capsys, *of, "--help")
     assert (ended.code, ended.err) == (0, "")

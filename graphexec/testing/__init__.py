@@ -1,0 +1,115 @@
+"""What tests of agents and machines are written with: scripted models and tools, a virtual clock, and properties.
+
+`verify_termination(executor)` in a test holds an executor to its promise that every run ends. Each name is loaded when
+it is asked for: pytest imports this package whenever it runs, and only the strategies and `executor_machine` need
+Hypothesis.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphexec.models.scripted import ScriptedModel
+    from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
+    from graphexec.testing.errors import Deadlock, UsedUp
+    from graphexec.testing.machine import executor_machine
+    from graphexec.testing.properties import verify_termination
+    from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
+    from graphexec.testing.strategies import agent_scripts, drawn_graphs, graphs, limits, time_limits
+    from graphexec.verify.explore import explore
+    from graphexec.verify.failure import as_test
+    from graphexec.verify.oracle import replies_of
+    from graphexec.verify.puppets import explore_table
+    from graphexec.verify.temporal import (
+        always,
+        answered,
+        asked,
+        calls_tool,
+        dominates,
+        ended,
+        entered,
+        eventually,
+        followed,
+        left,
+        never,
+        never_without,
+        predicate,
+    )
+
+__all__ = [
+    "NEVER",
+    "After",
+    "Deadlock",
+    "ScriptedModel",
+    "ScriptedTool",
+    "UsedUp",
+    "VirtualClock",
+    "agent_scripts",
+    "always",
+    "answered",
+    "as_test",
+    "asked",
+    "calls_tool",
+    "dominates",
+    "drawn_graphs",
+    "ended",
+    "entered",
+    "eventually",
+    "executor_machine",
+    "explore",
+    "explore_table",
+    "followed",
+    "graphs",
+    "left",
+    "limits",
+    "loop_time",
+    "never",
+    "never_without",
+    "on_loop_time",
+    "predicate",
+    "replies_of",
+    "run_virtually",
+    "scripted_tool",
+    "time_limits",
+    "verify_termination",
+]
+
+_MODULES = {
+    "ScriptedModel": "models.scripted",
+    **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
+    **dict.fromkeys(("Deadlock", "UsedUp"), "testing.errors"),
+    "executor_machine": "testing.machine",
+    "verify_termination": "testing.properties",
+    **dict.fromkeys(("NEVER", "After", "ScriptedTool", "scripted_tool"), "testing.scripted"),
+    "explore": "verify.explore",
+    "as_test": "verify.failure",
+    "replies_of": "verify.oracle",
+    "explore_table": "verify.puppets",
+    **dict.fromkeys(
+        (
+            "always",
+            "answered",
+            "asked",
+            "calls_tool",
+            "dominates",
+            "ended",
+            "entered",
+            "eventually",
+            "followed",
+            "left",
+            "never",
+            "never_without",
+            "predicate",
+        ),
+        "verify.temporal",
+    ),
+    **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module(f"graphexec.{_MODULES[name]}"), name)

@@ -1,0 +1,167 @@
+"""What the world does to a run, move by move, as plain data, and the adversary that does it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, final
+
+from graphexec.actions import Run
+from graphexec.drive import World
+from graphexec.effects import CallAgent, CallModel, CallTool, Effect
+from graphexec.errors import ModelError
+from graphexec.graph import Graph
+from graphexec.handlers import Handler
+from graphexec.limits import Limits
+from graphexec.messages import CompletionRequest
+from graphexec.testing.readable import Readable
+from graphexec.testing.scripted import pause
+from graphexec.testing.scripts import Scripted, delay
+from graphexec.verify.oracle import Oracle
+from graphexec.verify.temporal import UNKNOWN
+
+# What is answered by which of an attack's lists: model calls, tool calls, and everything else that is asked.
+Part: TypeAlias = Literal["turns", "results", "others"]
+PARTS: tuple[Part, ...] = ("turns", "results", "others")
+
+RAISES = "raises"
+
+# How many replies to an effect of the user's own an attack tells apart.
+_OTHERS = 4
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Move(Readable):
+    """One answer of the world: the name of a class of replies (or `raises`), after `seconds`.
+
+    An effect that has no such class is answered with its first one. For effects of the user's own the name is a number:
+    which of their replies.
+    """
+
+    reply: str
+    seconds: float = 0.0
+    stubborn: bool = False
+
+    def __repr__(self) -> str:
+        return f"{self.reply}{delay(self.seconds, stubborn=self.stubborn)}"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Attack(Readable):
+    """How the world answers each model call, each tool call, and the rest. The last move of each repeats for ever."""
+
+    turns: tuple[Move, ...]
+    results: tuple[Move, ...] = ()
+    others: tuple[Move, ...] = ()
+
+    def __repr__(self) -> str:
+        said = [f"{part}=({', '.join(map(repr, moves))})" for part in PARTS if (moves := self.part(part))]
+        return ", ".join(said)
+
+    def part(self, part: Part) -> tuple[Move, ...]:
+        """The moves of one of its parts."""
+        match part:
+            case "turns":
+                return self.turns
+            case "results":
+                return self.results
+            case "others":
+                return self.others
+
+    @property
+    def seconds(self) -> float:
+        """How long its moves take, each once."""
+        return sum(move.seconds for part in PARTS for move in self.part(part))
+
+    def at_once(self) -> Attack:
+        """The same without its delays."""
+        return Attack(*(tuple(dataclasses.replace(move, seconds=0.0) for move in self.part(part)) for part in PARTS))
+
+
+@final
+@dataclass
+class Adversary:
+    """Answers a run's effects as its attack says, and counts them. For one run: `seen` is how many of each it had."""
+
+    attack: Attack
+    oracle: Oracle
+    seen: dict[Part, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    raised: list[BaseException] = field(default_factory=list[BaseException])
+    # What was answered with what, to read in a failure.
+    said: list[str] = field(default_factory=list[str])
+
+    def world(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> World:
+        """The world in which everything that the graph asks for is answered by this adversary."""
+        handler = Handler(self._call, self._acall, instant=not self.attack.seconds)
+        kinds = {kind for node in graph for kind in node.effects}
+        return World(dict.fromkeys(kinds, handler), limits, clock=clock)
+
+    def _call(self, effect: Effect[Any], left: float | None) -> Any:
+        del left
+        return self._answer(effect, self._next(effect))
+
+    async def _acall(self, effect: Effect[Any], left: float | None) -> Any:
+        del left
+        move = self._next(effect)
+        if move.seconds:
+            await pause(move.seconds, stubborn=move.stubborn)
+        return self._answer(effect, move)
+
+    def _next(self, effect: Effect[Any]) -> Move:
+        part = part_of(effect)
+        moves = self.attack.part(part)
+        number = self.seen[part]
+        self.seen[part] = number + 1
+        return moves[min(number, len(moves) - 1)] if moves else Move("")
+
+    def _answer(self, effect: Effect[Any], move: Move) -> Any:
+        if move.reply == RAISES:
+            error = ModelError("as scripted") if part_of(effect) == "turns" else Scripted("as scripted")
+            self.raised.append(error)
+            self.said.append(f"{type(effect).__name__}: raises {type(error).__name__}")
+            raise error
+        replies = self.oracle(effect)
+        named = [reply for reply in replies if reply.name == move.reply]
+        if not named:
+            named = [replies[int(move.reply) % len(replies)] if move.reply.isdigit() else replies[0]]
+        self.said.append(f"{type(effect).__name__}: {named[0].name}")
+        return named[0].value
+
+
+def part_of(effect: Effect[Any]) -> Part:
+    """Which part of an attack answers the effect."""
+    match effect.budget:
+        case "model_calls":
+            return "turns"
+        case "tool_calls":
+            return "results"
+        case None:
+            return "others"
+
+
+def replies_by_part(
+    graph: Graph[Any, Any], oracle: Oracle, tools: Sequence[str], *, decides: type[Effect[Any]] | None = None
+) -> Mapping[Part, tuple[str, ...]]:
+    """The names of the classes of replies that an attack on the graph can choose from.
+
+    `decides` is what the agent in it asks for, where one is: of model calls and calls of a function, a plan makes one.
+    """
+    asked = {kind for node in graph for kind in node.effects}
+    probes: list[Effect[Any]] = []
+    if CallModel in asked and decides is not CallAgent:
+        probes.append(CallModel(CompletionRequest("")))
+    if CallAgent in asked and decides is not CallModel:
+        probes.append(CallAgent(Run({})))
+    if CallTool in asked:
+        probes += [CallTool(name, {}) for name in (*tools, UNKNOWN)]
+    names: dict[Part, dict[str, None]] = {part: {} for part in PARTS}
+    for probe in probes:
+        for reply in oracle(probe):
+            names[part_of(probe)].setdefault(reply.name)
+    if any(kind not in (CallModel, CallAgent, CallTool) for kind in asked):
+        # Effects of the user's own have their replies by number.
+        names["others"] = dict.fromkeys(map(str, range(_OTHERS)))
+    return {part: tuple(of_part) for part, of_part in names.items()}

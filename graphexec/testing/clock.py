@@ -1,0 +1,289 @@
+"""A virtual clock: an event loop on which waiting costs nothing, so that a 100-second tool is tested in no time.
+
+Whenever nothing is left to do but wait, the clock jumps to the next timer. What cannot be jumped over is real: a call
+in a thread is waited for, in real time, and takes none on the clock. Where nothing can wake the loop any more there is
+an error that says who waits for what, instead of a test that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import math
+import selectors
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
+
+from graphexec.testing.errors import Deadlock
+from graphexec.testing.frames import is_own
+
+if TYPE_CHECKING:
+    from graphexec.executor import AgentExecutor
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# Turns of the loop at one instant after which somebody is taken to spin, and the clock goes on to the next timer, as a
+# real one would. A run of a thousand steps takes some 5,000.
+SPIN: Final = 20_000
+
+# Real seconds between two looks at the threads that are waited for: those that end without waking the loop are rare.
+_LOOK: Final = 0.01
+
+# Names of the threads in which graphexec calls what blocks.
+_CALLS: Final = "graphexec-call"
+
+# Virtual seconds that what is left at the end gets to obey its cancellation: asyncio.run would wait for ever.
+_ENDING: Final = 60.0
+
+# How often the end looks for tasks that are left: some begin when others are cancelled.
+_PASSES: Final = 3
+
+
+@final
+class VirtualClock:
+    """A clock that stands still until a loop of its own has nothing to do but wait, or `advance` moves it.
+
+    `World(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. `patience` is how many real seconds a call in
+    a thread may take: it cannot be sped up.
+    """
+
+    __slots__ = ("patience", "seconds")
+
+    def __init__(self, seconds: float = 0.0, *, patience: float = 10.0) -> None:
+        self.seconds = seconds
+        self.patience = patience
+
+    def __call__(self) -> float:
+        """The seconds that it shows."""
+        return self.seconds
+
+    def __repr__(self) -> str:
+        return f"<VirtualClock at {self.seconds:g} s>"
+
+    def advance(self, seconds: float) -> None:
+        """Let so many seconds pass, as something would that takes time without waiting."""
+        self.seconds += seconds
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end on this clock.
+
+        What it leaves behind is cancelled; what ignores that is abandoned. Raises `Deadlock` where nothing can wake the
+        loop, and for a call in a thread that is not back when `patience` is over.
+        """
+        __tracebackhide__ = True
+        loop = _VirtualLoop(self)
+        try:
+            asyncio.set_event_loop(loop)
+            return loop.run_until_complete(main)
+        except Deadlock as error:
+            # It says who waits where; asyncio's frames and ours do not.
+            raise error.with_traceback(None)  # noqa: B904 - it is the same one
+        finally:
+            try:
+                _end(loop)
+            finally:
+                asyncio.set_event_loop(None)
+                loop.close()
+
+
+def run_virtually(main: Coroutine[Any, Any, T], *, patience: float = 10.0) -> T:
+    """Run `main` on a `VirtualClock` of its own. An executor in it reads the clock if it is made by `on_loop_time`."""
+    __tracebackhide__ = True
+    return VirtualClock(patience=patience).run(main)
+
+
+def loop_time() -> float:
+    """The clock of the running event loop: `World(..., clock=loop_time)` keeps virtual time where that is virtual."""
+    return asyncio.get_running_loop().time()
+
+
+def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time) -> AgentExecutor:
+    """Return the same executor, with its time limit kept by the running event loop's clock (or by `clock`)."""
+    timed = copy.copy(executor)
+    timed.world = dataclasses.replace(executor.world, clock=clock)
+    return timed
+
+
+@final
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    """asyncio's own loop, with another clock, and a selector that moves it."""
+
+    # What asyncio's loop keeps for itself; unchanged since Python 3.4.
+    _scheduled: list[asyncio.TimerHandle]
+    _clock_resolution: float
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.ending = False
+        self._executing = 0
+        self._before = frozenset(threading.enumerate())
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        return self.clock.seconds
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run `func` in a pool's thread, which the clock waits for."""
+        future = super().run_in_executor(executor, func, *args)
+        self._executing += 1
+        future.add_done_callback(self._executed)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Leave the pool's threads to themselves: idle ones end with the program."""
+        del timeout
+
+    def _executed(self, _: object) -> None:
+        self._executing -= 1
+
+    def working(self) -> bool:
+        """Whether a thread that was started here is at work."""
+        if self.ending:
+            return False
+        return self._executing > 0 or any(
+            thread.name == _CALLS and thread not in self._before for thread in threading.enumerate()
+        )
+
+    def called(self) -> list[tuple[str, str]]:
+        """What the threads that were started here are at work on: functions, and where each stands."""
+        # There is no other way to see where a thread stands.
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        found: list[tuple[str, str]] = []
+        for thread in threading.enumerate():
+            if thread not in self._before and thread.ident in frames and (own := _own(frames[thread.ident])):
+                code = own.f_code
+                found.append((code.co_qualname, f"{code.co_filename}:{own.f_lineno}"))
+        return found
+
+    def next_timer(self) -> float | None:
+        """The second of the next timer that will ever go off."""
+        # asyncio takes cancelled timers from the head of this heap before it selects.
+        when = self._scheduled[0].when() if self._scheduled else math.inf
+        return when if math.isfinite(when) else None
+
+    def jump(self, when: float) -> None:
+        """Let the clock go on to a timer."""
+        self.clock.seconds = max(self.clock.seconds, when)
+        # A timer goes off if it is due within the resolution, which must not vanish beside a large number.
+        self._clock_resolution = max(1e-9, math.ulp(self.clock.seconds))
+
+
+@final
+class _Selector(selectors.BaseSelector):
+    """Waits for real files while a thread works, and otherwise lets the virtual time pass."""
+
+    def __init__(self, loop: _VirtualLoop) -> None:
+        self._real = selectors.DefaultSelector()
+        self._loop = loop
+        self._turns = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._real.select(0)
+        if timeout is not None and timeout <= 0:
+            self._turns += 1
+            if self._turns > SPIN:
+                self._passed_over()
+            return ready
+        self._turns = 0
+        if ready:
+            return ready
+        gives_up = time.monotonic() + self._loop.clock.patience
+        while self._loop.working():
+            ready = self._real.select(_LOOK)
+            if ready:
+                return ready
+            if time.monotonic() > gives_up:
+                called = self._loop.called()
+                raise Deadlock.of_a_thread(self._loop.clock.patience, called, _who_waits(self._loop))
+        # A thread that has ended since the first look may have left a word.
+        ready = self._real.select(0)
+        if ready:
+            return ready
+        when = self._loop.next_timer()
+        if when is None:
+            raise Deadlock.of_tasks(self._loop.clock.seconds, _who_waits(self._loop))
+        self._loop.jump(when)
+        return []
+
+    def _passed_over(self) -> None:
+        """Somebody spins: let time pass all the same."""
+        self._turns = 0
+        when = self._loop.next_timer()
+        if when is None:
+            raise Deadlock.of_a_spin(self._loop.clock.seconds, SPIN, _who_waits(self._loop))
+        self._loop.jump(when)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def _own(frame: FrameType | None) -> FrameType | None:
+    """The outermost frame that is the user's."""
+    own: FrameType | None = None
+    while frame is not None:
+        if is_own(frame):
+            own = frame
+        frame = frame.f_back
+    return own
+
+
+def _who_waits(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
+    """Each task that is not done, and the line at which it stands."""
+    waiting: list[str] = []
+    for task in sorted(asyncio.all_tasks(loop), key=lambda one: one.get_name()):
+        coroutine: Any = task.get_coro()
+        inner = coroutine
+        # Down to what awaits nothing but a future.
+        while (deeper := getattr(inner, "cr_await", None)) is not None and hasattr(deeper, "cr_frame"):
+            inner = deeper
+        frame = getattr(inner, "cr_frame", None)
+        where = f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        waiting.append(f"{getattr(inner, '__qualname__', repr(inner))}{where}")
+    return tuple(waiting)
+
+
+def _end(loop: _VirtualLoop) -> None:
+    """Cancel what is left, and abandon what ignores it."""
+    loop.ending = True
+    # Those that end may leave others behind: what closes an async generator, say.
+    for _ in range(_PASSES):
+        if left := asyncio.all_tasks(loop):
+            loop.run_until_complete(_ended(left))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+
+
+async def _ended(left: set[asyncio.Task[Any]]) -> None:
+    for task in left:
+        task.cancel()
+    _, stubborn = await asyncio.wait(left, timeout=_ENDING)
+    for task in left - stubborn:
+        # Nobody else asks for its exception.
+        _ = task.cancelled() or task.exception()
+    for task in stubborn:
+        # asyncio would report it when it is collected, and its coroutine would be closed outside the loop.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # pyright: ignore
+        coroutine: Any = task.get_coro()
+        with contextlib.suppress(RuntimeError):
+            coroutine.close()

@@ -1,0 +1,236 @@
+"""A run driven by hand, by whatever comes to Hypothesis's mind: replies, cuts, crashes and pauses in any order.
+
+`TestMine = executor_machine(executor)` in a module of tests is such a test. After every rule the run is where it can
+be, has spent what was asked for and no more than it may, and survives JSON; and from wherever it is left, it ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import unittest
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from graphexec.edge import END
+from graphexec.effects import All, Effect
+from graphexec.engine import Asking, Cut, advance, begin
+from graphexec.events import Done
+from graphexec.limits import Limits, Spent
+from graphexec.snapshot import Snapshot
+from graphexec.testing.attack import part_of
+from graphexec.testing.runs import members
+from graphexec.testing.strategies import limits as all_limits
+from graphexec.testing.trial import Machine, Trial, trial_of
+from graphexec.verify.explore import RAISES
+from graphexec.verify.oracle import Replies
+
+# Runs, and rules in each of them, unless told otherwise: a second for an executor.
+_RUNS = 50
+_RULES = 30
+
+# Crashes of one run, where its limits do not say how many: without an end of them there is none of the run.
+_CRASHES = 3
+
+# Replies after which a run that is left to itself has to be over: far more than the small limits allow.
+_ENOUGH = 10_000
+
+
+def executor_machine(
+    machine: Machine,
+    *,
+    start: object = None,
+    limits: Limits | None = None,
+    replies: Replies | None = None,
+    raises: tuple[type[BaseException], ...] = RAISES,
+) -> type[unittest.TestCase]:
+    """Return a test that drives runs of the machine by hand. The machine has to be one that is proved to end.
+
+    The options are those of `verify_termination`. How many runs, and how long ones, is said as of any state machine of
+    Hypothesis: `TestMine.settings = settings(max_examples=500)`.
+
+    Raises `InputError` where it is not known what to reply to an effect.
+    """
+    trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
+    # Hypothesis makes the test case of the class, which no checker can follow.
+    made: Any = type("ExecutorMachine", (RunByHand,), {"trial": trial})
+    case: type[unittest.TestCase] = made.TestCase
+    made.TestCase.settings = settings(
+        max_examples=_RUNS,
+        stateful_step_count=_RULES,
+        deadline=None,
+        report_multiple_bugs=False,
+        phases=[Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    return case
+
+
+class RunByHand(RuleBasedStateMachine):
+    """One run, and what must hold of it. `trial` says of which machine."""
+
+    trial: ClassVar[Trial]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = Limits()
+        # Where the run stands, as it would be stored, and what comes next.
+        self.snapshot: Snapshot
+        self.state: Asking | Done[Any] | None = None
+        self.asked: list[Effect[Any]] = []
+        self.before = Spent()
+        self.crashes = 0
+        # The run's clock, as whoever drives it reads it.
+        self.seconds = 0.0
+
+    # What a run begins with.
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """Begin a run within limits of some kind."""
+        drawn = data.draw(all_limits(self.trial.limits), label="limits")
+        seconds = data.draw(st.sampled_from([drawn.seconds, 0.0, 4.0]), label="seconds")
+        restarts = data.draw(st.sampled_from([drawn.restarts, 0, 1]), label="restarts")
+        self.limits = dataclasses.replace(drawn, seconds=seconds, restarts=restarts)
+        self.snapshot = begin(self.trial.graph, self.trial.start)
+        self._advance()
+
+    # What can happen to it.
+
+    @precondition(lambda self: isinstance(self.state, Asking))
+    @rule(data=st.data(), seconds=st.sampled_from([0.0, 0.0, 0.0, 0.5, 4.0]))
+    def reply(self, data: st.DataObject, seconds: float) -> None:
+        """The world replies, now or later."""
+        asking = self._asking()
+        answers: list[object] = []
+        for effect in members(asking.effect):
+            named = {reply.name: reply for reply in self.trial.oracle(effect)}
+            answers.append(named[data.draw(st.sampled_from(list(named)), label=type(effect).__name__)].value)
+        self.seconds += seconds
+        answer = tuple(answers) if isinstance(asking.effect, All) else answers[0]
+        self.snapshot = asking.reply(answer, at=self.seconds)
+        self._advance()
+
+    @precondition(lambda self: isinstance(self.state, Asking) and self.limits.seconds is not None)
+    @rule(some=st.booleans())
+    def cut(self, some: bool) -> None:  # noqa: FBT001 - drawn
+        """The deadline cuts what was asked for; of several, some may have finished."""
+        asking = self._asking()
+        effects = members(asking.effect)
+        finished: tuple[object, ...] = ()
+        if some and isinstance(asking.effect, All):
+            finished = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
+        assert self.limits.seconds is not None, "the precondition"
+        self.seconds = self.limits.seconds
+        self.snapshot = asking.cut(at=self.seconds, finished=finished)
+        self._advance()
+
+    @rule()
+    def pause(self) -> None:
+        """The run is stored and read again, by another process."""
+        text = self.snapshot.to_json()
+        self.snapshot = Snapshot.from_json(text, self.trial.graph)
+        assert self.snapshot.to_json() == text, "a snapshot is changed by storing it"
+
+    @precondition(lambda self: isinstance(self.state, Asking) and self._may_crash())
+    @rule()
+    def crash(self) -> None:
+        """The process dies while it waits, and another one takes the run up again: what was asked for stays charged."""
+        self.snapshot = Snapshot.from_json(self._asking().snapshot.restarted().to_json(), self.trial.graph)
+        self.crashes += 1
+        self._advance()
+
+    @precondition(lambda self: isinstance(self.state, Asking))
+    @rule()
+    def look_again(self) -> None:
+        """Nothing changes because somebody looks: the engine asks for the same again."""
+        asking = self._asking()
+        again = advance(self.trial.graph, self.snapshot, self.limits)
+        assert isinstance(again, Asking), f"it was asking for {asking.effect}, and is done now"
+        assert again.effect == asking.effect, f"it was asking for {asking.effect}, and asks for {again.effect} now"
+        # As text: a reply that was stored is read when it is needed.
+        assert again.snapshot.to_json() == asking.snapshot.to_json(), "the engine is not pure"
+
+    # What holds after each of them.
+
+    @invariant()
+    def it_is_where_it_can_be(self) -> None:
+        """At a node of the table, with a value that this node takes."""
+        if self.state is not None:
+            stands = self.state.snapshot
+            node = self.trial.graph[stands.node]
+            assert isinstance(stands.value, node.takes), f"{node.name} was given {stands.value!r}"
+
+    @invariant()
+    def it_has_spent_what_was_asked_for(self) -> None:
+        """Every call is charged, once each time it is asked for, and what is spent stays spent."""
+        if self.state is None:
+            return
+        spent, before = self.state.snapshot.spent, self.before
+        models = sum(part_of(effect) == "turns" for effect in self.asked)
+        tools = sum(part_of(effect) == "results" for effect in self.asked)
+        assert (spent.model_calls, spent.tool_calls) == (models, tools), (
+            f"{models} and {tools} calls asked for: {spent}"
+        )
+        assert spent.restarts == self.crashes, f"{self.crashes} crashes: {spent}"
+        assert spent.tokens >= before.tokens, f"{before} became {spent}"
+        assert spent.seconds == self.seconds, f"{self.seconds:g} seconds: {spent}"
+        self.before = spent
+
+    @invariant()
+    def it_is_within_its_limits(self) -> None:
+        """Nothing is above its limit, and nothing is asked for when the time is over."""
+        if self.state is None:
+            return
+        spent, limits = self.state.snapshot.spent, self.limits
+        own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
+        counted = [
+            (limits.iterations, spent.iterations),
+            (limits.model_calls, spent.model_calls),
+            (limits.tool_calls, spent.tool_calls),
+            *((limit, spent.budgets.get(name, 0)) for name, limit in own.items()),
+        ]
+        assert all(limit is None or reached <= limit for limit, reached in counted), f"{spent} within {limits}"
+        if isinstance(self.state, Asking):
+            assert self.state.deadline == limits.seconds
+            assert limits.seconds is None or spent.seconds < limits.seconds, f"it asks after {spent.seconds} seconds"
+            assert limits.restarts is None or spent.restarts <= limits.restarts, (
+                f"it asks after {spent.restarts} crashes"
+            )
+
+    @invariant()
+    def it_ends_as_the_table_says(self) -> None:
+        """With an outcome of an edge to the end."""
+        if isinstance(self.state, Done):
+            endings = [edge.outcome for edge in self.trial.graph.edges if edge.target == END.name]
+            assert type(self.state.outcome) in endings, f"it ended with {self.state.outcome!r}"
+
+    def teardown(self) -> None:
+        """From wherever it is left, it ends: everything is answered, for as long as it asks."""
+        left = _ENOUGH
+        while isinstance(self.state, Asking):
+            left -= 1
+            assert left, f"it has not ended after {len(self.asked)} calls within {self.limits}"
+            answers = tuple(self.trial.oracle(effect)[-1].value for effect in members(self.state.effect))
+            answer = answers if isinstance(self.state.effect, All) else answers[0]
+            self.snapshot = self.state.reply(answer, at=self.seconds)
+            self._advance()
+
+    def _asking(self) -> Asking:
+        assert isinstance(self.state, Asking), "the precondition"
+        return self.state
+
+    def _may_crash(self) -> bool:
+        return self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1)
+
+    def _advance(self) -> None:
+        try:
+            self.state = advance(self.trial.graph, self.snapshot, self.limits)
+        except self.trial.raises:
+            # It is over, in a way that is allowed.
+            self.state = None
+            return
+        if isinstance(self.state, Asking):
+            self.asked += members(self.state.effect)

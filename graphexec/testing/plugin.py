@@ -1,0 +1,297 @@
+"""The pytest plugin: `@pytest.mark.graphexec` on a function that returns an executor or a graph makes tests of it.
+
+`proof`, `certificate`, `exhaustive` and `adversarial` (and `spin`, where that is installed) are the names of the tests;
+the marker takes the options of `verify_termination`. `--graphexec-cov` says which edges no test takes. pytest loads
+this module whether it is used or not, so what is heavy is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+import pytest
+
+if TYPE_CHECKING:
+    from graphexec.testing.edge_coverage import EdgeCoverage
+    from graphexec.testing.trial import Machine, Trial
+    from graphexec.verify import Bound, Verdict
+
+MARK: Final = "graphexec"
+
+# What the marker takes, as `verify_termination` does.
+OPTIONS: Final = ("start", "limits", "replies", "raises", "examples")
+
+# In a report's user properties, which pytest-xdist hands on: one line of the summary.
+_LINE: Final = "graphexec_verdict"
+
+# Where a test leaves its graph, for whoever says which of its edges were taken.
+_GRAPH: Final = "graphexec_graph"
+
+# Any: the options of the marker are the user's.
+Options: TypeAlias = Mapping[str, Any]
+Check: TypeAlias = Callable[["Machine", Options], object]
+
+# What the tests of one function have reported, and which of them did: the others need not say it again.
+Told: TypeAlias = dict[str, str]
+
+_coverage: pytest.StashKey[EdgeCoverage] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--graphexec-cov`."""
+    group = parser.getgroup("graphexec", "graphexec: machines that end")
+    group.addoption(
+        "--graphexec-cov",
+        nargs="?",
+        const="",
+        default=None,
+        metavar="FILE",
+        help="say which edges of which graphs no test took; FILE.mmd or FILE.dot draws them grey, and a directory "
+        "takes a drawing for each graph",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, and record edges if that is asked for."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARK}({', '.join(f'{name}=' for name in OPTIONS)}): the function returns an executor or a graph; prove "
+        "that every run of it ends, and attack it",
+    )
+    if config.getoption("--graphexec-cov") is not None:
+        from graphexec.testing.edge_coverage import EdgeCoverage
+
+        config.stash[_coverage] = EdgeCoverage()
+        config.stash[_coverage].begin()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Record no more edges."""
+    if recorded := config.stash.get(_coverage, None):
+        recorded.end()
+
+
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
+    """Make the tests of a marked function, whatever its name."""
+    marks = [mark for mark in getattr(obj, "pytestmark", ()) if getattr(mark, "name", None) == MARK]
+    if not marks or not inspect.isfunction(obj) or not isinstance(collector, pytest.Module):
+        return None
+    options = {key: value for mark in marks for key, value in mark.kwargs.items()}
+    if faults := [*(f"takes names only, not {given!r}" for mark in marks for given in mark.args), *_unknown(options)]:
+        raise collector.CollectError("\n".join(f"{name}: @pytest.mark.{MARK} {fault}" for fault in faults))
+    # pytest leaves open what this takes.
+    function: Any = pytest.Function
+    told: Told = {}
+    return [
+        function.from_parent(collector, name=f"{name}[{check}]", callobj=_test(obj, check, options, told))
+        for check in CHECKS
+        if check != "spin" or _spin_is_installed()
+    ]
+
+
+def _unknown(options: Options) -> list[str]:
+    """What is to be said of options that there are not."""
+    faults: list[str] = []
+    for name in options:
+        if name not in OPTIONS:
+            close = difflib.get_close_matches(name, OPTIONS, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            faults.append(f"has no option {name}; its options are {', '.join(OPTIONS)}{meant}")
+    return faults
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell the plugin's own runs from the user's, and keep the verdict for the summary."""
+    recorded = item.config.stash.get(_coverage, None)
+    own = item.get_closest_marker(MARK) is not None
+    if recorded is not None:
+        recorded.own = own
+    try:
+        return (yield)
+    finally:
+        # What the test has left there: see `_test`.
+        left: dict[str, Any] = getattr(getattr(item, "obj", None), "__dict__", {})
+        if own and _LINE in left:
+            item.user_properties.append((_LINE, left[_LINE]))
+        if own and recorded is not None and _GRAPH in left:
+            recorded.know(getattr(item, "name", "").partition("[")[0], left[_GRAPH])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what is proved, and which edges were never taken."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    lines = [value for report in reports for key, value in getattr(report, "user_properties", ()) if key == _LINE]
+    recorded = config.stash.get(_coverage, None)
+    if lines or recorded is not None:
+        terminalreporter.section("graphexec")
+    for line in sorted(set(lines)):
+        terminalreporter.write_line(line)
+    if recorded is not None:
+        for line in recorded.report(str(config.getoption("--graphexec-cov"))):
+            terminalreporter.write_line(line)
+
+
+def summary(name: str, verdict: Verdict) -> str:
+    """A verdict in a line: `agent PROVED: at most 14 transitions = 4*iterations + 2; 3 model calls; 12 tool calls`."""
+    if verdict.bounds is None:
+        errors = [finding for finding in verdict.findings if finding.severity == "error"]
+        return f"{name} {verdict.status.upper()}: {'; '.join(map(str, errors))}"
+    bounds = verdict.bounds
+    transitions = bounds.transitions
+    form = "" if transitions.form in (None, str(transitions.number)) else f" = {transitions.form}"
+    if form and transitions.value not in (None, transitions.number):
+        # For these limits more is known than the form says.
+        form = f" ({transitions.form} is {transitions.value:g})"
+    said = [
+        f"at most {_number(transitions)} transitions{form}",
+        _counted(bounds.model_calls, "model call"),
+        _counted(bounds.tool_calls, "tool call"),
+    ]
+    if bounds.seconds.number is not None:
+        said.append(_counted(bounds.seconds, "second"))
+    return f"{name} PROVED: {'; '.join(said)}"
+
+
+def _number(bound: Bound) -> str:
+    return f"{bound.number:,g}" if isinstance(bound.number, float) else f"{bound.number:,}"
+
+
+def _counted(bound: Bound, unit: str) -> str:
+    if bound.number is None:
+        return f"any number of {unit}s"
+    return f"{_number(bound)} {unit}" if bound.number == 1 else f"{_number(bound)} {unit}s"
+
+
+def _test(function: Callable[..., Machine], check: str, options: Options, told: Told) -> Callable[..., None]:
+    name = function.__name__
+
+    # It has the function's signature, so that pytest gives it the function's fixtures.
+    @functools.wraps(function)
+    def test(*args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        from graphexec.testing.frames import with_own_frames
+
+        own = f"{name}[{check}]"
+        machine: Any = None
+        raised: Exception | None = None
+        try:
+            machine = function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            raised = error
+        if raised is not None:
+            first = told.setdefault(repr(raised), own)
+            if first != own:
+                _fail(f"{name} raises {type(raised).__name__}: see {first}")
+            # From here, so that there are none but the user's own lines.
+            raise with_own_frames(raised)
+        if said := _no_machine(name, machine):
+            _fail_once(said, f"{name} returns no machine", own, told)
+        setattr(test, _GRAPH, getattr(machine, "graph", machine))
+        if check == "proof":
+            setattr(test, _LINE, summary(name, _verdict(machine, options)))
+        # What is not proved fails every check, and says why once.
+        for short, one in ((f"{name} is not proved to end", _proof), ("it is the same failure", CHECKS[check])):
+            if said := _said(one, machine, options):
+                _fail_once(said, short, own, told)
+
+    return test
+
+
+def _said(check: Check, machine: Machine, options: Options) -> str | None:
+    """What a check has to say of the machine, if that does not hold."""
+    from graphexec.errors import CertificateError, InputError
+
+    try:
+        check(machine, options)
+    except (AssertionError, CertificateError, InputError) as error:
+        return "\n".join((str(error), *getattr(error, "__notes__", ())))
+    return None
+
+
+def _no_machine(name: str, machine: object) -> str | None:
+    from graphexec.executor import AgentExecutor
+    from graphexec.graph import Graph
+
+    if isinstance(machine, (AgentExecutor, Graph)):
+        return None
+    given = "None" if machine is None else f"{machine!r}, of {type(machine).__name__}"
+    return f"{name} returns {given}; return an executor or a graph"
+
+
+def _fail_once(text: str, short: str, own: str, told: Told) -> NoReturn:
+    """Fail with `text`, or if another test of the same function did so before, with a short line."""
+    __tracebackhide__ = True
+    first = told.setdefault(text, own)
+    _fail(text if first == own else f"{short}: see {first}")
+
+
+def _fail(text: str) -> NoReturn:
+    __tracebackhide__ = True
+    # The text says it all: graphexec's own lines would be forty more.
+    pytest.fail(text, pytrace=False)
+
+
+def _verdict(machine: Machine, options: Options) -> Verdict:
+    from graphexec.testing.trial import graph_of, limits_of
+    from graphexec.verify import verify
+
+    return verify(graph_of(machine), limits_of(machine, options.get("limits")))
+
+
+def _trial(machine: Machine, options: Options) -> Trial:
+    from graphexec.testing.trial import trial_of
+
+    return trial_of(machine, **{name: value for name, value in options.items() if name != "examples"})
+
+
+def _proof(machine: Machine, options: Options) -> None:
+    from graphexec.testing.properties import proved
+
+    proved(machine, options.get("limits"))
+
+
+def _certificate(machine: Machine, options: Options) -> None:
+    from graphexec.testing.properties import certified, proved
+
+    certified(proved(machine, options.get("limits")))
+
+
+def _exhaustive(machine: Machine, options: Options) -> None:
+    from graphexec.testing.properties import explored, table_explored
+    from graphexec.testing.trial import graph_of, limits_of
+
+    table_explored(graph_of(machine), limits_of(machine, options.get("limits")))
+    explored(_trial(machine, options))
+
+
+def _adversarial(machine: Machine, options: Options) -> None:
+    from graphexec.testing.properties import EXAMPLES, withstands
+
+    withstands(_trial(machine, options), examples=options.get("examples", EXAMPLES))
+
+
+def _spin(machine: Machine, options: Options) -> None:
+    from graphexec.testing.spin import spun
+    from graphexec.testing.trial import graph_of, limits_of
+
+    spun(graph_of(machine), limits_of(machine, options.get("limits")))
+
+
+def _spin_is_installed() -> bool:
+    from graphexec.testing.spin import installed
+
+    return installed()
+
+
+CHECKS: Mapping[str, Check] = {
+    "proof": _proof,
+    "certificate": _certificate,
+    "exhaustive": _exhaustive,
+    "adversarial": _adversarial,
+    "spin": _spin,
+}

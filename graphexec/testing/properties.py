@@ -1,0 +1,308 @@
+"""What has to hold of every run of a machine that was proved to end, checked on the real engine.
+
+`verify_termination(executor)` is the whole of it in one line. Its parts are functions of their own: `proved`,
+`certified`, `explored` and `withstands`, each of which raises `AssertionError` and says which run breaks what.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from graphexec.edge import END
+from graphexec.effects import Effect
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.graph import Graph
+from graphexec.limits import Limits
+from graphexec.snapshot import Snapshot
+from graphexec.testing.attack import PARTS, Attack, part_of
+from graphexec.testing.frames import place_of, with_own_frames
+from graphexec.testing.runs import Told, ended_async, ended_sync, members, moves_of, pauses, told_again, told_async
+from graphexec.testing.trial import ENDLESS, Machine, Trial, graph_of, limits_of, small, trial_of
+from graphexec.verify import Bound, Bounds, Verdict, check, verify
+from graphexec.verify.explore import RAISES, Exploration, explore
+from graphexec.verify.failure import remedy
+from graphexec.verify.oracle import Replies
+from graphexec.verify.puppets import explore_table
+
+# No limit is above this where every run is followed: enough for every loop to be gone round and left.
+EXHAUSTIVE = 2
+
+# Sums of seconds are not exact.
+_ROUNDING = 1e-6
+
+# How many more attacks may be tried to find the shortest one that breaks a machine.
+SHRINKING = 300
+
+# Attacks on one machine, unless told otherwise: some seconds for an executor.
+EXAMPLES = 50
+
+
+# What the machine is tried with; few machines need more than one of these.
+def verify_termination(
+    machine: Machine,
+    *,
+    start: object = None,
+    limits: Limits | None = None,
+    replies: Replies | None = None,
+    raises: tuple[type[BaseException], ...] = RAISES,
+    examples: int = EXAMPLES,
+) -> Verdict:
+    """Hold a machine to its promise that every run ends within its limits, and return the verdict on it.
+
+    It is proved; the proof is checked by the independent checker; every run within small limits is followed; and the
+    real drivers, sync and async, are attacked `examples` times by models, tools and people who do anything, under a
+    virtual clock. None of the user's models and tools are called.
+
+    `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to effects of your own,
+    `{Fetch: [Page(""), Page("text")]}`, and `raises` are the exceptions with which a run may end, beside those that an
+    attack itself raises.
+
+    Raises `AssertionError` with what does not hold, and `InputError` where it is not known what to reply to an effect.
+    """
+    __tracebackhide__ = True
+    verdict = proved(machine, limits)
+    certified(verdict)
+    table_explored(graph_of(machine), limits_of(machine, limits))
+    trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
+    explored(trial)
+    withstands(trial, examples=examples)
+    return verdict
+
+
+def proved(machine: Machine, limits: Limits | None = None) -> Verdict:
+    """Return the verdict on a machine that is proved to end; for any other one raise it as an `AssertionError`."""
+    __tracebackhide__ = True
+    verdict = verify(graph_of(machine), limits_of(machine, limits))
+    if not verdict.proved:
+        raise AssertionError(str(verdict))
+    return verdict
+
+
+def certified(verdict: Verdict) -> None:
+    """Have the proof checked by the independent checker, as it is and as JSON. Raises `CertificateError`."""
+    __tracebackhide__ = True
+    certificate = verdict.certificate
+    assert certificate is not None, f"there is no certificate: {verdict}"
+    check(certificate, verdict.graph)
+    check(type(certificate).from_json(certificate.to_json()), verdict.graph)
+
+
+def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> Exploration:
+    """Follow every run that the table allows on the real engine, whatever its nodes do; each ends, within its bounds.
+
+    Puppets stand in for the nodes, and the engine asserts at every step that the proof's rank falls. No limit that is
+    set is above `most`.
+    """
+    __tracebackhide__ = True
+    limits = small(graph, limits, most)
+    verdict = proved(graph, limits)
+    assert verdict.certificate is not None, "what is proved has a certificate"
+    return _bounded(explore_table(graph, limits, ranks=verdict.certificate.ranks), verdict)
+
+
+def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
+    """Follow every run of the nodes as they are, whatever the world replies; each ends, within its bounds.
+
+    No node raises anything but what the trial allows. No limit that is set is above `most`.
+    """
+    __tracebackhide__ = True
+    limits = small(trial.graph, trial.limits, most)
+    found = explore(trial.graph, limits, trial.start, trial.oracle, raises=trial.raises)
+    if found.raised:
+        shortest = min(found.raised, key=lambda one: len(one.path))
+        said = [f"{one}{_raised_at(one.error)}; {remedy(one.error)}" for one in found.raised]
+        raise AssertionError("\n".join(said)) from with_own_frames(shortest.error)
+    return _bounded(found, proved(trial.graph, limits))
+
+
+def _raised_at(error: BaseException) -> str:
+    place = place_of(error)
+    return f"; raised at {place}" if place else ""
+
+
+def _bounded(exploration: Exploration, verdict: Verdict) -> Exploration:
+    __tracebackhide__ = True
+    if exploration.endless is not None:
+        raise AssertionError(f"a run of the engine need not end: {exploration.endless}")
+    bounds = verdict.bounds
+    assert bounds is not None, "what is proved has bounds"
+    _within(exploration.longest, bounds.transitions, "transitions", verdict.limits)
+    _within(exploration.model_calls, bounds.model_calls, "model calls", verdict.limits)
+    _within(exploration.tool_calls, bounds.tool_calls, "tool calls", verdict.limits)
+    return exploration
+
+
+def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
+    """Attack the machine so many times, within limits of every kind, and check `check_attack` each time.
+
+    Raises `AssertionError` for the shortest attack found that breaks it. Nothing is random: each time the same attacks.
+    """
+    __tracebackhide__ = True
+    # Hypothesis is loaded by those who attack.
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    from graphexec.testing.strategies import attacks, fractions, limits
+
+    # What was found to break it breaks it, also where the machine keeps something from one run to the next.
+    broken: dict[str, AssertionError] = {}
+    tried = 0
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(attack=attacks(trial.parts), limits=limits(trial.limits), of_its_time=fractions())
+    def attacked(attack: Attack, limits: Limits, of_its_time: float) -> None:
+        nonlocal tried
+        key = repr((attack, limits, of_its_time))
+        if key in broken:
+            raise broken[key]
+        tried += 1
+        if tried > examples + SHRINKING:
+            # It is short enough.
+            return
+        try:
+            check_attack(trial, attack, limits)
+            needed = attack.seconds if limits.seconds is None else min(limits.seconds, attack.seconds)
+            seconds = of_its_time * (needed if 0 < needed < math.inf else ENDLESS)
+            check_attack(trial, attack, dataclasses.replace(limits, seconds=seconds))
+        except AssertionError as error:
+            broken[key] = error
+            raise
+
+    try:
+        attacked()
+    except AssertionError as error:
+        # Without the frames of Hypothesis, which say nothing of the machine.
+        raise error.with_traceback(None)  # noqa: B904 - it is the same one
+
+
+def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
+    """Run the machine under one attack, in every way there is; raise `AssertionError` for what does not hold.
+
+    It ends in one of its endings, or with an exception that is allowed; within the proven bounds; along its table;
+    with the effects that its nodes declare; the same again when it is run again; and the same in sync runs, and
+    resumed from JSON at each effect.
+    """
+    __tracebackhide__ = True
+    certificate = proved(trial.graph, limits).certificate
+    assert certificate is not None, "what is proved has a certificate"
+    told = told_async(trial, attack, limits, certificate.ranks)
+    if told is None:
+        # It waits for ever for what never comes, and nothing limits its time.
+        return
+    try:
+        check_ending(trial, told)
+        check_path(trial.graph, told.events)
+        check_bounds(told, certificate.bounds, limits)
+        again = told_async(trial, attack, limits)
+        assert again is not None, "the run ended, and waits for ever when it is run again"
+        assert again.gist == told.gist, f"a second run is not like the first: {again.gist}, {told.gist}"
+        check_drivers(trial, attack.at_once(), limits)
+    except AssertionError as error:
+        error.add_note(f"the world did: {'; '.join(told.said) or 'nothing'}")
+        error.add_note(f"the run went: {' '.join(moves_of(told.events)) or trial.graph.start}")
+        raise
+
+
+def check_ending(trial: Trial, told: Told) -> None:
+    """It ended as the table says, or with an exception of the world's, or with one that is allowed."""
+    __tracebackhide__ = True
+    if told.error is not None:
+        allowed = told.error in told.raised or isinstance(told.error, trial.raises)
+        if not allowed:
+            text = f"the run ended with {told.error!r}{_raised_at(told.error)}; {remedy(told.error)}"
+            raise AssertionError(text) from with_own_frames(told.error)
+        return
+    endings = [edge.outcome for edge in trial.graph.edges if edge.target == END.name]
+    assert type(told.outcome) in endings, f"the run ended with {told.outcome!r}, which no edge to the end carries"
+
+
+def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
+    """The events are a path of the table, with the effects that each node declares, each answered before the next."""
+    __tracebackhide__ = True
+    edges = {(edge.source, edge.outcome, edge.target) for edge in graph.edges}
+    at = graph.start
+    asked: list[Effect[Any]] = []
+    waiting = False
+    for event in events:
+        match event:
+            case Entered():
+                assert event.node == at, f"{event.node} was entered, but the table leads to {at}"
+                asked = []
+            case Asked():
+                assert event.node == at, f"{event.node} asks while the run is at {at}"
+                assert not waiting, f"{event.node} asks again before it has an answer"
+                asked += members(event.effect)
+                waiting = True
+                strangers = {type(one) for one in asked} - {*graph[at].effects}
+                assert not strangers, f"{at} asks for {strangers}, which it does not declare"
+            case Answered():
+                assert waiting, f"{event.node} is answered, and did not ask"
+                waiting = False
+            case Moved():
+                assert (event.node, type(event.outcome), event.target) in edges, f"no edge is {event}"
+                node = graph[at]
+                cut = type(event.outcome) is node.spent_outcome
+                enough = node.least <= len(asked) and (node.most is None or len(asked) <= node.most)
+                assert cut or enough, f"{at} asked {len(asked)} times, and declares {node.least} to {node.most}"
+                at = event.target
+            case Done():
+                assert at == END.name, f"the run is done at {at}"
+
+
+def check_bounds(told: Told, bounds: Bounds, limits: Limits) -> None:
+    """What was done is within what is proved, what was asked for was charged, and nothing is above its limit."""
+    __tracebackhide__ = True
+    moved = sum(isinstance(event, Moved) for event in told.events)
+    asked = [one for event in told.events if isinstance(event, Asked) for one in members(event.effect)]
+    models = sum(part_of(one) == "turns" for one in asked)
+    tools = sum(part_of(one) == "results" for one in asked)
+    _within(moved, bounds.transitions, "transitions", limits)
+    _within(models, bounds.model_calls, "model calls", limits)
+    _within(tools, bounds.tool_calls, "tool calls", limits)
+    last = told.events[-1] if told.events else None
+    if isinstance(last, Done):
+        # What ignores its cancellation is waited for a little, once.
+        _within(told.seconds, bounds.seconds, "seconds", limits)
+        spent = last.spent
+        # Only what is asked for takes time.
+        assert abs(spent.seconds - told.seconds) < _ROUNDING, f"{told.seconds:g} seconds, but {spent}"
+        assert (spent.model_calls, spent.tool_calls) == (models, tools), f"{models} and {tools} calls, but {spent}"
+        assert limits.model_calls is None or models <= limits.model_calls, f"{models} model calls within {limits}"
+        assert limits.tool_calls is None or tools <= limits.tool_calls, f"{tools} tool calls within {limits}"
+    for part in PARTS:
+        # What is cut before it begins is never seen.
+        assert told.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than were asked for"
+
+
+def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
+    """Sync, async, and resumed from JSON at each effect, a run comes to the same end. The attack has no delays."""
+    __tracebackhide__ = True
+    whole = ended_sync(trial, attack, limits)
+    other = ended_async(trial, attack, limits)
+    assert told_again(other) == told_again(whole), f"a sync run ends with {whole!r}, an async one with {other!r}"
+    for text, seen in pauses(trial, attack, limits):
+        paused = Snapshot.from_json(text, trial.graph)
+        again = paused.to_json()
+        assert again == text, f"a snapshot is changed by storing it: {text} is {again}"
+        resumed = ended_sync(trial, attack, limits, paused, seen)
+        assert told_again(resumed) == told_again(whole), (
+            f"resumed from {text} it ends with {resumed!r}, and not {whole!r}"
+        )
+
+
+def _within(reached: float | None, bound: Bound, what: str, limits: Limits) -> None:
+    __tracebackhide__ = True
+    if reached is None or bound.number is None:
+        return
+    text = f"{reached:g} {what}, and at most {bound.number:g} are proved ({bound.form}) within {limits}"
+    assert reached <= bound.number + _ROUNDING, text

@@ -1,0 +1,209 @@
+"""Random machines as plain data, and the real graphs that are built of it.
+
+They are tables that can be built (total, every node reached, the end within reach of each) and yet may run for ever:
+what a proof, an explorer and an engine have to agree on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeAlias, final
+
+from graphexec.edge import END
+from graphexec.effects import All, Asks, CallModel, CallTool, Effect
+from graphexec.graph import Graph, Table, edges, graph, on
+from graphexec.limits import ITERATIONS, Budget, Exhausted
+from graphexec.messages import CompletionRequest
+from graphexec.node import Node, charged, metered, node, renamed
+from graphexec.testing.readable import Readable
+
+# The classes of outcomes: each value carries the choices that are still to be made, so that a run is a function of the
+# value it began with. The last choice repeats for ever.
+Colour: TypeAlias = Literal["Red", "Green", "Blue"]
+COLOURS: tuple[Colour, ...] = ("Red", "Green", "Blue")
+SPENT = "Spent"
+
+# What nodes are metered by, besides iterations: budgets of their own, with limits of their own.
+BUDGETS: tuple[Budget, ...] = (ITERATIONS, Budget("alpha", 2), Budget("beta", 1))
+
+AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once"]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Way(Readable):
+    """Where an outcome leads (a node's number, or `None`: the end), and which budgets it resets."""
+
+    outcome: Colour
+    target: int | None
+    resets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        again = f" resets {', '.join(self.resets)}" if self.resets else ""
+        return f"{self.outcome} -> {_shown(self.target)}{again}"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class DrawnNode(Readable):
+    """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
+
+    `spent` is where a limit sends the run: a node's number, or `None`: the end.
+    """
+
+    ways: tuple[Way, ...]
+    meters: tuple[str, ...] = ()
+    asks: AsksFor = "nothing"
+    least: int = 0
+    most: int = 0
+    spent: int | None = None
+
+    def __repr__(self) -> str:
+        words = [", ".join(map(repr, self.ways))]
+        if self.meters:
+            words.append(f"costs {', '.join(self.meters)}")
+        if self.asks != "nothing":
+            words.append(f"asks {self.least}..{self.most} {self.asks}")
+        if self.limited:
+            words.append(f"spent -> {_shown(self.spent)}")
+        return "; ".join(words)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit can stop it."""
+        return bool(self.meters) or self.asks != "nothing"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class DrawnGraph(Readable):
+    """A random machine. `graph` is it; `value(choices)` is what to start it with."""
+
+    nodes: tuple[DrawnNode, ...]
+
+    def __repr__(self) -> str:
+        return "{" + "; ".join(f"n{number}: ({one!r})" for number, one in enumerate(self.nodes)) + "}"
+
+    @property
+    def graph(self) -> Graph[Any, Any]:
+        """The real graph."""
+        return built(self.nodes)
+
+    @staticmethod
+    def value(choices: Sequence[int] = ()) -> Any:
+        """What the machine starts with: its way is decided by the choices, of which the last repeats for ever."""
+        return outcome_class("Red")(tuple(choices))
+
+
+@cache
+def outcome_class(name: str) -> type[Any]:
+    """A final frozen class of outcomes, made now."""
+    fields: list[tuple[str, Any]] = [("choices", tuple[int, ...])]
+    if name == SPENT:
+        fields.append(("limit", Exhausted))
+    made = dataclasses.make_dataclass(name, fields, frozen=True)
+    made.__module__ = __name__
+    return final(made)
+
+
+@cache
+def built(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
+    """Build the graph of these nodes, the first of which is the start. Raises `GraphError` for a wrong table."""
+    nodes = [_node(number, one) for number, one in enumerate(drawn)]
+    budgets = {budget.name: budget for budget in BUDGETS}
+    rows: list[Table[Any]] = []
+    for made, one in zip(nodes, drawn, strict=True):
+        # Outcomes that are known at run time only: no checker can follow them.
+        to: Any = on
+        routes: Any = None
+        for way in one.ways:
+            resets = [budgets[name] for name in way.resets]
+            route = to(outcome_class(way.outcome), _target(nodes, way.target), resets=resets)
+            routes = route if routes is None else routes | route
+        if one.limited:
+            routes = routes | to(outcome_class(SPENT), _target(nodes, one.spent))
+        rows.append(edges(made, routes))
+    table = rows[0]
+    for row in rows[1:]:
+        table = table | row
+    return graph(table, start=nodes[0])
+
+
+def _shown(target: int | None) -> str:
+    return "END" if target is None else f"n{target}"
+
+
+def _target(nodes: Sequence[Node[Any, Any]], target: int | None) -> Any:
+    return END if target is None else nodes[target]
+
+
+def _choose(choices: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    if not choices:
+        return 0, ()
+    return choices[0], choices[1:] or choices
+
+
+def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
+    classes = [outcome_class(way.outcome) for way in drawn.ways]
+
+    def decided(choices: tuple[int, ...]) -> Any:
+        choice, rest = _choose(choices)
+        return classes[choice % len(classes)](rest)
+
+    def pure(value: Any) -> Any:
+        return decided(value.choices)
+
+    def asking(value: Any) -> Generator[Any, Any, Any]:
+        choice, rest = _choose(value.choices)
+        count = drawn.least + choice % (drawn.most - drawn.least + 1)
+        asked: list[Effect[Any]] = [_effect(drawn.asks, each) for each in range(count)]
+        if drawn.asks == "tools at once":
+            if asked:
+                yield All(tuple(asked))
+        else:
+            for effect in asked:  # noqa: UP028 - a list has no `send`
+                yield effect
+        return decided(rest)
+
+    function: Any = pure if drawn.asks == "nothing" else asking
+    union: Any = classes[0]
+    for one in classes[1:]:
+        union |= one
+    effects: Any = CallModel if drawn.asks == "models" else CallTool
+    annotations = {"value": _any_value(), "return": union if function is pure else Asks[effects, union]}
+    function.__annotations__ = annotations
+    made = renamed(node(function), f"n{number}")
+    if not drawn.limited:
+        return made
+    asks = None if drawn.asks == "nothing" else (drawn.least, drawn.most)
+    spent = _when_spent()
+    if not drawn.meters:
+        return charged(when_spent=spent, asks=asks)(made)
+    budgets = {budget.name: budget for budget in BUDGETS}
+    for name in drawn.meters:
+        made = metered(when_spent=spent, budget=budgets[name], asks=asks)(made)
+    return made
+
+
+def _effect(asks: AsksFor, number: int) -> Effect[Any]:
+    return CallModel(CompletionRequest(str(number))) if asks == "models" else CallTool(str(number), "")
+
+
+@cache
+def _any_value() -> Any:
+    union: Any = outcome_class("Red")
+    for name in (*COLOURS[1:], SPENT):
+        union |= outcome_class(name)
+    return union
+
+
+@cache
+def _when_spent() -> Any:
+    def spent(value: Any, limit: Exhausted) -> Any:
+        return outcome_class(SPENT)(value.choices, limit)
+
+    spent.__annotations__ = {"value": _any_value(), "limit": Exhausted, "return": outcome_class(SPENT)}
+    return spent

@@ -1,0 +1,144 @@
+"""One run under one attack, in each way in which there are runs: async and watched, sync, and resumed from JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from graphexec.drive import arun, astream, run
+from graphexec.effects import All, Effect, Request
+from graphexec.engine import advance, begin
+from graphexec.errors import SnapshotError
+from graphexec.events import Done, Event, Moved
+from graphexec.limits import Limits
+from graphexec.rank import Ranks
+from graphexec.snapshot import Snapshot
+from graphexec.testing.attack import PARTS, Adversary, Attack, Part
+from graphexec.testing.clock import VirtualClock
+from graphexec.testing.errors import Deadlock
+from graphexec.testing.trial import Trial
+
+
+@final
+@dataclass(frozen=True)
+class Told:
+    """What came of one run: its events, the outcome or the exception that ended it, and what the world said."""
+
+    events: tuple[Event[Any], ...]
+    outcome: object
+    error: BaseException | None
+    raised: tuple[BaseException, ...]
+    seconds: float
+    said: tuple[str, ...]
+    seen: dict[Part, int]
+
+    @property
+    def gist(self) -> object:
+        """What two runs under one attack have in common."""
+        return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.said
+
+
+def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> Told | None:
+    """Watch one async run under a virtual clock. `None` where it waits for ever and has no time limit."""
+    clock = VirtualClock()
+    adversary = Adversary(attack, trial.oracle)
+    world = dataclasses.replace(adversary.world(trial.graph, limits, clock), ranks=ranks)
+    events: list[Event[Any]] = []
+
+    seconds = 0.0
+
+    async def watched() -> None:
+        nonlocal seconds
+        try:
+            async with contextlib.aclosing(astream(trial.graph, trial.start, world)) as stream:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 - what happened before an exception counts
+        finally:
+            # Before the clock goes on for what is left behind.
+            seconds = clock.seconds
+
+    error: BaseException | None = None
+    try:
+        clock.run(watched())
+    except Deadlock:
+        if limits.seconds is None and math.isinf(attack.seconds):
+            return None
+        raise
+    except Exception as raised:  # noqa: BLE001 - what a run raises is what is to be judged
+        error = raised
+    last = events[-1] if events else None
+    outcome = last.outcome if isinstance(last, Done) else None
+    return Told(tuple(events), outcome, error, tuple(adversary.raised), seconds, tuple(adversary.said), adversary.seen)
+
+
+def ended_async(trial: Trial, attack: Attack, limits: Limits) -> object:
+    """The outcome of an async run that nobody watches, or the exception that ends it. The attack has no delays."""
+    clock = VirtualClock()
+    world = Adversary(attack, trial.oracle).world(trial.graph, limits, clock)
+
+    async def driven() -> object:
+        return (await arun(trial.graph, trial.start, world)).outcome
+
+    try:
+        return clock.run(driven())
+    except Exception as error:  # noqa: BLE001 - compared with what another run raises
+        return error
+
+
+def ended_sync(
+    trial: Trial, attack: Attack, limits: Limits, paused: Snapshot | None = None, seen: dict[Part, int] | None = None
+) -> object:
+    """The outcome of a sync run, or the exception that ends it."""
+    adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
+    world = adversary.world(trial.graph, limits, VirtualClock())
+    try:
+        return run(trial.graph, trial.start if paused is None else paused, world).outcome
+    except Exception as error:  # noqa: BLE001 - compared with what another run raises
+        return error
+
+
+def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict[Part, int]]]:
+    """The run as text before each effect, and what had been answered by then."""
+    adversary = Adversary(attack, trial.oracle)
+    handlers = adversary.world(trial.graph, limits, VirtualClock()).handlers
+    found: list[tuple[str, dict[Part, int]]] = []
+    snapshot = begin(trial.graph, trial.start)
+    try:
+        while True:
+            # Before it asks: what was asked for and not answered would be charged again, as after a crash.
+            found.append((snapshot.to_json(), dict(adversary.seen)))
+            state = advance(trial.graph, snapshot, limits)
+            if isinstance(state, Done):
+                break
+            answers = tuple(handlers[type(one)].call(one, None) for one in members(state.effect))
+            snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
+    except SnapshotError as error:
+        raise AssertionError(f"a run cannot be paused: {error}") from error
+    except Exception:  # noqa: BLE001, S110 - the run ends here; with what, is compared elsewhere
+        pass
+    return found
+
+
+def members(effect: Request) -> Sequence[Effect[Any]]:
+    """The effects of a batch, or the one that is asked for alone."""
+    return effect.effects if isinstance(effect, All) else (effect,)
+
+
+def moves_of(events: Sequence[Event[Any]]) -> list[str]:
+    """The way that a run went."""
+    return [f"{event.node} --{type(event.outcome).__name__}-->" for event in events if isinstance(event, Moved)]
+
+
+def told_again(outcome: object) -> object:
+    """An ending, as far as it can be compared after it was stored."""
+    if isinstance(outcome, BaseException):
+        return type(outcome).__name__, str(outcome)
+    try:
+        return json.loads(Snapshot("end", outcome).to_json())["value"]
+    except SnapshotError:
+        return repr(outcome)

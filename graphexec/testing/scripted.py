@@ -1,0 +1,146 @@
+"""Tools that answer what they were told to, as `ScriptedModel` does for models."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
+
+from pydantic import TypeAdapter
+
+from graphexec.testing.errors import UsedUp
+from graphexec.testing.readable import Readable
+from graphexec.tools import AnyTool, Tool
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class After(Readable):
+    """A result that comes after `seconds`; `math.inf` is never.
+
+    A `stubborn` one ignores its cancellation, as a call that swallows `CancelledError` does.
+    """
+
+    seconds: float
+    result: object = None
+    stubborn: bool = False
+
+    def __repr__(self) -> str:
+        when = "never" if math.isinf(self.seconds) else f"{self.result!r} after {self.seconds:g} s"
+        return f"{when}, stubborn" if self.stubborn else when
+
+
+NEVER = After(math.inf)
+
+# A result, an exception to raise, or either of them after some seconds.
+Result: TypeAlias = object
+
+
+async def pause(seconds: float, *, stubborn: bool = False) -> None:
+    """Wait so many seconds, or for ever; a stubborn pause is not ended by a cancellation."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while (left := until - loop.time()) > 0:
+        try:
+            # Its timer keeps the task alive, for infinity too: asyncio itself holds on to no task.
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            if not stubborn:
+                raise
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class ScriptedTool(Tool[..., Any]):
+    """A tool that gives its results in their order. Made by `scripted_tool`.
+
+    `calls` are the arguments that it was called with, by name. A call with arguments that do not fit is not one.
+    """
+
+    calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    left: list[Result] = field(default_factory=list[Result])
+
+    def assert_complete(self) -> None:
+        """Raise `AssertionError` where results are left that nobody asked for."""
+        if self.left:
+            raise AssertionError(
+                f"{self.name} has {len(self.left)} of {len(self.left) + len(self.calls)} results left after "
+                f"{len(self.calls)} calls; next is {self.left[-1]!r}; script fewer, or find out why the run ended early"
+            )
+
+
+def scripted_tool(
+    tool: AnyTool | str,
+    results: Iterable[Result],
+    *,
+    repeat_last: bool = False,
+    return_direct: bool = False,
+    timeout: float | None = None,
+) -> ScriptedTool:
+    """Make a tool that gives `results` in their order: a value, an exception to raise, or one of them `After` a while.
+
+    Given a tool, it stands in for it, with its name, its schema and, unless told otherwise, its settings; given a name,
+    it takes any arguments (and a text as `input`). Once the results are used up it raises `UsedUp`, which ends the run,
+    or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`, otherwise `def`.
+    """
+    scripted = list(results)
+    name = tool if isinstance(tool, str) else tool.name
+    if repeat_last and not scripted:
+        raise ValueError(f"{name} has no result to repeat; give it at least one, or leave repeat_last out")
+    last = scripted[-1:] if repeat_last else []
+    # Popped from the end: one atomic operation, so that two threads never get the same result.
+    left = list(reversed(scripted))
+    calls: list[dict[str, Any]] = []
+
+    def taken(arguments: dict[str, Any]) -> Result:
+        calls.append(arguments)
+        try:
+            return left.pop()
+        except IndexError:
+            if last:
+                return last[0]
+            raise UsedUp(
+                f"{name} was called {len(calls)} times and has {len(scripted)} results; script another one, or pass "
+                "repeat_last=True"
+            ) from None
+
+    def answer(**arguments: Any) -> Result:
+        return _given(taken(arguments))
+
+    async def delayed(**arguments: Any) -> Result:
+        result = taken(arguments)
+        if isinstance(result, After):
+            await pause(result.seconds, stubborn=result.stubborn)
+            result = result.result
+        return _given(result)
+
+    waits = any(isinstance(result, After) for result in scripted)
+    function: Callable[..., Any] = delayed if waits else answer
+    own = _anything(tool) if isinstance(tool, str) else tool
+    return ScriptedTool(
+        name=name,
+        description=own.description,
+        parameters=own.parameters,
+        function=function,
+        arguments=own.arguments,
+        return_direct=return_direct or own.return_direct,
+        timeout=own.timeout if timeout is None else timeout,
+        on_error=own.on_error,
+        is_async=waits,
+        calls=calls,
+        left=left,
+    )
+
+
+def _anything(name: str) -> AnyTool:
+    """A tool that takes any arguments; a text is taken for its `input`."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"input": {}}, "additionalProperties": True}
+    return Tool(name, f"A scripted tool named {name}.", schema, print, TypeAdapter(dict[str, Any]))
+
+
+def _given(result: Result) -> Result:
+    if isinstance(result, BaseException):
+        raise result
+    return result

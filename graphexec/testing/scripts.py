@@ -1,0 +1,132 @@
+"""What an agent does, turn by turn, as plain data that reads well in a failure: `(act unknown('x'), garbage)`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, final
+
+from graphexec.actions import AgentAction, AgentFinish, Steps
+from graphexec.errors import ModelError, ParseError
+from graphexec.testing.readable import Readable
+from graphexec.testing.scripted import pause
+
+TurnKind: TypeAlias = Literal["answer", "act", "empty", "garbage", "model error", "exception", "nonsense"]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Call(Readable):
+    """One call of a tool: by name, with one argument."""
+
+    tool: str
+    argument: object = None
+    name: str = "text"
+
+    def __repr__(self) -> str:
+        return f"{self.tool}({'' if self.argument is None else repr(self.argument)})"
+
+    @property
+    def action(self) -> AgentAction:
+        """The call as an agent's decision."""
+        return AgentAction(self.tool, {} if self.argument is None else {self.name: self.argument})
+
+
+class Scripted(Exception):
+    """An exception that a script raises: it is no error of graphexec's, nor of a model's."""
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Turn(Readable):
+    """What an agent does at one of its turns, after `seconds` (`math.inf` is never).
+
+    `nonsense` is something that is no decision at all; `stubborn` ignores its cancellation.
+    """
+
+    kind: TurnKind
+    calls: tuple[Call, ...] = ()
+    seconds: float = 0.0
+    stubborn: bool = False
+
+    def __repr__(self) -> str:
+        said = f"act {', '.join(map(repr, self.calls))}" if self.kind == "act" else self.kind
+        return f"{said}{delay(self.seconds, stubborn=self.stubborn)}"
+
+    def decision(self, number: int) -> object:
+        """What the agent decides, as its turn `number`; raises what it raises."""
+        match self.kind:
+            case "answer":
+                return AgentFinish({"output": f"answer {number}"})
+            case "act":
+                return [call.action for call in self.calls]
+            case "empty":
+                return []
+            case "nonsense":
+                return None
+            case "garbage":
+                raise ParseError("it cannot be read", observation="unreadable", llm_output="garbage")
+            case "model error":
+                raise ModelError("the model failed, as scripted")
+            case "exception":
+                raise Scripted("as scripted")
+
+
+def delay(seconds: float, *, stubborn: bool) -> str:
+    """How a delay reads behind what it delays."""
+    if not seconds:
+        return ""
+    when = " never" if math.isinf(seconds) else f" after {seconds:g} s"
+    return f"{when}, stubborn" if stubborn else when
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class AgentScript(Readable):
+    """An agent's turns, the last of which repeats for ever: so each short script is an endless attack."""
+
+    turns: tuple[Turn, ...]
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.turns))})"
+
+    @property
+    def seconds(self) -> float:
+        """How long its turns take, each once."""
+        return sum(turn.seconds for turn in self.turns)
+
+    @property
+    def waits(self) -> bool:
+        """Whether any turn takes its time: then it belongs under a virtual clock."""
+        return self.seconds > 0
+
+    def turn_at(self, steps: Steps) -> tuple[int, Turn]:
+        """Which turn is next, told by the steps alone: an agent has no memory, so runs cannot meet in it."""
+        position = number = 0
+        while position < len(steps):
+            position += max(1, len(self.turns[min(number, len(self.turns) - 1)].calls))
+            number += 1
+        return number, self.turns[min(number, len(self.turns) - 1)]
+
+    def agent(self) -> Callable[[Steps, dict[str, Any]], Coroutine[Any, Any, Any]]:
+        """The agent that follows it: `AgentExecutor(agent=script.agent(), ...)`, for an async run."""
+
+        async def scripted(steps: Steps, inputs: dict[str, Any]) -> Any:
+            del inputs
+            number, turn = self.turn_at(steps)
+            if turn.seconds:
+                await pause(turn.seconds, stubborn=turn.stubborn)
+            return turn.decision(number)
+
+        return scripted
+
+    def instant_agent(self) -> Callable[[Steps, dict[str, Any]], Any]:
+        """The same without its delays, for any run."""
+
+        def scripted(steps: Steps, inputs: dict[str, Any]) -> Any:
+            del inputs
+            number, turn = self.turn_at(steps)
+            return turn.decision(number)
+
+        return scripted

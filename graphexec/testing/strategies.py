@@ -1,0 +1,203 @@
+"""Hypothesis strategies: agents that do anything, limits of every kind, and random machines.
+
+What is drawn is primitive, so that it shrinks to what can be read: `script=(act unknown('x')), limits=iterations=1`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hypothesis import note
+from hypothesis import strategies as st
+
+from graphexec.graph import Graph
+from graphexec.limits import Limits
+from graphexec.testing.attack import PARTS, RAISES, Attack, Move, Part
+from graphexec.testing.random_graphs import BUDGETS, COLOURS, AsksFor, DrawnGraph, DrawnNode, Way
+from graphexec.testing.scripts import AgentScript, Call, Turn, TurnKind
+from graphexec.testing.trial import ENDLESS
+
+_KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")
+
+# Powers of two, whose sums are exact: that a run takes so many seconds can be asserted with ==.
+_SECONDS = (0.0, 0.0, 0.0, 0.5, 1.0, 4.0, 128.0, math.inf)
+
+
+@st.composite
+def calls(draw: st.DrawFn, tools: Sequence[str] = (), argument: str = "text") -> Call:
+    """Calls of these tools, or of one that there is not, with an argument or without."""
+    tool = draw(st.sampled_from([*tools, "unknown"]))
+    return Call(tool, draw(st.sampled_from([None, "x", 1])), argument)
+
+
+@st.composite
+def turns(
+    draw: st.DrawFn,
+    tools: Sequence[str] = (),
+    *,
+    argument: str = "text",
+    delays: bool = True,
+    kinds: Sequence[TurnKind] = _KINDS,
+) -> Turn:
+    """Single turns; see `agent_scripts`."""
+    kind = draw(st.sampled_from(kinds))
+    called: Sequence[Call] = ()
+    if kind == "act":
+        called = draw(st.lists(calls(tools, argument), min_size=1, max_size=4))
+    seconds = draw(st.sampled_from(_SECONDS)) if delays else 0.0
+    return Turn(kind, tuple(called), seconds, stubborn=seconds > 0 and draw(st.booleans()))
+
+
+@st.composite
+def agent_scripts(
+    draw: st.DrawFn,
+    tools: Sequence[str] = (),
+    *,
+    argument: str = "text",
+    delays: bool = True,
+    kinds: Sequence[TurnKind] = _KINDS,
+    max_turns: int = 5,
+) -> AgentScript:
+    """Agents that may do anything: answer, act (once, several times, with tools that there are not), return an empty
+    list, garbage or nonsense, fail as models do or with an exception of their own; at once, late, or never; and with
+    deaf ears for cancellation. The last turn repeats for ever.
+
+    `tools` are the names of those that there are, `argument` is the name of their argument. Without `delays` each turn
+    comes at once.
+    """  # noqa: D205 - what an agent may do is one sentence
+    one = turns(tools, argument=argument, delays=delays, kinds=kinds)
+    return AgentScript(tuple(draw(st.lists(one, min_size=1, max_size=max_turns))))
+
+
+def none_or(most: int) -> st.SearchStrategy[int | None]:
+    """No limit, or one up to `most`."""
+    return st.none() | st.integers(0, most)
+
+
+@st.composite
+def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> Limits:
+    """Limits of every kind, 0 and `None` included, that bound every run of the agent's machine.
+
+    Either iterations or model calls are limited, and the others need not be. Given limits to stay `within`, each that
+    they set stays set, and none is above it: what is proved for them holds for these.
+    """
+    within = within or Limits(iterations=None)
+    unbounded = within.iterations is within.model_calls is within.tool_calls is None
+
+    def lower(limit: int | None, cap: int) -> int | None:
+        return draw(none_or(cap) if limit is None else st.integers(0, min(limit, cap)))
+
+    model_calls = lower(within.model_calls, most)
+    # One of the two has to bound the run, where nothing else does.
+    iterations = draw(st.integers(0, most)) if unbounded and model_calls is None else lower(within.iterations, most)
+    chosen: dict[str, Any] = {
+        "iterations": iterations,
+        "model_calls": model_calls,
+        "tool_calls": lower(within.tool_calls, most + 2),
+        "tokens": lower(within.tokens, 2 * most),
+        "seconds": within.seconds,
+        "fan_out": within.fan_out,
+        "restarts": within.restarts,
+        "budgets": within.budgets,
+    }
+    # Only what is not as it always is, so that a failure shows what matters.
+    telling = {name: value for name, value in chosen.items() if value != getattr(Limits(), name)}
+    return draw(st.builds(Limits, **{name: st.just(value) for name, value in telling.items()}))
+
+
+def fractions() -> st.SearchStrategy[float]:
+    """How much of the time that it needs a run is given: all of it and more, a part, or none."""
+    return st.sampled_from([1.0, 1.5, 0.75, 0.5, 0.25, 0.0])
+
+
+def time_limits(needed: float) -> st.SearchStrategy[float]:
+    """Time limits calibrated to the seconds that a run needs: nothing, a part of it, exactly so much, and more.
+
+    Where it needs for ever, or no time, some number of seconds.
+    """
+    whole = needed if 0 < needed < math.inf else ENDLESS
+    return fractions().map(lambda fraction: fraction * whole)
+
+
+# Most moves come at once: a run in which everything is late is cut before it has done much.
+_DELAYS = (0.0, 0.0, 0.0, 0.0, 0.5, 4.0, math.inf)
+
+
+@st.composite
+def moves(draw: st.DrawFn, replies: Sequence[str]) -> Move:
+    """Single moves of the world: one of these classes of replies, or an exception; at once, late or never."""
+    # The exception last: what shrinks ends with a reply.
+    reply = draw(st.sampled_from([*replies, *replies, RAISES]))
+    seconds = draw(st.sampled_from(_DELAYS))
+    return Move(reply, seconds, stubborn=seconds > 0 and draw(st.booleans()))
+
+
+@st.composite
+def attacks(draw: st.DrawFn, replies: Mapping[Part, Sequence[str]], *, max_moves: int = 5) -> Attack:
+    """What the world does to a run, given the names of the replies that it may choose from (`Trial.parts`).
+
+    The last move of each part repeats for ever.
+    """
+    chosen = {
+        part: tuple(draw(st.lists(moves(replies[part]), min_size=1, max_size=max_moves))) if replies[part] else ()
+        for part in PARTS
+    }
+    return Attack(**chosen)
+
+
+# Half of the nodes ask for nothing.
+_ASKS: Sequence[AsksFor] = ("nothing", "nothing", "nothing", "models", "tools", "tools at once")
+
+
+@st.composite
+def _drawn_nodes(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> DrawnNode:
+    everywhere = [*range(count if loops else number + 1), None] if loops else [*range(number + 1, count), None]
+    colours = draw(st.lists(st.sampled_from(COLOURS), min_size=1, max_size=3, unique=True))
+    names = [budget.name for budget in BUDGETS]
+    ways: list[Way] = []
+    for place, colour in enumerate(colours):
+        # Every node is reached from the one before it, and the last one reaches the end.
+        onward = number + 1 if number + 1 < count else None
+        target = draw(st.sampled_from(everywhere)) if place else onward
+        # Most edges reset nothing.
+        resets = draw(st.sampled_from([(), (), (), *((name,) for name in names)]))
+        ways.append(Way(colour, target, resets))
+    meters = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+    asks = draw(st.sampled_from(_ASKS))
+    least = draw(st.integers(0, 2)) if asks != "nothing" else 0
+    most = least + draw(st.integers(0, 1)) if asks != "nothing" else 0
+    # Most often the end: what else is spent on the way from a spent limit may stop it again.
+    spent = draw(st.sampled_from([None, None, *everywhere]))
+    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent)
+
+
+@st.composite
+def drawn_graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> DrawnGraph:
+    """Random machines of up to `most` nodes, as plain data: `drawn.graph` is the real one, `drawn.value()` its start.
+
+    Nodes are pure or ask for models and tools, alone or at once; their entries cost iterations, budgets of their own,
+    both, or nothing; edges reset budgets; what a spent limit takes leads to the end or to any node. Many of them can
+    run for ever (none of those without `loops`).
+    """
+    count = draw(st.integers(1, most))
+    nodes = [draw(_drawn_nodes(number, count, loops=loops)) for number in range(count)]
+    spent = {name for one in nodes for name in one.meters}
+    # A table that resets what nobody spends is refused.
+    return DrawnGraph(tuple(_without_vain_resets(one, spent) for one in nodes))
+
+
+@st.composite
+def graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> Graph[Any, Any]:
+    """Random machines as real graphs; see `drawn_graphs`. Start one with `DrawnGraph.value((0, 2, 1))`."""
+    drawn = draw(drawn_graphs(most=most, loops=loops))
+    # A graph's repr is short: this one is shown with a failure.
+    note(f"graph: {drawn!r}")
+    return drawn.graph
+
+
+def _without_vain_resets(drawn: DrawnNode, spent: set[str]) -> DrawnNode:
+    ways = [dataclasses.replace(way, resets=tuple(name for name in way.resets if name in spent)) for way in drawn.ways]
+    return dataclasses.replace(drawn, ways=tuple(ways))

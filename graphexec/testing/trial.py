@@ -1,0 +1,107 @@
+"""A machine together with what it is tried with: its limits, what it starts with, and what the world may reply."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+from graphexec.actions import Run
+from graphexec.effects import CallAgent, CallModel, Effect
+from graphexec.errors import InputError
+from graphexec.executor import AgentExecutor
+from graphexec.graph import Graph
+from graphexec.limits import Limits
+from graphexec.machine import Ready
+from graphexec.messages import ModelReply
+from graphexec.testing.attack import Part, replies_by_part
+from graphexec.verify.explore import RAISES
+from graphexec.verify.oracle import Oracle, Replies, replies_of
+
+Machine: TypeAlias = AgentExecutor | Graph[Any, Any]
+
+# The time limit, in seconds, of runs that would take for ever, or no time at all.
+ENDLESS = 64.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A machine that can be run: against an oracle, from `start`, within `limits`.
+
+    It may end with an exception of one of the classes `raises`. `parts` are the names of the replies that there are.
+    """
+
+    graph: Graph[Any, Any]
+    limits: Limits
+    # Whatever the first node takes.
+    start: Any
+    oracle: Oracle
+    parts: Mapping[Part, tuple[str, ...]]
+    raises: tuple[type[BaseException], ...] = RAISES
+
+
+def graph_of(machine: Machine) -> Graph[Any, Any]:
+    """The graph itself."""
+    return machine if isinstance(machine, Graph) else machine.graph
+
+
+def limits_of(machine: Machine, limits: Limits | None) -> Limits:
+    """The limits to try it within: those given, or the executor's, or those that there are by default."""
+    if limits is not None:
+        return limits
+    return Limits() if isinstance(machine, Graph) else machine.limits
+
+
+def trial_of(
+    machine: Machine,
+    *,
+    start: object = None,
+    limits: Limits | None = None,
+    replies: Replies | None = None,
+    raises: tuple[type[BaseException], ...] = RAISES,
+) -> Trial:
+    """Return the trial of an executor, or of a graph that begins with `start`.
+
+    Raises `InputError` where it is not known what the graph starts with, or how an effect of the user's own is
+    answered: `replies={Fetch: [Page(""), Page("text")]}`.
+    """
+    graph = graph_of(machine)
+    tools: tuple[str, ...] = ()
+    decides: type[Effect[Any]] | None = None
+    if isinstance(machine, AgentExecutor):
+        tools = tuple(machine.tools)
+        decides = CallAgent if machine.agent.model is None else CallModel
+        if decides is CallAgent:
+            # A plan declares both; the model of a callable agent is never asked, except by nodes of the user's own.
+            replies = {CallModel: [ModelReply("done"), ModelReply("")], **(replies or {})}
+        if start is None:
+            start = Ready(Run(dict.fromkeys(machine.agent.input_keys or ("input",), "q")))
+    if start is None:
+        takes = " | ".join(kind.__name__ for kind in graph[graph.start].takes)
+        raise InputError(f"the graph starts with {takes}, and no value is known; pass start={takes}(...)")
+    oracle = replies_of(machine, replies)
+    parts = replies_by_part(graph, oracle, tools, decides=decides)
+    return Trial(graph, limits_of(machine, limits), start, oracle, parts, raises)
+
+
+def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
+    """Return limits of which none that is set is above `most`, the machine's own budgets included.
+
+    What is not limited stays so: what is proved for the limits holds for these.
+    """
+
+    def at_most(limit: int | None) -> int | None:
+        return None if limit is None else min(limit, most)
+
+    own = {name: at_most(limits.budgets.get(name, limit)) for name, limit in graph.budgets.items()}
+    return dataclasses.replace(
+        limits,
+        iterations=at_most(limits.iterations),
+        model_calls=at_most(limits.model_calls),
+        tool_calls=at_most(limits.tool_calls),
+        tokens=at_most(limits.tokens),
+        restarts=at_most(limits.restarts),
+        budgets=own,
+    )

@@ -1,0 +1,124 @@
+"""What two runs must have in common to go on alike: the explorer follows one of them for both.
+
+Kept of a run are its node, what is left of its limits, the classes of the replies that the node has had, and the
+*shape* of the values it holds: their classes, enums, booleans, and those texts that an oracle's replies consist of.
+Left out are the steps done so far, other texts, and numbers beyond a few. So a node of one's own that counts in its
+value (and not in a budget) further than that is not seen at every count: `explore(..., prune=False)` follows every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from graphexec.actions import Run, Steps
+from graphexec.effects import All, CallAgent, CallModel, CallTool, Perform, Request
+from graphexec.limits import Limits, Spent
+
+# A sequence up to this long is told apart by its order and length; of a longer one only what is in it counts, so that a
+# history in a value of the user's does not make every run a state of its own.
+_IN_ORDER = 3
+
+# Whole numbers from 0 up to this one are told apart: what counts in values mostly counts to two or three.
+_COUNTED = 3
+
+# A value may contain itself; and an object that is no dataclass may hold half the program, so it counts for several.
+_DEEP = 12
+_OBJECT = 5
+
+# The texts to tell apart; `None`, every one.
+Words: TypeAlias = AbstractSet[str] | None
+
+
+def shape(value: object, words: Words, depth: int = 0) -> Hashable:
+    """The shape of a value, in which `words` are the only texts told apart."""
+    # mypy does not take a class for hashable; what is in a mapping or a sequence may be anything.
+    kind: Any = type(value)
+    many: Any = value
+    found: Hashable = kind
+    if value is None or isinstance(value, (bool, Enum, type)):
+        return value
+    if isinstance(value, str):
+        return value if words is None or value in words else found
+    if isinstance(value, int):
+        return value if 0 <= value <= _COUNTED else found
+    if isinstance(value, (Run, Steps)) or depth > _DEEP:
+        return found
+    inner = depth + 1
+    if isinstance(value, Mapping):
+        return frozenset((shape(key, words, inner), shape(one, words, inner)) for key, one in many.items())
+    if isinstance(value, (tuple, list, set, frozenset)):
+        shapes = [shape(one, words, inner) for one in many]
+        ordered = isinstance(value, (tuple, list)) and len(shapes) <= _IN_ORDER
+        return (kind, *shapes) if ordered else (kind, frozenset(shapes))
+    if isinstance(value, Perform):
+        return (kind, value.node, shape(value.value, words, inner))
+    if is_dataclass(value):
+        return (kind, *(shape(getattr(value, field.name), words, inner) for field in fields(value)))
+    held = _held(value)
+    return (
+        (kind, frozenset((name, shape(one, words, depth + _OBJECT)) for name, one in held.items())) if held else found
+    )
+
+
+def _held(value: object) -> dict[str, Any]:
+    """What an object that is no dataclass holds, by name."""
+    held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        slots: Any = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                held[name] = getattr(value, name)
+    return held
+
+
+def asked_shape(effect: Request, words: Words) -> Hashable:
+    """The shape of a request: each member's, in order and however many, since each is charged."""
+    if isinstance(effect, All):
+        return tuple([asked_shape(member, words) for member in effect.effects])
+    if isinstance(effect, CallTool):
+        return (CallTool, effect.name)
+    # What a model is asked is a text with the whole history in it.
+    return shape(type(effect) if isinstance(effect, (CallModel, CallAgent)) else effect, words)
+
+
+def texts(value: object, depth: int = 0) -> frozenset[str]:
+    """Every text in a value."""
+    if isinstance(value, str):
+        return frozenset({value})
+    if isinstance(value, (type, Enum)) or depth > _DEEP:
+        return frozenset()
+    many: Any = value
+    parts: Any = ()
+    if isinstance(value, Mapping):
+        parts = (*many.keys(), *many.values())
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        parts = many
+    elif is_dataclass(value):
+        parts = [getattr(value, field.name) for field in fields(value)]
+    else:
+        parts, depth = _held(value).values(), depth + _OBJECT
+    return frozenset[str]().union(*(texts(part, depth + 1) for part in parts))
+
+
+def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None]) -> tuple[float, ...]:
+    """What is spent of that which is limited; `own` are the limits of the machine's own budgets."""
+    counted: list[float] = [spent.restarts]
+    for limit, count in (
+        (limits.iterations, spent.iterations),
+        (limits.seconds, spent.seconds),
+        (limits.model_calls, spent.model_calls),
+        (limits.tool_calls, spent.tool_calls),
+        # As they are charged: a call takes one at least.
+        (limits.tokens, spent.charged_tokens),
+    ):
+        if limit is not None:
+            # What has passed its limit, as tokens and seconds can, is like what has reached it.
+            counted.append(min(limit, count))
+    counted += [
+        spent.budgets.get(name, 0) for name, limit in own.items() if limits.budgets.get(name, limit) is not None
+    ]
+    return tuple(counted)

@@ -1,0 +1,166 @@
+"""Verification: the table's faults, then a ranking, then its bounds; or the run that never ends."""
+
+from __future__ import annotations
+
+import difflib
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from graphexec.edge import END
+from graphexec.errors import LimitsError
+from graphexec.faults import faults_of
+from graphexec.graph import Graph
+from graphexec.limits import Limits
+from graphexec.node import Node
+from graphexec.verify.bounds import bounds_of
+from graphexec.verify.certificate import Certificate
+from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, possible
+from graphexec.verify.loops import loops_found
+from graphexec.verify.ranking import ranked
+from graphexec.verify.verdict import Finding, Verdict, Witness, finding_of
+
+
+def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
+    """Prove that every run of `graph` ends within `limits` (`Limits()` unless given), or show one that does not.
+
+    Costs about a pass over nodes and edges for each budget; milliseconds for an agent's graph.
+    Raises `LimitsError` for a limit of a budget that the machine does not have.
+    """
+    limits = Limits() if limits is None else limits
+    for name in limits.budgets:
+        if name not in graph.budgets:
+            close = difflib.get_close_matches(name, graph.budgets, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(graph.budgets) or 'none of its own'}"
+            raise LimitsError(f"the machine has no budget {name}; {hint}")
+    flow = flow_of(graph)
+    faults = [
+        finding_of(fault, _way_to(flow, fault.node, limits))
+        for fault in (*graph.faults, *faults_of(graph.nodes, graph.edges, graph.start))
+    ]
+    if not faults:
+        faults += _only_stopping(flow, limits)
+    certificate, loops = solved(flow, limits)
+    findings = (*faults, *loops, *_fanning_out(graph, limits))
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if not errors:
+        return Verdict("proved", graph, limits, findings, certificate, tuple(_assumptions(graph, limits)))
+    unknown = all(finding.code in _UNKNOWN for finding in errors)
+    return Verdict("unproved" if unknown else "refuted", graph, limits, findings, None, ())
+
+
+# What is found where no proof was, and no run that never ends either.
+_UNKNOWN = ("GX012", "GX017")
+
+
+@lru_cache(maxsize=256)
+def solved(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding, ...]]:
+    """The certificate, or the loops that stand against it. The same machine is proved once."""
+    caps = caps_of(flow, limits)
+    transitions = [one for one in flow.transitions if possible(one, limits, caps)]
+    # A draft may lead to nodes that it does not have.
+    nodes = dict.fromkeys([*flow.nodes, *(one.target for one in transitions if one.target != END.name)])
+    ranks = ranked(nodes, transitions, [name for name, limit in caps.items() if limit is not None])
+    if isinstance(ranks, list):
+        return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
+    every = {
+        **caps,
+        "seconds": limits.seconds,
+        "fan_out": limits.fan_out,
+        "restarts": limits.restarts,
+    }
+    return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits)), ()
+
+
+def _way_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
+    """A shortest way to where a table is wrong, if there is one."""
+    came: dict[str, Transition | None] = {flow.start: None}
+    waiting = deque([flow.start])
+    while waiting:
+        for one in _row(flow, waiting.popleft()):
+            if one.target not in came and one.kind == "move":
+                came[one.target] = one
+                waiting.append(one.target)
+    if node not in came:
+        return None
+    stem: list[Transition] = []
+    while (step := came[node]) is not None:
+        stem.append(step)
+        node = step.source
+    return Witness(tuple(stem[::-1]), (), limits)
+
+
+def _row(flow: Flow, node: str) -> Iterator[Transition]:
+    return (one for one in flow.transitions if one.source == node)
+
+
+def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
+    """The nodes that are left for the end only when a limit is spent: a run that comes there can only be stopped."""
+    back: dict[str, list[str]] = {}
+    for one in flow.transitions:
+        if one.kind == "move":
+            back.setdefault(one.target, []).append(one.source)
+    finishing = {END.name}
+    waiting = [END.name]
+    while waiting:
+        for source in back.get(waiting.pop(), ()):
+            if source not in finishing:
+                finishing.add(source)
+                waiting.append(source)
+    stuck = [name for name in flow.nodes if name not in finishing]
+    if stuck:
+        first = stuck[0]
+        yield Finding(
+            "GX007",
+            "error",
+            first,
+            None,
+            f"from {', '.join(stuck)} the end is reached only when a limit is spent",
+            f"route an outcome of {first}, or of a node behind it, to END",
+            _way_to(flow, first, limits),
+        )
+
+
+def _fanning_out(graph: Graph[Any, Any], limits: Limits) -> Iterator[Finding]:
+    """The nodes that may ask for any number of effects in one visit."""
+    for node in graph:
+        if _unbounded(node, limits):
+            asks = ", ".join(effect.__name__ for effect in node.effects)
+            yield Finding(
+                "GX013",
+                "warning",
+                node.name,
+                None,
+                f"nothing bounds how often one visit asks for {asks}",
+                _bounding(node),
+            )
+
+
+def _bounding(node: Node[Any, Any]) -> str:
+    """What to set, or to write, so that a visit asks for a number that is known."""
+    budgets = [effect.budget for effect in node.effects if effect.budget is not None]
+    limits = ", ".join(f"max_{name}" for name in dict.fromkeys(("fan_out", *budgets)))
+    limited = f"set {limits} (Limits has them without max_), or " if len(budgets) == len(node.effects) else ""
+    return f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
+
+
+def _unbounded(node: Node[Any, Any], limits: Limits) -> bool:
+    if node.most is not None or limits.fan_out is not None:
+        return False
+    return any(effect.budget is None or getattr(limits, effect.budget) is None for effect in node.effects)
+
+
+def _assumptions(graph: Graph[Any, Any], limits: Limits) -> Iterator[str]:
+    """What a proof takes for granted: nothing of it is in the table."""
+    if limits.seconds is None:
+        yield "each node's function returns, and each effect is answered"
+    else:
+        yield "each node's function returns at once, and the event loop is not blocked; an unanswered effect is cut"
+    asking = [node.name for node in graph if _unbounded(node, limits)]
+    if asking:
+        yield f"each visit of {', '.join(asking)} asks for finitely many effects"
+    if limits.restarts is None:
+        yield "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
+    elif limits.restarts:
+        yield "who takes a run up again after a crash says so: snapshot.restarted()"

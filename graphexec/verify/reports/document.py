@@ -1,0 +1,102 @@
+"""Verdicts as JSON, for programs.
+
+The names here do not change within a `version`; objects may get further ones. `null` stands for what is not there.
+
+- `version`: 1; `status`: `proved`, `refuted`, `unproved` or `error`, of all targets together; `targets`: one object
+  each:
+- `target`: the name; `status`; `error`: why it could not be checked, as text; `place` (`file`, `line`) of that, or of
+  the machine; `digest` of the flow (where proved); `limits`: by name, `null` is no limit
+- `bounds` (where proved): `transitions`, `model_calls`, `tool_calls`, `seconds`, each with `form` (in the names of the
+  limits; `null` where nothing bounds it), `number` (for these limits), `exact` (some run reaches it)
+- `assumptions`: what the proof relies on and cannot see, as text
+- `findings`: each with `code`, `title`, `severity` (`error`, `warning`), `node`, `outcome`, `fact`, `remedy`, `text`
+  (all of it in one line), `place` (`file`, `line`) and `witness`: `stem` and `loop`, lists of transitions (`source`,
+  `outcome`, `target`, `kind`: `move`, `gate` or `within`), and the `limits` under which it is possible
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from graphexec.limits import LIMIT_NAMES, Limits
+from graphexec.verify.certificate import Bound, Bounds
+from graphexec.verify.flow import Transition
+from graphexec.verify.reports.subject import Place, Subject, status_of
+from graphexec.verify.verdict import CODES, Finding, Witness
+
+VERSION = 1
+
+
+def document(subjects: Sequence[Subject], *, root: str = "") -> str:
+    """Return the subjects as JSON text; files below the folder `root` are named from there."""
+    whole = {
+        "version": VERSION,
+        "status": status_of(subjects),
+        "targets": [_target(subject, root) for subject in subjects],
+    }
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def told_bounds(bounds: Bounds) -> dict[str, Any]:
+    """The bounds as JSON data."""
+    return {field.name: _bound(getattr(bounds, field.name)) for field in fields(bounds)}
+
+
+def told_limits(limits: Limits) -> dict[str, Any]:
+    """The limits as JSON data, those of the machine's own budgets under `budgets`."""
+    told: dict[str, Any] = {name: getattr(limits, name) for name in LIMIT_NAMES}
+    return {**told, "budgets": dict(limits.budgets)}
+
+
+def _target(subject: Subject, root: str) -> dict[str, Any]:
+    verdict = subject.verdict
+    certificate = None if verdict is None else verdict.certificate
+    return {
+        "target": subject.name,
+        "status": subject.status,
+        "error": subject.error,
+        "place": _place(subject.place, root),
+        "digest": None if certificate is None else certificate.flow.digest,
+        "limits": None if verdict is None else told_limits(verdict.limits),
+        "bounds": None if certificate is None else told_bounds(certificate.bounds),
+        "assumptions": [] if verdict is None else list(verdict.assumptions),
+        "findings": [_finding(subject, finding, root) for finding in subject.findings],
+    }
+
+
+def _finding(subject: Subject, finding: Finding, root: str) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "title": CODES[finding.code],
+        "severity": finding.severity,
+        "node": finding.node,
+        "outcome": finding.outcome,
+        "fact": finding.fact,
+        "remedy": finding.remedy,
+        "text": str(finding),
+        "place": _place(subject.place_of(finding, root), root),
+        "witness": None if finding.witness is None else _witness(finding.witness),
+    }
+
+
+def _place(place: Place | None, root: str) -> dict[str, Any] | None:
+    return None if place is None else {"file": place.within(root), "line": place.line}
+
+
+def _witness(witness: Witness) -> dict[str, Any]:
+    return {
+        "stem": [_transition(step) for step in witness.stem],
+        "loop": [_transition(step) for step in witness.loop],
+        "limits": told_limits(witness.limits),
+    }
+
+
+def _transition(step: Transition) -> dict[str, str]:
+    return {"source": step.source, "outcome": step.outcome, "target": step.target, "kind": step.kind}
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {"form": bound.form, "number": bound.number, "exact": bound.exact}

@@ -1,0 +1,140 @@
+"""Verdicts as text, for people: a paragraph for each target, and one for each finding below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from graphexec.verify.certificate import Bound, Bounds
+from graphexec.verify.flow import Transition
+from graphexec.verify.reports.subject import Place, Subject, Told
+from graphexec.verify.verdict import CODES, Finding, Witness
+
+# What a status says of the runs.
+_MEANS: Mapping[Told, str] = {
+    "proved": "every run ends",
+    "refuted": "not every run ends as it should",
+    "unproved": "it is not proved that every run ends",
+    "error": "it could not be checked",
+}
+
+# What to set where nothing bounds a number: the executor's parameters, and those of `Limits`.
+_REMEDIES = {
+    "transitions": "set max_iterations",
+    "model_calls": "set max_model_calls",
+    "tool_calls": "set max_tool_calls or max_fan_out",
+    "seconds": "set max_execution_time",
+}
+
+
+# Transitions of a round that is looked for: more than agents' loops have. Each costs a look at the whole way.
+_LONGEST_ROUND = 20
+
+
+def text(subjects: Sequence[Subject], *, root: str = "") -> str:
+    """Return the subjects as text; files below the folder `root` are named from there.
+
+    Several subjects are counted in a last line.
+    """
+    paragraphs = [paragraph for subject in subjects for paragraph in _paragraphs(subject, root)]
+    if len(subjects) > 1:
+        paragraphs.append(_counted(subjects))
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
+    where = "" if subject.error is None else _where(subject.place, root)
+    lines = [f"{subject.name}  {subject.status.upper()}  {_means(subject)}{where}"]
+    if subject.error is not None:
+        lines.append(f"  {subject.error}")
+    verdict = subject.verdict
+    if verdict is not None and verdict.bounds is not None:
+        lines += bound_lines(verdict.bounds)
+    for number, one in enumerate(() if verdict is None else verdict.assumptions):
+        lines.append(f"  {'' if number else 'assuming':<11}  {one}")
+    yield "\n".join(lines)
+    for finding in subject.findings:
+        yield "\n".join(f"  {line}".rstrip() for line in _finding(subject, finding, root))
+
+
+def _means(subject: Subject) -> str:
+    if subject.verdict is None and subject.error is None:
+        return "its table cannot be built"
+    return _MEANS[subject.status]
+
+
+def bound_lines(bounds: Bounds) -> list[str]:
+    """The bounds, one on a line, in two columns."""
+    return [f"  {name.replace('_', ' '):<11}  {bound_text(name, getattr(bounds, name))}" for name in _REMEDIES]
+
+
+def bound_text(name: str, bound: Bound) -> str:
+    """A bound in closed form and as a number, or what to set to have one."""
+    return f"no bound; {_REMEDIES[name]}" if bound.number is None else str(bound)
+
+
+def _finding(subject: Subject, finding: Finding, root: str) -> Iterator[str]:
+    at = "" if finding.node is None else f" at {finding.node}"
+    where = _where(subject.place_of(finding, root), root)
+    kind = "" if finding.severity == "error" else f" ({finding.severity})"
+    yield f"{finding.code}{at}{kind}: {CODES[finding.code]}{where}"
+    witness = finding.witness
+    fact = finding.fact
+    listed = witness is not None and len(witness.stem) + len(witness.loop) > 1
+    if witness is not None and listed:
+        # The list has it.
+        fact = fact.replace(f": {', '.join(dict.fromkeys(map(str, witness.loop)))}", "", 1)
+    yield f"  {_sentence(fact, finding.node)}"
+    if witness is not None and listed:
+        yield from _way(witness)
+    yield f"  {_sentence(finding.remedy, finding.node)}"
+
+
+def _where(place: Place | None, root: str) -> str:
+    return "" if place is None else f"  {place.within(root)}:{place.line}"
+
+
+def _way(witness: Witness) -> Iterator[str]:
+    """The witness, a transition on a line, what it is beside it; what it does several times over is told once."""
+    width = max((len(str(step)) for step in (*witness.stem, *witness.loop)), default=0)
+    for steps, name in ((witness.stem, "the way there"), (witness.loop, "the loop")):
+        remark = name
+        for block, times in _rounds(steps):
+            for step in block[:-1]:
+                yield f"      {step!s:<{width}}  {remark}"
+                remark = ""
+            these = "" if len(block) == 1 else f"these {len(block)}, "
+            often = "" if times == 1 else f"{these}{times} times"
+            yield f"      {block[-1]!s:<{width}}  {', '.join(filter(None, (remark, often)))}"
+            remark = ""
+
+
+def _rounds(steps: Sequence[Transition]) -> Iterator[tuple[Sequence[Transition], int]]:
+    """The steps in blocks, and how often each comes one after the other."""
+    at = 0
+    while at < len(steps):
+        block, times = steps[at : at + 1], 1
+        for size in range(1, min(_LONGEST_ROUND, (len(steps) - at) // 2) + 1):
+            one, count = steps[at : at + size], 1
+            while steps[at + size * count : at + size * (count + 1)] == one:
+                count += 1
+            if count > 1:
+                block, times = one, count
+                break
+        yield block, times
+        at += len(block) * times
+
+
+def _sentence(words: str, node: str | None) -> str:
+    # A name is written as it is, also where a sentence begins with it.
+    named = words.partition(" ")[0] == node
+    return f"{words[:1] if named else words[:1].upper()}{words[1:]}."
+
+
+def _counted(subjects: Sequence[Subject]) -> str:
+    statuses = [subject.status for subject in subjects]
+    counts = [
+        f"{statuses.count(status)} {'not checked' if status == 'error' else status}"
+        for status in _MEANS
+        if status in statuses
+    ]
+    return f"{len(subjects)} machines: {', '.join(counts)}"

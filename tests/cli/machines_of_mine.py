@@ -1,0 +1,91 @@
+"""A folder with a user's machines: one that is proved, some that are not, and modules that cannot be imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# What a user has, file by file.
+FILES = {
+    "writing": (Path(__file__).parents[1] / "verify" / "writing.py").read_text(encoding="utf-8"),
+    "agents": """
+from graphexec import AgentExecutor, AgentFinish
+from writing import PERFECTIONIST as _PERFECTIONIST
+
+def answer(steps, inputs):
+    return AgentFinish({"output": "yes"})
+
+executor = AgentExecutor(agent=answer, tools=[], max_iterations=3, max_tool_calls=4)
+patient = AgentExecutor(agent=answer, tools=[], max_iterations=9, max_tool_calls=4)
+again = executor
+number = 5
+print("a module prints")
+""",
+    "lacking": """
+from graphexec import END, edges, graph, on
+from writing import *
+
+machine = graph(
+    edges(write, on(Text, criticize) | on(GivenUp, END))
+    | edges(criticize, on(Poor, polish)) | edges(polish, on(Text, criticize)),
+    start=write,
+)
+""",
+    "faulty": """
+from graphexec import edges, graph, on
+from writing import *
+
+machine = graph(edges(write, on(Text, criticize)) | edges(criticize, on(Poor, polish)), start=write)
+""",
+    "whole": "import graphexec as gx\n\nmine = gx.AGENT_EXECUTOR\n",
+    "refused": """
+from graphexec import UnprovedError
+from graphexec.verify import verify
+from writing import PERFECTIONIST
+
+raise UnprovedError(verify(PERFECTIONIST))
+""",
+    "boundless": """
+from graphexec import AgentExecutor, AgentFinish
+
+executor = AgentExecutor(
+    agent=lambda steps, inputs: AgentFinish({}), tools=[], max_iterations=None, handle_parsing_errors=True
+)
+""",
+    "empty": "number = 5\n",
+    "broken": "def answer(:\n",
+    "helped": """
+from graphexec import *
+from graphexec import machine as _made
+from writing import PERFECTIONIST, WRITER
+
+agents_own = AGENT_EXECUTOR
+""",
+    "endless": """
+from graphexec import *
+from graphexec import AgentExecutor as _Executor
+
+@node
+def again(reached: LimitReached) -> Ready:
+    return Ready(reached.run)
+
+def answer(steps, inputs):
+    return AgentFinish({})
+
+rows = edges(again, on(Ready, plan, resets=[ITERATIONS]))
+extended = splice(AGENT_EXECUTOR, rows, after=plan, on=LimitReached, may_run_forever=True)
+executor = None
+if rows:
+    executor = _Executor(
+        agent=answer, tools=[], max_iterations=None, handle_parsing_errors=True, may_run_forever=True
+    )
+
+class Company:
+    first, second = executor, executor
+""",
+}
+
+
+def lay_out(folder: Path) -> None:
+    """Write the files into a folder."""
+    for name, text in FILES.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")

@@ -1,0 +1,94 @@
+"""`graphexec audit`: traces from files, against certificates from files."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conversations import answering, calling, serving
+from tests.cli.terminals import command
+from tests.verify.traces import Trace, acting, proof_of, trace_of
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    monkeypatch.chdir(tmp_path)
+    executor = acting([2])
+    Path("proof.json").write_text(proof_of(executor).to_json(), encoding="utf-8")
+    records = trace_of(executor)
+    put(records)
+    return records
+
+
+def put(records: Trace) -> None:
+    Path("trace.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("trace")
+def test_a_trace_that_conforms_is_one_line_and_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "audit", "trace.jsonl", "proof.json")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "trace.jsonl  CONFORMS  6 transitions of at most 62; answered\n"
+
+
+def test_a_trace_can_come_from_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: Trace
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, trace))))
+    assert command(capsys, "audit", "-", "proof.json").out.startswith("standard input  CONFORMS  ")
+
+
+def test_what_does_not_conform_is_named_line_by_line(capsys: pytest.CaptureFixture[str], trace: Trace) -> None:
+    put([record for record in trace if record.get("node") != "dispatch_tools"])
+    ended = command(capsys, "audit", "trace.jsonl", "proof.json")
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith("trace.jsonl  DOES NOT CONFORM\n  line 7: ")
+    assert "\n  line 8: check_return_direct is entered where dispatch_tools was due; " in ended.out
+
+
+def test_what_run_prints_conforms_to_the_proof_that_it_writes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving([calling("calculator", expression="1 + 1"), answering("2")]) as server:
+        options = ("--model", "m", "--base-url", server.url, "--agent", "structured", "--max-seconds", "600")
+        ran = command(capsys, "run", "What is 1 + 1?", *options, "--json", "--certificate", "proof.json")
+    assert ran.code == 0
+    Path("trace.jsonl").write_text(ran.out, encoding="utf-8")
+    assert command(capsys, "audit", "trace.jsonl", "proof.json").code == 0
+
+
+@pytest.mark.usefixtures("trace")
+def test_a_certificate_that_was_changed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    proof = Path("proof.json").read_text(encoding="utf-8")
+    Path("proof.json").write_text(proof.replace("Replied", "Answered"), encoding="utf-8")
+    ended = command(capsys, "audit", "trace.jsonl", "proof.json")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        "graphexec: proof.json: this certificate's flow is not the one that its digest names; give what graphexec "
+        "check --certificate wrote\n"
+    )
+
+
+@pytest.mark.usefixtures("trace")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing.jsonl", "proof.json"], "nothing.jsonl cannot be read"),
+        (["trace.jsonl", "nothing.json"], "nothing.json cannot be read"),
+        (["proof.json", "proof.json"], "line 1 of proof.json is no record; give what graphexec run --json printed"),
+        (["trace.jsonl", "trace.jsonl"], "give what graphexec check --certificate wrote"),
+        (["trace.jsonl"], "Missing argument 'CERTIFICATE'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    ended = command(capsys, "audit", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1

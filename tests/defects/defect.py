@@ -1,0 +1,42 @@
+"""A seeded defect: a mistake in the source of the package, to be made in a copy of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Change:
+    """A text in one file of the package that is exchanged for another."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A mistake, what it changes, and the promise that it breaks."""
+
+    name: str
+    killed_by: str
+    change: Change
+    another: Change | None = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return (self.change,) if self.another is None else (self.change, self.another)
+
+
+def apply(defect: Defect, package: Path) -> None:
+    """Make the mistake in a copy of the package. Raises `LookupError` where the source is not what it was."""
+    for change in defect.changes:
+        path = package / change.file
+        source = path.read_text()
+        if (count := source.count(change.old)) != 1:
+            raise LookupError(
+                f"{defect.name}: {change.file} has {change.old!r} {count} times; write the defect anew for the source "
+                f"as it is now"
+            )
+        path.write_text(source.replace(change.old, change.new))

@@ -1,0 +1,13 @@
+"""The promises, by name: the properties in `test_promises` and `test_promises_of_time`."""
+
+SEMANTICS = "test_every_run_ends_as_the_semantics_say_however_it_is_driven"
+LONE = "test_only_a_lone_call_that_works_of_a_direct_tool_answers_for_the_agent"
+TOGETHER = "test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_its_place"
+RESUMED = "test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_what_was_left"
+APART = "test_runs_of_one_executor_know_nothing_of_each_other"
+FINISH = "test_the_agents_finish_is_left_as_the_agent_made_it"
+DECLARED = "test_an_outcome_that_a_node_does_not_declare_is_never_followed"
+EVENTS = "test_every_event_is_told_when_it_happens_and_in_the_order_of_the_grammar"
+CUT = "test_a_run_is_over_at_its_time_limit_and_keeps_what_is_done_in_the_order_asked_whatever_its_calls_do"
+PAUSED_CLOCK = "test_the_seconds_of_a_run_go_on_through_a_pause_anywhere"
+WALL_CLOCK = "test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwhile"

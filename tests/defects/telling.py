@@ -1,0 +1,124 @@
+"""Mistakes with what comes of calls, of runs and of nodes."""
+
+from __future__ import annotations
+
+from tests.defects.defect import Change, Defect
+from tests.defects.promises import APART, CUT, DECLARED, EVENTS, FINISH, LONE, TOGETHER
+
+TELLING = (
+    # The model is told of what failed, and of nothing else.
+    Defect(
+        "one failing tool loses its siblings",
+        TOGETHER,
+        Change(
+            "machine.py",
+            """\
+    run = observed.run.observed(
+        [AgentStep(action, result.observation, result.status) for action, result in zip(actions, results, strict=True)]
+    )
+""",
+            """\
+    steps = [
+        AgentStep(action, result.observation, result.status)
+        for action, result in zip(actions, results, strict=True)
+    ]
+    failed = [step for step in steps if step.status == "error"]
+    run = observed.run.observed(failed or steps)
+""",
+        ),
+    ),
+    # As they come in: what waits longest stands last.
+    Defect(
+        "observation order differs from action order",
+        CUT,
+        Change(
+            "awaiting.py",
+            "    late = set(tasks)",
+            """\
+    late = set(tasks)
+    arrived: list[asyncio.Future[T]] = []
+    for task in tasks:
+        task.add_done_callback(arrived.append)""",
+        ),
+        Change(
+            "awaiting.py",
+            "return tuple(NOT_DONE if task in late else task.result() for task in tasks)",
+            "return (*(task.result() for task in arrived if task not in late), *(NOT_DONE for _ in late))",
+        ),
+    ),
+    # So that a person sees it.
+    Defect(
+        "return_direct for an unknown tool",
+        LONE,
+        Change("tools/calling.py", '"unknown_tool")', '"unknown_tool", True)'),
+    ),
+    # The first of them answers.
+    Defect(
+        "return_direct with several steps",
+        LONE,
+        Change(
+            "machine.py",
+            "if len(results) == 1 and results[0].return_direct:",
+            "if results and results[0].return_direct:",
+        ),
+    ),
+    # As LangChain's executor does.
+    Defect(
+        "mutation of the agent's finish",
+        FINISH,
+        Change(
+            "executor.py",
+            "        returned = {**self._named(inputs), **values}",
+            """\
+        returned: Any = values
+        returned.update({**self._named(inputs), **values})""",
+        ),
+    ),
+    # The empty beginning, which every run shares, is extended in place.
+    Defect(
+        "state leaking between two runs of one executor",
+        APART,
+        Change(
+            "actions.py", "shared = self._shared if latest else self._shared[: self._length]", "shared = self._shared"
+        ),
+        Change(
+            "actions.py",
+            """\
+            latest = 0 < self._length == len(self._shared)
+""",
+            "",
+        ),
+    ),
+    # What no edge takes ends the run.
+    Defect(
+        "undeclared outcome followed",
+        DECLARED,
+        Change(
+            "engine.py",
+            """\
+            if type(outcome) not in declared:
+                raise _undeclared(step, outcome, declared)
+""",
+            "",
+        ),
+        Change("engine.py", "raise UnhandledOutcome(step.name, outcome) from None", "following = None"),
+    ),
+    # What is to be done is told when it is done.
+    Defect(
+        "events out of order",
+        EVENTS,
+        Change(
+            "engine.py",
+            """\
+                    if watched:
+                        yield Asked(step.name, effect)
+                    answer, at, took = yield effect
+""",
+            """\
+                    answer, at, took = yield effect
+                    if watched:
+                        yield Asked(step.name, effect)
+""",
+        ),
+    ),
+)

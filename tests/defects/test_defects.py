@@ -1,0 +1,60 @@
+"""Each seeded defect breaks a promise: a copy of the package that has it does not pass the properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.defects.copies import FAILED, NOT_THE_COPY, PASSED, ROOT, copied, judged
+from tests.defects.defect import Defect, apply
+from tests.defects.defects import DEFECTS
+from tests.defects.promises import SEMANTICS
+
+# How a promise is broken. Any other exception, a NameError say, is a mistake in the defect.
+BROKEN = ("AssertionError", "Failed: DID NOT RAISE", "graphexec.errors.CertificateError")
+
+
+def test_the_defects_fit_the_source_as_it_is(tmp_path: Path) -> None:
+    assert len({defect.name for defect in DEFECTS}) == len(DEFECTS) == 24
+    for defect in DEFECTS:
+        for change in defect.changes:
+            file = tmp_path / change.file
+            file.parent.mkdir(exist_ok=True)
+            file.write_text((ROOT / "graphexec" / change.file).read_text())
+        apply(defect, tmp_path)
+        for change in defect.changes:
+            compile((tmp_path / change.file).read_text(), change.file, "exec")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy without a defect, of which all others are made: who edits the source meanwhile is not in the way."""
+    copy = tmp_path_factory.mktemp("sound")
+    copied(ROOT, copy)
+    return copy
+
+
+@pytest.mark.slow
+def test_a_copy_without_a_defect_keeps_every_promise(sound: Path) -> None:
+    whole = judged(sound)
+    assert whole.code == PASSED, whole.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_defect_breaks_its_promise(defect: Defect, sound: Path, tmp_path: Path) -> None:
+    apply(defect, copied(sound, tmp_path))
+    defective = judged(tmp_path, defect.killed_by)
+    if defective.code == PASSED:
+        others = judged(tmp_path).broken
+        pytest.fail(f"{defect.name} does not break {defect.killed_by}; of the others it breaks {others or 'none'}")
+    assert defective.code == FAILED, defective.text
+    assert defective.broken[defect.killed_by].startswith(BROKEN), defective.text
+    print(f"{defect.name}: {defect.killed_by}: {defective.broken[defect.killed_by]}")
+
+
+@pytest.mark.slow
+def test_only_a_copy_is_judged(tmp_path: Path) -> None:
+    elsewhere = judged(tmp_path, SEMANTICS, tests=ROOT)
+    assert elsewhere.code == NOT_THE_COPY, elsewhere.text

@@ -1,0 +1,287 @@
+"""What the loop promises of every run: properties that kill the seeded defects (those of time are in the next file)."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import re
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    Answered,
+    Asked,
+    Done,
+    Entered,
+    Exhausted,
+    Graph,
+    Limits,
+    Moved,
+    Node,
+    ParseError,
+    Snapshot,
+    replace,
+)
+from graphexec.drive import astream, stream
+from graphexec.errors import UndeclaredOutcome
+from graphexec.result import Ending
+from tests.agent.actors import act, echo, script_of, scripted
+from tests.agent.reference import Call, Settings, Turn, interpret
+from tests.agent.test_properties import (
+    FLAVOURS,
+    SCRIPTS,
+    Flavour,
+    all_settings,
+    executor_of,
+    outcome_of,
+    spoken,
+    within,
+)
+from tests.defects.bounds import bounded, bounded_world
+from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
+from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac, astreamed, streamed
+
+Machine: TypeAlias = tuple[Graph[Any, Any], list[Plan]]
+FLAVOUR = st.sampled_from(FLAVOURS)
+NUMBERS: st.SearchStrategy[int | str] = st.sampled_from([0, 1, 7, "x"])
+
+
+# ---- the whole run
+
+
+@settings(max_examples=150)
+@given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
+def test_every_run_ends_as_the_semantics_say_however_it_is_driven(
+    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
+) -> None:
+    turns = spoken(turns, flavour)
+    expected = interpret(turns, given)
+
+    def script() -> Script[Any, Ending]:
+        return bounded(script_of(executor_of(turns, given, flavour)))
+
+    if expected.end == "parse error":
+        with pytest.raises(ParseError):
+            agreed(script)
+        return
+    told = agreed(script)
+    assert outcome_of(told.outcome, told) == expected
+    within(expected, given, told)
+
+
+DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fail", "echo", "nope"]), NUMBERS)
+
+
+@settings(max_examples=100)
+@given(calls=st.lists(DIRECT_OR_NOT, min_size=1, max_size=3).map(tuple), flavour=FLAVOUR)
+def test_only_a_lone_call_that_works_of_a_direct_tool_answers_for_the_agent(
+    calls: tuple[Call, ...], flavour: Flavour
+) -> None:
+    result = executor_of((Turn("act", calls), Turn("answer")), Settings(), flavour).run("q")
+    direct = len(calls) == 1 and calls[0].tool == "direct" and isinstance(calls[0].number, int)
+    assert (result.reason, result.output) == (
+        ("return_direct", calls[0].number) if direct else ("finished", "answer 2")
+    )
+    assert len(result.steps) == len(calls)
+
+
+CALLS = st.builds(Call, st.sampled_from(["echo", "aecho", "fail", "nope"]), NUMBERS)
+BATCHES = st.lists(CALLS, min_size=1, max_size=4).map(lambda calls: Turn("act", tuple(calls)))
+
+
+@settings(max_examples=100)
+@given(
+    turns=st.lists(BATCHES, min_size=1, max_size=3).map(tuple),
+    limit=st.integers(0, 8),
+    at_once=st.integers(1, 4),
+    driver=st.sampled_from(LIVE),
+)
+def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_its_place(
+    turns: tuple[Turn, ...], limit: int, at_once: int, driver: Driver
+) -> None:
+    given = Settings(iterations=4, tool_calls=limit, at_once=at_once)
+    told = driver(bounded(script_of(executor_of(turns, given, "callable"))))
+    allowed = list[Call]()
+    for turn in (*turns, *[turns[-1]] * 4)[:4]:
+        if len(allowed) + len(turn.calls) > limit:
+            break
+        allowed += turn.calls
+    assert [(step.action.tool, step.action.tool_input) for step in told.outcome.steps] == [
+        (call.tool, {"number": call.number}) for call in allowed
+    ]
+    assert told.spent.tool_calls == len(allowed)
+    assert outcome_of(told.outcome, told) == interpret(turns, given)
+
+
+# ---- pauses
+
+
+@settings(max_examples=100)
+@given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR, driver=st.sampled_from([streamed, astreamed]))
+def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_what_was_left(
+    turns: tuple[Turn, ...], given: Settings, flavour: Flavour, driver: Driver
+) -> None:
+    turns = spoken(turns, flavour)
+    assume(interpret(turns, given).end != "parse error")
+
+    def script() -> Script[Any, Ending]:
+        return bounded(script_of(executor_of(turns, given, flavour)))
+
+    whole = amnesiac(script())
+    for answered, text in enumerate(whole.texts):
+        again = script()
+        resumed = driver(dataclasses.replace(again, value=Snapshot.from_json(text, again.graph)))
+        assert resumed.asked == whole.asked[answered:]
+        assert outcome_of(resumed.outcome, resumed) == outcome_of(whole.outcome, whole)
+
+
+# ---- several runs
+
+
+@settings(max_examples=100)
+@given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
+def test_runs_of_one_executor_know_nothing_of_each_other(
+    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
+) -> None:
+    turns = spoken(turns, flavour)
+    expected = interpret(turns, given)
+    assume(expected.end != "parse error")
+    executor = executor_of(turns, given, flavour)
+    executor.world = bounded_world(executor.world)
+    # One after the other, and two at once, event by event.
+    results = [executor.run("q"), executor.run("q")]
+    assert [outcome_of(result.ending, result) for result in results] == [expected, expected]
+    # The events are of any kind, but the last one is `Done`.
+    ends: tuple[Any, ...] = list(zip_longest(executor.stream("q"), executor.stream("q")))[-1]
+    assert [outcome_of(done.outcome, done) for done in ends] == [expected, expected]
+
+
+WAYS: dict[str, Callable[[AgentExecutor], object]] = {
+    "run": lambda executor: executor.run("q"),
+    "arun": lambda executor: asyncio.run(executor.arun("q")),
+    "stream": lambda executor: list(executor.stream("q")),
+    "invoke": lambda executor: executor.invoke("q"),
+    "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
+    "batch": lambda executor: executor.batch(["q", "r"]),
+}
+
+
+@settings(max_examples=50)
+@given(
+    values=st.dictionaries(st.sampled_from(["output", "input", "intermediate_steps"]), st.integers(), min_size=1),
+    before=st.integers(0, 2),
+    way=st.sampled_from(sorted(WAYS)),
+    with_steps=st.booleans(),
+)
+def test_the_agents_finish_is_left_as_the_agent_made_it(
+    values: dict[str, int], before: int, way: str, with_steps: bool
+) -> None:
+    finish = AgentFinish(values, "I know it.")
+    as_made = copy.deepcopy(finish)
+    agent = scripted(*[act("echo", text="a")] * before, finish)
+    executor = AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=with_steps)
+    for _ in range(2):
+        WAYS[way](executor)
+        assert finish == as_made
+
+
+# ---- any machine
+
+
+# What a node could return by mistake: outcomes of others, its own for a spent limit, and what is no outcome at all.
+LIES = st.sampled_from(
+    [*(colour(()) for colour in COLOURS), OutOf(Red(()), Exhausted("seconds", 0, 0)), Exhausted("seconds", 0, 0), "so"]
+)
+
+
+def lying(honest: Node[Any, Any], lie: object) -> Node[Any, Any]:
+    """A node that does what it did, and returns something else."""
+
+    def purely(value: object) -> object:
+        return lie
+
+    def asking(value: object) -> Any:
+        yield from honest.function(value)
+        return lie
+
+    return dataclasses.replace(honest, function=purely if honest.kind == "pure" else asking)
+
+
+@settings(max_examples=60)
+@given(machine=machines(), choices=CHOICES, lie=LIES, liar=st.integers(0, 20), driver=st.sampled_from(LIVE))
+def test_an_outcome_that_a_node_does_not_declare_is_never_followed(
+    machine: Machine, choices: tuple[int, ...], lie: object, liar: int, driver: Driver
+) -> None:
+    table, plans = machine
+
+    def script(table: Graph[Any, Any]) -> Script[Any, Any]:
+        return bounded(Script(table, Red(choices), answers(Limits(iterations=6), [])))
+
+    moves = [event for event in streamed(script(table)).events if isinstance(event, Moved)]
+    # One that the run comes to, and that its limits let in.
+    names = [move.node for move in moves if type(move.outcome) is not OutOf]
+    name = names[liar % len(names)]
+    assume(type(lie) not in plans[int(name.removeprefix("node"))].outcomes)
+    changed = replace(table, lying(table[name], lie))
+    with pytest.raises(UndeclaredOutcome) as raised:
+        driver(script(changed))
+    assert (raised.value.node, raised.value.outcome) == (name, lie)
+
+
+# A letter for everything that happens: E(ntered), asked (Q), C(arried out), A(nswered), M(oved), D(one).
+LETTERS: dict[type, str] = {Entered: "E", Asked: "Q", str: "C", Answered: "A", Moved: "M", Done: "D"}
+GRAMMAR = re.compile("(E(QC+A)*M)+D")
+
+# No machine here has half as much to tell within its limits.
+MOST_NEWS = 2000
+
+
+@settings(max_examples=60)
+@given(machine=machines(), limits=LIMITS, choices=CHOICES, way=st.sampled_from(["stream", "astream"]))
+def test_every_event_is_told_when_it_happens_and_in_the_order_of_the_grammar(
+    machine: Machine, limits: Limits, choices: tuple[int, ...], way: str
+) -> None:
+    table, _ = machine
+    # What is carried out stands between the events.
+    log: list[Any] = []
+    script = bounded(Script(table, Red(choices), answers(limits, log)))
+
+    def note(event: object) -> None:
+        log.append(event)
+        assert len(log) <= MOST_NEWS, "the run goes on and on"
+
+    async def watch() -> None:
+        async for event in astream(script.graph, script.value, script.world):
+            note(event)
+
+    if way == "astream":
+        asyncio.run(watch())
+    else:
+        for event in stream(script.graph, script.value, script.world):
+            note(event)
+    assert GRAMMAR.fullmatch("".join(LETTERS[type(one)] for one in log))
+    node, asked = table.start, None
+    for event in log:
+        match event:
+            case Entered():
+                assert event.node == node
+            case Asked():
+                assert event.node == node
+                asked = event.effect
+            case Answered():
+                assert (event.node, event.effect) == (node, asked)
+            case Moved():
+                assert event.node == node
+                node = event.target
+            case _:
+                pass
+    assert node == "END"
+    assert log[-1].outcome is log[-2].outcome

@@ -1,0 +1,239 @@
+"""What the loop promises about time: on virtual clocks, so that nothing here waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Answered, Run, Snapshot, Steps, tool
+from graphexec import drive as real_drive
+from graphexec.limits import GRACE
+from graphexec.machine import Ready
+from graphexec.result import Ending
+from graphexec.testing.clock import VirtualClock
+from graphexec.testing.scripted import pause
+from tests.agent.actors import answer, script_of, scripted
+from tests.defects.bounds import bounded
+from tests.three_drivers import LIVE, Driver, FakeClock, Script, Told, agreed
+
+# ---- calls that wait, all at once, on an event loop whose time is virtual
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A call that takes so many seconds, and then works or fails; a stubborn one cannot be cancelled."""
+
+    seconds: int
+    works: bool = True
+    stubborn: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the agent decides, after so many seconds in which it waits or blocks."""
+
+    seconds: int
+    blocks: bool
+    calls: tuple[Wait, ...]
+
+
+@dataclass
+class Timed:
+    """How a run ends, when, and with which observations."""
+
+    reason: Literal["finished", "seconds"]
+    seconds: float
+    steps: list[tuple[str, object]]
+
+
+def interpret(turns: tuple[Turn, ...], limit: float | None) -> Timed:
+    """The run as one would say it by hand; no two things happen at one time, since limits are halves."""
+    until = float("inf") if limit is None else limit
+    now, steps = 0.0, list[tuple[str, object]]()
+    for turn in turns:
+        if not turn.blocks and now + turn.seconds > until:
+            return Timed("seconds", until, steps)
+        now += turn.seconds
+        if now > until:
+            # What blocks cannot be cut; what it said counts, and nothing more is asked for.
+            return Timed("seconds", now, steps)
+        for number, call in enumerate(turn.calls):
+            if now + call.seconds > until:
+                steps.append(("cut", None))
+            else:
+                steps.append(("ok", number) if call.works else ("error", f"wait failed: ValueError: {number}"))
+        now = min(until, now + max(call.seconds for call in turn.calls))
+        if now == until:
+            return Timed("seconds", until, steps)
+    return Timed("finished", now, steps)
+
+
+SECONDS = st.sampled_from([0, 1, 2, 5, 1000])
+TURNS = st.lists(
+    st.builds(
+        Turn,
+        st.sampled_from([0, 0, 1, 4]),
+        st.booleans(),
+        st.lists(st.builds(Wait, SECONDS, st.booleans(), st.booleans()), min_size=1, max_size=4).map(tuple),
+    ),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+HALVES = st.none() | st.integers(0, 12).map(lambda seconds: seconds + 0.5)
+
+
+def waiting_executor(turns: tuple[Turn, ...], limit: float | None, clock: VirtualClock) -> AgentExecutor:
+    @tool
+    async def wait(number: int, seconds: int, works: bool, stubborn: bool) -> int:
+        """Wait."""
+        await pause(seconds, stubborn=stubborn)
+        if not works:
+            raise ValueError(number)
+        return number
+
+    async def decide(steps: Steps, inputs: dict[str, Any]) -> list[AgentAction] | AgentFinish:
+        done = len(steps)
+        for turn in turns:
+            if done <= 0:
+                if turn.blocks:
+                    clock.advance(turn.seconds)
+                else:
+                    await pause(turn.seconds)
+                return [
+                    AgentAction("wait", {"number": number, **dataclasses.asdict(call)})
+                    for number, call in enumerate(turn.calls)
+                ]
+            done -= len(turn.calls)
+        return answer()
+
+    executor = AgentExecutor(agent=decide, tools=[wait], max_execution_time=limit)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
+    return executor
+
+
+@settings(max_examples=200)
+@given(turns=TURNS, limit=HALVES)
+def test_a_run_is_over_at_its_time_limit_and_keeps_what_is_done_in_the_order_asked_whatever_its_calls_do(
+    turns: tuple[Turn, ...], limit: float | None
+) -> None:
+    clock = VirtualClock()
+    executor = waiting_executor(turns, limit, clock)
+
+    async def timed() -> tuple[Any, float]:
+        return await executor.arun("q"), clock()
+
+    result, ended = clock.run(timed())
+    expected = interpret(turns, limit)
+    steps = [(step.status, None if step.status == "cut" else step.observation) for step in result.steps]
+    assert (result.reason, steps) == (expected.reason, expected.steps)
+    assert expected.seconds <= ended <= expected.seconds + GRACE
+    # What was asked for was charged, and is told of.
+    assert result.spent.tool_calls == len(steps)
+
+
+# ---- calls that take time without waiting, one after another, in every driver, with pauses
+
+# So long that the real time that passes meanwhile is nothing.
+UNIT = 100
+TAKING = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5)
+
+
+def taking_script(
+    taking: list[tuple[int, int]], limit: float | None, began: float, paused: str | None = None
+) -> Script[Any, Ending]:
+    """Decisions and calls that take so many units each, on a clock that stood at `began`."""
+    clock = FakeClock(began)
+
+    @tool
+    def take(units: int) -> int:
+        """Take so long."""
+        clock.advance(units * UNIT)
+        return units
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
+        if len(steps) == len(taking):
+            return answer()
+        deciding, acting = taking[len(steps)]
+        clock.advance(deciding * UNIT)
+        return AgentAction("take", {"units": acting})
+
+    executor = AgentExecutor(agent=decide, tools=[take], max_execution_time=None if limit is None else limit * UNIT)
+    script = script_of(executor)
+    value = script.value if paused is None else Snapshot.from_json(paused, script.graph)
+    return bounded(Script(script.graph, value, dataclasses.replace(script.world, clock=clock)))
+
+
+def gist(told: Told[Ending]) -> object:
+    return type(told.outcome), len(told.outcome.steps), told.spent
+
+
+@settings(max_examples=40)
+@given(taking=TAKING, limit=HALVES, other_day=st.integers(-1000, 1000), driver=st.sampled_from(LIVE))
+def test_the_seconds_of_a_run_go_on_through_a_pause_anywhere(
+    taking: list[tuple[int, int]], limit: float | None, other_day: int, driver: Driver
+) -> None:
+    whole = agreed(lambda: taking_script(taking, limit, 0))
+    now, steps = 0, 0
+    for deciding, acting in taking:
+        now += deciding
+        if limit is None or now < limit:
+            now, steps = now + acting, steps + 1
+        if limit is not None and now > limit:
+            break
+    assert (whole.spent.seconds, len(whole.outcome.steps)) == (now * UNIT, steps)
+    for text in whole.texts:
+        resumed = driver(taking_script(taking, limit, other_day * UNIT, text))
+        assert gist(resumed) == gist(whole)
+
+
+# ---- the clock itself
+
+
+def drive_that_reads(clocks: SimpleNamespace) -> ModuleType:
+    """The module of the drivers, as it is when it is imported where these are the clocks."""
+    name = "tests.defects.drive_that_reads"
+    spec = importlib.util.spec_from_file_location(name, real_drive.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "time", clocks)
+        patched.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+    return module
+
+
+@settings(max_examples=30)
+@given(
+    calls=st.lists(st.tuples(st.integers(0, 100), st.integers(-1000, 1000)), min_size=1, max_size=4),
+    how=st.sampled_from(["World", "world"]),
+)
+def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwhile(
+    calls: list[tuple[int, int]], how: str
+) -> None:
+    passing, wall = FakeClock(), FakeClock()
+    drive = drive_that_reads(SimpleNamespace(monotonic=passing, perf_counter=passing, time=wall))
+
+    @tool
+    def take(seconds: int, set_by: int) -> int:
+        """Take so long, while somebody sets the clock."""
+        passing.advance(seconds)
+        wall.advance(seconds + set_by)
+        return seconds
+
+    actions = [AgentAction("take", {"seconds": seconds, "set_by": set_by}) for seconds, set_by in calls]
+    executor = AgentExecutor(agent=scripted(*actions, answer()), tools=[take])
+    handlers, limits = executor.world.handlers, executor.limits
+    world = drive.World(handlers, limits) if how == "World" else drive.world(handlers, limits=limits)
+    *events, done = drive.stream(executor.graph, Ready(Run({"input": "q"})), world)
+    assert done.spent.seconds == sum(seconds for seconds, _ in calls)
+    took = [event.seconds for event in events if isinstance(event, Answered) and event.node == "dispatch_tools"]
+    assert took == [seconds for seconds, _ in calls]

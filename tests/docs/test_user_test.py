@@ -1,0 +1,22 @@
+"""The README's test file is one that a user can write: short, and it proves and attacks a machine of theirs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def block(after: str, kind: str) -> str:
+    return README.partition(after)[2].partition(f"```{kind}\n")[2].partition("```")[0]
+
+
+def test_the_test_file_of_the_readme_passes_and_says_what_the_readme_says(tmp_path: Path) -> None:
+    written = block("<!-- block: user test -->", "python")
+    assert len(written.splitlines()) <= 15
+    (tmp_path / "test_mine.py").write_text(written, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
+    said = block("<!-- block: user test -->", "text").strip()
+    assert said in done.stdout.splitlines()

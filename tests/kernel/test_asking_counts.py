@@ -1,0 +1,306 @@
+"""How many effects one visit of a node asks for: what it says (`asks=`) is held; where it says nothing, `fan_out`."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Asking,
+    Asks,
+    CallTool,
+    Done,
+    Exhausted,
+    Graph,
+    Limits,
+    Snapshot,
+    Spent,
+    advance,
+    ask,
+    ask_all,
+    begin,
+    charged,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+    opaque,
+)
+from graphexec.drive import World, world
+from graphexec.effects import ToolResult
+from graphexec.errors import NodeError, UndeclaredCount
+from graphexec.node import Count, Node
+from tests.kernel.machines import Landed, Left, Number, Question, Stopped, Total, leave, nobody
+from tests.three_drivers import Script, agreed
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What each visit asks for: so many effects at once, one batch after the other. 1 is asked alone."""
+
+    batches: tuple[int, ...]
+    visits: int = 1
+
+
+@final
+@dataclass(frozen=True)
+class Fetched:
+    replies: int
+
+
+@final
+@dataclass(frozen=True)
+class Cut:
+    at: Plan
+    limit: Exhausted
+
+
+@node
+def fetch(plan: Plan) -> Asks[CallTool, Fetched | Plan]:
+    replies = 0
+    for number, batch in enumerate(plan.batches):
+        if batch == 1:
+            yield from ask(CallTool(f"{number}", ""))
+            replies += 1
+        else:
+            replies += len((yield from ask_all([CallTool(f"{number}.{one}", "") for one in range(batch)])))
+    return Plan(plan.batches, plan.visits - 1) if plan.visits > 1 else Fetched(replies)
+
+
+def fetching(asks: Count | None = None) -> Graph[Plan, Fetched | Cut]:
+    counted = charged(when_spent=Cut, asks=asks)(fetch)
+    return graph(edges(counted, on(Fetched, END) | on(Plan, counted) | on(Cut, END)), start=counted)
+
+
+def tools(**limits: Any) -> World:
+    return world({CallTool: lambda call: ToolResult(call.name)}, limits=Limits(**limits))
+
+
+def outcome(machine: Graph[Plan, Any], plan: Plan, within: World) -> Any:
+    return agreed(lambda: Script(machine, plan, within)).outcome
+
+
+# ---- what a node says
+
+
+@pytest.mark.parametrize("batches", [(3,), (1, 2), (1, 1, 1), (2, 0, 1)])
+def test_a_node_asks_for_as_many_effects_as_it_says_alone_or_at_once(batches: tuple[int, ...]) -> None:
+    assert outcome(fetching(3), Plan(batches), tools()) == Fetched(3)
+
+
+@pytest.mark.parametrize("batches", [(), (2,), (3,), (1, 1, 1, 1)])
+def test_a_node_may_say_from_how_many_to_how_many(batches: tuple[int, ...]) -> None:
+    least, most = (0, 2) if sum(batches) < 3 else (3, 4)
+    assert outcome(fetching((least, most)), Plan(batches), tools()) == Fetched(sum(batches))
+
+
+@pytest.mark.parametrize(
+    ("asks", "batches", "asked"), [(2, (3,), 3), (2, (2, 1), 3), ((0, 2), (1, 2), 3), (0, (1,), 1)]
+)
+def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ...], asked: int) -> None:
+    called: list[str] = []
+
+    def call(effect: CallTool) -> ToolResult:
+        called.append(effect.name)
+        return ToolResult("")
+
+    def script() -> Script[Any, Any]:
+        called.clear()
+        return Script(fetching(asks), Plan(batches), world({CallTool: call}))
+
+    with pytest.raises(UndeclaredCount) as caught:
+        agreed(script)
+    least, most = asks if isinstance(asks, tuple) else (asks, asks)
+    error = caught.value
+    assert (error.node, error.asked, error.least, error.most) == ("fetch", asked, least, most)
+    # Of the batch that goes beyond it, not even the part that is allowed.
+    assert len(called) == sum(batches[:-1])
+
+
+@pytest.mark.parametrize(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
+def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
+    with pytest.raises(UndeclaredCount) as caught:
+        agreed(lambda: Script(fetching(asks), Plan(batches), tools()))
+    least, most = asks if isinstance(asks, tuple) else (asks, asks)
+    error = caught.value
+    assert (error.node, error.asked, error.least, error.most) == ("fetch", sum(batches), least, most)
+
+
+def test_the_error_says_what_was_asked_for_and_what_is_declared() -> None:
+    def text(asks: Count, *batches: int) -> str:
+        with pytest.raises(UndeclaredCount) as caught:
+            agreed(lambda: Script(fetching(asks), Plan(batches), tools()))
+        return str(caught.value)
+
+    assert text(2, 3) == (
+        "fetch asked for 3 effects in one visit and declares exactly 2; ask for as many, or change asks="
+    )
+    assert text((1, 2)) == (
+        "fetch asked for 0 effects in one visit and declares 1 to 2; ask for as many, or change asks="
+    )
+
+
+def test_each_visit_is_counted_by_itself() -> None:
+    assert outcome(fetching(2), Plan((1, 1), visits=5), tools()) == Fetched(2)
+
+
+def test_a_visit_that_a_limit_cuts_short_need_not_ask_for_the_rest() -> None:
+    told = agreed(lambda: Script(fetching(3), Plan((1, 1, 1)), tools(tool_calls=2)))
+    assert told.outcome == Cut(Plan((1, 1, 1)), Exhausted("tool_calls", 2, 2))
+
+
+def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
+    machine = fetching(2)
+    state = advance(machine, begin(machine, Plan((1, 2))), Limits())
+    assert isinstance(state, Asking)
+    answered = Snapshot.from_json(state.reply(ToolResult("")).to_json(), machine)
+    with pytest.raises(UndeclaredCount, match="asked for 3 effects"):
+        advance(machine, answered, Limits())
+    machine = fetching(3)
+    state = advance(machine, answered, Limits())
+    assert isinstance(state, Asking)
+    assert isinstance(advance(machine, state.reply([ToolResult(""), ToolResult("")]), Limits()), Done)
+
+
+# ---- fan_out, where a node does not say
+
+
+@pytest.mark.parametrize(
+    ("limit", "batches", "cut"),
+    [
+        (3, (3,), None),
+        (3, (1, 1, 1), None),
+        (3, (1, 2), None),
+        (3, (4,), (0, 4)),
+        (3, (2, 2), (2, 2)),
+        (2, (1, 1, 1), (2, 1)),
+        (0, (), None),
+        (0, (1,), (0, 1)),
+    ],
+)
+def test_a_visit_may_ask_for_as_many_effects_as_fan_out_says(
+    limit: int, batches: tuple[int, ...], cut: tuple[int, int] | None
+) -> None:
+    told = agreed(lambda: Script(fetching(), Plan(batches), tools(fan_out=limit)))
+    if cut is None:
+        assert told.outcome == Fetched(sum(batches))
+    else:
+        reached, wanted = cut
+        assert isinstance(told.outcome, Cut)
+        assert told.outcome == Cut(Plan(batches), Exhausted("fan_out", limit, reached))
+        assert told.outcome.limit.wanted == wanted
+    # What is not allowed is not charged either.
+    assert told.spent.tool_calls == (sum(batches) if cut is None else cut[0])
+
+
+def test_fan_out_is_of_one_visit_and_not_of_the_run() -> None:
+    told = agreed(lambda: Script(fetching(), Plan((1, 1), visits=10), tools(fan_out=2)))
+    assert (told.outcome, told.spent.tool_calls) == (Fetched(2), 20)
+
+
+def test_fan_out_does_not_bind_a_node_that_says_how_many_it_asks_for() -> None:
+    assert outcome(fetching(3), Plan((3,)), tools(fan_out=1)) == Fetched(3)
+    assert outcome(fetching((0, 5)), Plan((1, 1, 1)), tools(fan_out=1)) == Fetched(3)
+
+
+def test_of_several_limits_the_fan_out_is_named_before_the_calls() -> None:
+    machine = fetching()
+
+    def named(**limits: int) -> str:
+        limit: Exhausted = outcome(machine, Plan((2,)), tools(**limits)).limit
+        return limit.limit
+
+    assert named(fan_out=1, tool_calls=1, restarts=0) == "fan_out"
+    assert named(fan_out=1, tool_calls=1, seconds=0) == "seconds"
+    assert named(fan_out=2, tool_calls=1) == "tool_calls"
+
+
+def test_a_resumed_visit_has_not_got_its_fan_out_anew() -> None:
+    machine = fetching()
+    state = advance(machine, begin(machine, Plan((2, 2))), Limits(fan_out=3))
+    assert isinstance(state, Asking)
+    answered = Snapshot.from_json(state.reply([ToolResult(""), ToolResult("")]).to_json(), machine)
+    done = advance(machine, answered, Limits(fan_out=3))
+    assert isinstance(done, Done)
+    assert done.outcome == Cut(Plan((2, 2)), Exhausted("fan_out", 3, 2))
+    assert done.spent == Spent(tool_calls=2)
+
+
+# ---- what can be said
+
+
+def test_a_node_says_what_it_asks_for() -> None:
+    def counts(counted: Node[Any, Any]) -> tuple[int, int | None]:
+        return counted.least, counted.most
+
+    assert counts(fetch) == (0, None)
+    assert counts(charged(when_spent=Cut)(fetch)) == (0, None)
+    assert counts(charged(when_spent=Cut, asks=2)(fetch)) == (2, 2)
+    assert counts(metered(when_spent=Cut, asks=(1, 3))(fetch)) == (1, 3)
+    # The count stays, whatever else is said of the node above it.
+    assert counts(metered(when_spent=Cut)(charged(when_spent=Cut, asks=(1, 3))(fetch))) == (1, 3)
+
+
+def test_a_pure_node_asks_for_nothing_and_an_opaque_one_for_itself() -> None:
+    @node
+    def halve(number: Number) -> Total:
+        return Total(str(number.value))
+
+    @opaque
+    def look(number: Number) -> Total:
+        return Total(str(number.value))
+
+    assert [(one.least, one.most) for one in (halve, look, leave)] == [(0, 0), (1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
+def test_a_count_that_cannot_be_is_refused(asks: Any) -> None:
+    with pytest.raises(NodeError) as caught:
+        charged(when_spent=Cut, asks=asks)(fetch)
+    assert str(caught.value) == f"fetch is to ask for {asks!r} effects; give how many, or (least, most)"
+
+
+def test_only_a_node_that_asks_has_a_count() -> None:
+    @node
+    def land(left: Left) -> Landed:
+        return Landed()
+
+    @opaque
+    def look(left: Left) -> Landed:
+        return Landed()
+
+    for one in (land, look):
+        with pytest.raises(NodeError) as caught:
+            metered(when_spent=Stopped, asks=1)(one)
+        assert str(caught.value) == (
+            f"{one.name} does not yield effects, so leave out asks=; only a node with Asks[...] has a count"
+        )
+
+
+def test_effects_without_a_budget_are_counted_as_well() -> None:
+    @charged(when_spent=Stopped, asks=1)
+    @node
+    def wonder(left: Left) -> Asks[Question, Landed]:
+        for number in range(left.steps):
+            yield from ask(Question(str(number)))
+        return Landed()
+
+    machine = graph(edges(wonder, on(Landed, END) | on(Stopped, END)), start=wonder)
+    answering = world({Question: lambda question: question.text})
+    assert agreed(lambda: Script(machine, Left(1), answering)).outcome == Landed()
+    for steps in (0, 2):
+        with pytest.raises(UndeclaredCount):
+            agreed(lambda steps=steps: Script(machine, Left(steps), answering))  # type: ignore[misc]
+
+
+def test_an_opaque_node_within_a_fan_out_of_none_is_performed() -> None:
+    looking = charged(when_spent=Stopped)(opaque(_look))
+    machine = graph(edges(looking, on(Landed, END) | on(Stopped, END)), start=looking)
+    assert agreed(lambda: Script(machine, Left(1), nobody(Limits(fan_out=0)))).outcome == Landed()
+
+
+def _look(left: Left) -> Landed:
+    return Landed()

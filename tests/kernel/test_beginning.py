@@ -1,0 +1,53 @@
+"""A run begins with a value that the first node takes, and with every setting bound."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import END, Snapshot, begin, bind, edges, graph, node, on
+from graphexec.errors import InputError
+from tests.kernel.machines import DIAMOND, Even, Number, Odd, Total
+
+
+@final
+@dataclass(frozen=True)
+class Metric:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Imperial:
+    pass
+
+
+@node
+def measure(number: Even | Odd, units: Metric | Imperial) -> Total:
+    return Total(f"{number.value} {type(units).__name__}")
+
+
+MEASURING = graph(edges(measure, on(Total, END)), start=measure)
+
+
+def refused(machine: Any, value: object) -> str:
+    with pytest.raises(InputError) as caught:
+        begin(machine, value)
+    return str(caught.value)
+
+
+def test_a_run_begins_at_the_start_with_nothing_spent() -> None:
+    assert begin(DIAMOND, Number(3)) == Snapshot("split", Number(3))
+
+
+def test_a_value_that_the_first_node_does_not_take_is_refused() -> None:
+    assert refused(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
+    bound = bind(MEASURING, Metric())
+    assert refused(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"
+    assert begin(bound, Odd(3)).value == Odd(3)
+
+
+def test_a_setting_that_is_not_bound_is_named_with_its_classes() -> None:
+    assert refused(MEASURING, Odd(3)) == (
+        "measure needs a Metric | Imperial for units; run bind(machine, ...) with one"
+    )

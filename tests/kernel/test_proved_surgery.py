@@ -1,0 +1,143 @@
+"""Surgery leaves a machine proved to end that was: what would let its runs go on for ever is refused, with the loop."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Budget,
+    Exhausted,
+    Graph,
+    GraphError,
+    Limits,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+    replace,
+    splice,
+)
+from tests.kernel.machines import limited, nobody
+from tests.three_drivers import Script, agreed
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Doubt:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Halted:
+    at: Step
+    limit: Exhausted
+
+
+PATIENCE = Budget("patience")
+
+
+@node
+def advance(step: Step) -> Step | Result:
+    return Step(step.number + 1) if step.number < 3 else Result(step.number)
+
+
+@node
+def conclude(result: Result) -> Result:
+    return result
+
+
+def machine(budget: Budget) -> Graph[Step, Result | Halted]:
+    bounded = metered(when_spent=Halted, budget=budget)(advance)
+    return graph(
+        edges(bounded, on(Step, bounded) | on(Result, conclude) | on(Halted, END)) | edges(conclude, on(Result, END)),
+        start=bounded,
+    )
+
+
+UNPROVED: Graph[Step, Result] = graph(
+    edges(advance, on(Step, advance) | on(Result, conclude)) | edges(conclude, on(Result, END)), start=advance
+)
+
+
+def again(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
+    """The machine with a node on its last edge that may lead back to itself, and spends nothing."""
+
+    @node
+    def check(result: Result) -> Doubt | Result:
+        return Doubt(result.number) if result.number < 0 else result
+
+    @node
+    def ponder(doubted: Doubt) -> Result:
+        return Result(doubted.number + 1)
+
+    table = edges(check, on(Doubt, ponder) | on(Result, END)) | edges(ponder, on(Result, check))
+    return splice(of, table, after=conclude, on=Result, **options)
+
+
+def test_a_loop_that_spends_nothing_is_not_spliced_into_a_machine_that_is_proved_to_end() -> None:
+    with pytest.raises(GraphError) as caught:
+        again(machine(Budget("patience", 5)))
+    (fault,) = caught.value.faults
+    assert fault.code == "GX010"
+    assert "check" in fault.text
+    assert "ponder" in fault.text
+    assert "; " in fault.text
+
+
+def test_it_is_where_the_runs_may_go_on_for_ever() -> None:
+    changed = again(machine(Budget("patience", 5)), may_run_forever=True)
+    assert "ponder" in changed
+    assert not changed.verify().proved
+    assert agreed(lambda: Script(changed, Step(0), nobody())).outcome == Result(3)
+
+
+def test_what_was_not_proved_before_need_not_be_afterwards() -> None:
+    assert not UNPROVED.verify().proved
+    assert "ponder" in again(UNPROVED)
+
+
+def test_a_budget_without_a_limit_is_taken_to_have_one_as_the_run_may_give_it() -> None:
+    assert not machine(PATIENCE).verify().proved
+    with pytest.raises(GraphError):
+        again(machine(PATIENCE))
+
+    @metered(when_spent=Halted, budget=PATIENCE)
+    @node
+    def advance(step: Step) -> Step | Result:
+        return Result(step.number)
+
+    changed = replace(machine(PATIENCE), advance)
+    assert agreed(lambda: Script(changed, Step(2), nobody())).outcome == Result(2)
+    assert changed.verify(Limits(budgets={"patience": 3})).proved
+
+
+def test_a_replacement_keeps_the_meters_of_what_it_replaces() -> None:
+    with pytest.raises(GraphError) as caught:
+        replace(machine(PATIENCE), metered(when_spent=Halted)(advance), may_run_forever=True)
+    assert [(fault.code, fault.node) for fault in caught.value.faults] == [("GX025", "advance")]
+    assert caught.value.faults[0].text == (
+        "advance is metered by patience in the graph and not in its replacement; decorate it with @metered(...)"
+    )
+
+
+def test_a_replacement_may_be_metered_by_more() -> None:
+    costly = metered(when_spent=Halted)(metered(when_spent=Halted, budget=PATIENCE)(advance))
+    changed = replace(machine(PATIENCE), costly)
+    told = agreed(lambda: Script(changed, Step(0), limited(iterations=2)))
+    assert told.outcome == Halted(Step(2), Exhausted("iterations", 2, 2))

@@ -1,0 +1,33 @@
+"""A run driven by hand in any order keeps its invariants; and a defect that breaks one is found."""
+
+import unittest
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from graphexec.testing import executor_machine
+from tests.testing.test_properties import DEFECTS, WRITER, Draft, Fetch, executor_of, looking_up, seeded
+
+TestToolCalling = executor_machine(executor_of(max_iterations=4, max_tool_calls=6))
+TestReact = executor_machine(executor_of("react", max_execution_time=9))
+TestStrict = executor_machine(executor_of("callable", handle_parsing_errors=False))
+TestWithANodeOfItsOwn = executor_machine(looking_up(), replies={Fetch: ["", "a page"]})
+TestGraph = executor_machine(WRITER, start=Draft("so"))
+
+
+@pytest.mark.parametrize("defect", ["the check is <= for <", "the run's clock stands still"])
+def test_a_defect_is_found_by_driving_a_run_by_hand(defect: str) -> None:
+    owner, name, made = DEFECTS[defect]
+    # Whatever class Hypothesis makes has its settings.
+    case: Any = executor_machine(executor_of(max_iterations=2, max_tool_calls=4, max_execution_time=8))
+    # What breaks it is found; that it shrinks is Hypothesis's affair.
+    case.settings = settings(max_examples=100, phases=[Phase.generate], derandomize=True, database=None, deadline=None)
+    with seeded(owner, name, made):
+        assert not _passes(case)
+
+
+def _passes(case: type[unittest.TestCase]) -> bool:
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    return result.wasSuccessful()

@@ -1,0 +1,350 @@
+"""A marked function becomes the tests of its machine; the summary says what is proved, and what no test took."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+# Where the package is installed with its entry point, pytest has the plugin already.
+INSTALLED = any(one.name == "graphexec" for one in importlib.metadata.entry_points(group="pytest11"))
+LOADED = [] if INSTALLED else ["-p", "graphexec.testing.plugin"]
+
+MACHINES = """
+    import pytest
+    from graphexec import *
+    from graphexec.testing import ScriptedModel
+
+    @tool
+    def echo(text: str) -> str:
+        "Say it again."
+        return text
+
+    class Fetch(Effect[str]):
+        pass
+
+    @charged(when_spent=limit_reached)
+    @node
+    def look_up(acted: Acted) -> Asks[Fetch, Acted | AgentFinish]:
+        page = yield from ask(Fetch())
+        return acted if page else AgentFinish({"output": page})
+
+    def executor(**settings) -> AgentExecutor:
+        agent = create_tool_calling_agent(ScriptedModel(["done"]), [echo])
+        return AgentExecutor(agent=agent, tools=[echo], max_iterations=3, max_tool_calls=12, **settings)
+"""
+
+AGENT = """
+    @pytest.mark.graphexec(examples=5)
+    def agent_executor():
+        return executor(handle_parsing_errors=True)
+"""
+
+
+def write(pytester: pytest.Pytester, *parts: str) -> None:
+    import textwrap
+
+    pytester.makepyfile(test_mine="\n".join(textwrap.dedent(part) for part in (MACHINES, *parts)))
+
+
+def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *LOADED, *options)
+
+
+@pytest.fixture(autouse=True)
+def _without_spin(  # pyright: ignore[reportUnusedFunction]
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """SPIN compiles for a second; one test is enough."""
+    if "spin" not in request.node.name:
+        monkeypatch.setattr("graphexec.testing.spin.installed", lambda: False)
+
+
+def test_a_marked_function_becomes_the_tests_of_its_machine(pytester: pytest.Pytester) -> None:
+    write(pytester, AGENT)
+    result = result_of(pytester, "-v")
+    result.assert_outcomes(passed=4)
+    names = re.findall(r"::(\S+) PASSED", result.stdout.str())
+    assert names == [f"agent_executor[{check}]" for check in ("proof", "certificate", "exhaustive", "adversarial")]
+
+
+def test_the_summary_says_what_is_proved(pytester: pytest.Pytester) -> None:
+    write(pytester, AGENT)
+    result = result_of(pytester, "-k", "proof")
+    result.stdout.fnmatch_lines(
+        ["agent_executor PROVED: at most 14 transitions = 4?iterations + 2; 3 model calls; 12 tool calls"]
+    )
+
+
+def test_what_is_not_proved_fails_and_the_summary_says_why(pytester: pytest.Pytester) -> None:
+    graph = """
+        from dataclasses import dataclass
+        from typing import final
+
+        @final
+        @dataclass(frozen=True)
+        class Tick: pass
+
+        @final
+        @dataclass(frozen=True)
+        class Tock: pass
+
+        @node
+        def tick(at: Tick) -> Tick | Tock:
+            return at
+
+        @pytest.mark.graphexec(start=Tick())
+        def clock():
+            return graph(edges(tick, on(Tick, tick) | on(Tock, END)), start=tick)
+    """
+    write(pytester, graph)
+    result = result_of(pytester)
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(["clock REFUTED: GX010 at tick: this loop can run for ever: tick --Tick--> tick*"])
+
+
+def test_the_marker_takes_the_options_of_verify_termination(pytester: pytest.Pytester) -> None:
+    marked = """
+        @pytest.mark.graphexec(replies={Fetch: ["", "a page"]}, limits=Limits(iterations=2), examples=5)
+        def looking_up():
+            routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
+            made = executor()
+            return made.with_graph(splice(made.graph, edges(look_up, routes), after=parse, on=Acted))
+    """
+    write(pytester, marked)
+    result = result_of(pytester)
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["looking_up PROVED: at most 12 transitions*"])
+
+
+def test_a_marked_function_can_have_fixtures_and_a_name_of_its_own(pytester: pytest.Pytester) -> None:
+    marked = """
+        @pytest.fixture
+        def iterations():
+            return 2
+
+        @pytest.mark.graphexec(examples=5)
+        def test_agent(iterations):
+            return executor().with_limits(Limits(iterations=iterations))
+    """
+    write(pytester, marked)
+    result = result_of(pytester, "-k", "proof")
+    result.stdout.fnmatch_lines(["test_agent PROVED: at most 10 transitions*any number of tool calls*"])
+    result.assert_outcomes(passed=1, deselected=3)
+
+
+def test_other_tests_are_left_alone(pytester: pytest.Pytester) -> None:
+    write(pytester, "def test_mine():\n    assert executor().run('q').output == 'done'")
+    result = result_of(pytester)
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*= graphexec =*")
+
+
+def test_the_marker_is_known_where_markers_are_strict(pytester: pytest.Pytester) -> None:
+    write(pytester, AGENT)
+    result_of(pytester, "--strict-markers", "-k", "proof").assert_outcomes(passed=1, deselected=3)
+
+
+# ---- mistakes are told once, in the user's own terms
+
+
+def test_an_option_that_there_is_not_is_refused(pytester: pytest.Pytester) -> None:
+    marked = "@pytest.mark.graphexec(3, limit=Limits())\ndef agent():\n    return executor()\n"
+    write(pytester, marked)
+    result = result_of(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "agent: @pytest.mark.graphexec takes names only, not 3",
+            "agent: @pytest.mark.graphexec has no option limit; its options are start, limits, replies, raises, "
+            "examples; did you mean limits?",
+        ]
+    )
+
+
+@pytest.mark.parametrize(("returned", "said"), [("None", "None"), ("7", "7, of int")])
+def test_what_returns_no_machine_says_so_once(pytester: pytest.Pytester, returned: str, said: str) -> None:
+    write(pytester, f"@pytest.mark.graphexec\ndef agent():\n    return {returned}\n")
+    result = result_of(pytester, "-r", "N")
+    result.assert_outcomes(failed=4)
+    lines = result.stdout.str().splitlines()
+    assert lines.count(f"agent returns {said}; return an executor or a graph") == 1
+    assert lines.count("agent returns no machine: see agent[proof]") == 3
+
+
+LOOPING = """
+    @node
+    def doubt(finish: AgentFinish) -> AgentFinish | Replied:
+        return finish
+
+    @pytest.mark.graphexec
+    def agent():
+        made = executor()
+        rows = edges(doubt, on(AgentFinish, END) | on(Replied, parse))
+        return made.with_graph(splice(made.graph, rows, after=parse, on=AgentFinish))
+"""
+
+
+def test_a_machine_that_cannot_be_built_is_told_once_with_the_line_that_builds_it(pytester: pytest.Pytester) -> None:
+    write(pytester, LOOPING)
+    result = result_of(pytester, "-r", "N")
+    result.assert_outcomes(failed=4)
+    lines = result.stdout.str().splitlines()
+    assert sum("GraphError: this loop can run for ever" in line for line in lines) == 1
+    assert lines.count("agent raises GraphError: see agent[proof]") == 3
+    assert ">       return made.with_graph(splice(made.graph, rows, after=parse, on=AgentFinish))" in lines
+    # None of graphexec's own.
+    assert not [line for line in lines if "surgery.py" in line or "plugin.py" in line or "def splice" in line]
+
+
+CRASHING = """
+    @charged(when_spent=limit_reached, asks=1)
+    @node
+    def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+        answer = yield from ask(AskHuman("?"))
+        return {}["bug"] if answer == "no" else acted
+
+    @pytest.mark.graphexec
+    def agent():
+        made = executor()
+        routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
+        return made.with_graph(splice(made.graph, edges(approve, routes), after=parse, on=Acted))
+"""
+
+
+def test_a_node_that_raises_fails_with_the_run_and_without_a_traceback(pytester: pytest.Pytester) -> None:
+    write(pytester, CRASHING)
+    result = result_of(pytester, "-k", "exhaustive", "-r", "N")
+    result.assert_outcomes(failed=1, deselected=3)
+    result.stdout.fnmatch_lines(
+        [
+            "approve raises KeyError('bug'): plan --Replied--> parse, parse --Acted--> approve; the world replies "
+            "calls *, replies no; raised at *test_mine.py:*; let no node raise it, or pass raises=(KeyError,)"
+        ]
+    )
+    assert "properties.py" not in result.stdout.str()
+    assert result.stdout.str().count("approve raises") == 1
+
+
+# ---- which edges are taken
+
+FINISHING = "def test_mine():\n    assert executor().run('q').output == 'done'\n"
+
+
+def test_the_edges_that_no_test_takes_are_told(pytester: pytest.Pytester) -> None:
+    write(pytester, FINISHING, "MINE = executor()\n")
+    result = result_of(pytester, "--graphexec-cov")
+    result.stdout.fnmatch_lines(
+        [
+            "STRICT_AGENT_EXECUTOR: 2 of 9 edges taken",
+            "  never taken: plan --LimitReached--> stopped_response",
+            "  never taken: parse --Acted--> dispatch_tools",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*never taken: plan --Replied--> parse*")
+
+
+def test_a_standard_machine_has_its_own_name_whatever_was_imported_before(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphexec import AgentExecutor
+
+    # As if a script had been run in this process: what README blocks leave behind, say.
+    monkeypatch.setattr(sys.modules["__main__"], "left_over", AgentExecutor(agent=print, tools=[]), raising=False)
+    write(pytester, FINISHING)
+    result = result_of(pytester, "--graphexec-cov")
+    result.stdout.fnmatch_lines(["STRICT_AGENT_EXECUTOR: 2 of 9 edges taken"])
+
+
+def test_edges_that_only_the_checks_take_are_told_apart(pytester: pytest.Pytester) -> None:
+    marked = "@pytest.mark.graphexec(examples=30)\ndef agent():\n    return executor()\n"
+    write(pytester, FINISHING, marked)
+    result = result_of(pytester, "--graphexec-cov")
+    result.stdout.fnmatch_lines(
+        ["agent: * of 9 edges taken", "  taken by no test of yours: parse --Acted--> dispatch_tools"]
+    )
+
+
+def test_what_is_never_taken_is_drawn_grey(pytester: pytest.Pytester) -> None:
+    write(pytester, FINISHING)
+    for name in ("edges.mmd", "edges.dot"):
+        result_of(pytester, f"--graphexec-cov={name}").stdout.fnmatch_lines([f"  drawn in {name}"])
+        assert "#b0b0b0" in (pytester.path / name).read_text()
+    result_of(pytester, "--graphexec-cov=drawings")
+    (drawing,) = (pytester.path / "drawings").iterdir()
+    assert drawing.name == "STRICT_AGENT_EXECUTOR.mmd"
+
+
+def test_a_session_in_which_nothing_runs_says_so(pytester: pytest.Pytester) -> None:
+    write(pytester, "def test_nothing(): pass")
+    result_of(pytester, "--graphexec-cov").stdout.fnmatch_lines(["no run of any graph was seen"])
+
+
+def test_without_the_flag_nothing_is_recorded(pytester: pytest.Pytester) -> None:
+    from graphexec.engine import Walk
+
+    before = Walk.path
+    write(
+        pytester,
+        "from graphexec.engine import Walk\ndef test_path():\n    assert Walk.path.__module__ == Walk.__module__",
+    )
+    result_of(pytester).assert_outcomes(passed=1)
+    write(
+        pytester,
+        "from graphexec.engine import Walk\ndef test_path():\n    assert Walk.path.__module__ != Walk.__module__",
+    )
+    result_of(pytester, "--graphexec-cov").assert_outcomes(passed=1)
+    assert Walk.path is before
+
+
+# ---- what it costs, and the README's own test
+
+
+def test_the_plugin_loads_nothing_heavy() -> None:
+    program = "import sys, pytest, graphexec; before = {*sys.modules}; import graphexec.testing.plugin; "
+    program += "print(*{*sys.modules} - before)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(loaded) == ["graphexec.testing", "graphexec.testing.plugin"]
+
+
+def test_what_needs_hypothesis_is_loaded_when_it_is_asked_for() -> None:
+    program = """
+import sys
+sys.modules["hypothesis"] = None
+import graphexec.testing as testing
+for name in testing.__all__:
+    try:
+        getattr(testing, name)
+    except ImportError:
+        print(name)
+try:
+    testing.nothing
+except AttributeError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    assert said == [
+        "agent_scripts",
+        "drawn_graphs",
+        "executor_machine",
+        "graphs",
+        "limits",
+        "time_limits",
+        "module graphexec.testing has no attribute nothing",
+        "",
+    ]
+
+
+@pytest.mark.slow
+def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
+    from graphexec.testing import spin
+
+    if not spin.installed():
+        pytest.skip("spin or gcc is missing: apt-get install spin gcc")
+    write(pytester, AGENT)
+    result_of(pytester, "-k", "spin").assert_outcomes(passed=1, deselected=4)

@@ -1,0 +1,384 @@
+"""One line holds an executor to its promise: what keeps it passes, and each defect is found."""
+
+import contextlib
+import dataclasses
+import re
+import traceback
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    AnyTool,
+    AskHuman,
+    Asks,
+    Effect,
+    Exhausted,
+    Graph,
+    LimitReached,
+    Limits,
+    Ready,
+    ask,
+    charged,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    dispatch_tools,
+    edges,
+    graph,
+    limit_reached,
+    metered,
+    node,
+    on,
+    opaque,
+    parse,
+    splice,
+    stopped_response,
+    tool,
+)
+from graphexec.engine import Walk
+from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcome
+from graphexec.limits import Spent
+from graphexec.snapshot import Snapshot
+from graphexec.testing import ScriptedModel, verify_termination
+from graphexec.testing import properties as checked
+from graphexec.testing.trial import trial_of
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    raise AssertionError(f"a real tool is called with {text}")
+
+
+@tool(return_direct=True, timeout=3)
+async def direct(text: str) -> str:
+    """Answer with it."""
+    raise AssertionError(f"a real tool is called with {text}")
+
+
+TOOLS: list[AnyTool] = [echo, direct]
+
+
+def unasked() -> ScriptedModel:
+    """A model that is never asked: an attack answers in its place."""
+    return ScriptedModel([])
+
+
+def decide(steps: Any, inputs: Any) -> Any:
+    raise AssertionError("a real agent is asked")
+
+
+AGENTS: dict[str, Callable[[], Any]] = {
+    "react": lambda: create_react_agent(unasked(), TOOLS),
+    "structured": lambda: create_structured_agent(unasked(), TOOLS),
+    "tool calling": lambda: create_tool_calling_agent(unasked(), TOOLS),
+    "callable": lambda: decide,
+}
+
+
+def executor_of(kind: str = "tool calling", **settings: Any) -> AgentExecutor:
+    chosen: dict[str, Any] = {"handle_parsing_errors": True, **settings}
+    return AgentExecutor(agent=AGENTS[kind](), tools=TOOLS, **chosen)
+
+
+# ---- what keeps its promise
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("settings", [{}, {"max_execution_time": 20}, {"handle_parsing_errors": False}])
+def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str, Any]) -> None:
+    verdict = verify_termination(executor_of(kind, max_iterations=3, max_tool_calls=5, **settings), examples=15)
+    assert verdict.bounds is not None
+    assert verdict.bounds.transitions.number == 14
+    assert verdict.bounds.model_calls.number == 3
+    assert verdict.bounds.tool_calls.number == 5
+
+
+@dataclass(frozen=True)
+class Fetch(Effect[str]):
+    """A page of the web."""
+
+    url: str
+
+
+@charged(when_spent=limit_reached)
+@node
+def look_up(acted: Acted) -> Asks[Fetch | AskHuman, Acted | AgentFinish]:
+    page = yield from ask(Fetch("https://example.org"))
+    answer = yield from ask(AskHuman(f"{page}: go on?"))
+    return acted if answer == "yes" else AgentFinish({"output": page})
+
+
+def looking_up(**settings: Any) -> AgentExecutor:
+    executor = executor_of(max_iterations=2, **settings)
+    routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
+    return executor.with_graph(splice(executor.graph, edges(look_up, routes), after=parse, on=Acted))
+
+
+def test_a_node_with_effects_of_its_own_keeps_it_too() -> None:
+    verdict = verify_termination(looking_up(), replies={Fetch: ["", "a page"]}, examples=15)
+    assert verdict.bounds is not None
+    assert verdict.bounds.transitions.form == "5*iterations + 2"
+
+
+def test_an_effect_to_which_nobody_knows_a_reply_is_an_error_that_says_what_to_pass() -> None:
+    with pytest.raises(InputError, match=re.escape("pass replies={Fetch: [...(...), ...]}")):
+        verify_termination(looking_up())
+
+
+@final
+@dataclass(frozen=True)
+class Draft:
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Printed:
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class TooMuch:
+    draft: Draft
+    limit: Exhausted
+
+
+@metered(when_spent=TooMuch)
+@node
+def improve(draft: Draft) -> Draft | Printed:
+    return Draft(draft.text + "!") if len(draft.text) < 5 else Printed(draft.text)
+
+
+@charged(when_spent=TooMuch)
+@opaque
+def publish(draft: Draft) -> Printed:
+    raise AssertionError("a real node does I/O")
+
+
+WRITER: Graph[Draft, Printed | TooMuch] = graph(
+    edges(improve, on(Draft, improve) | on(Printed, END) | on(TooMuch, END)), start=improve
+)
+PUBLISHER: Graph[Draft, Printed | TooMuch] = graph(edges(publish, on(Printed, END) | on(TooMuch, END)), start=publish)
+
+
+def test_a_graph_of_ones_own_is_told_what_it_starts_with() -> None:
+    verify_termination(WRITER, start=Draft("so"), examples=15)
+    with pytest.raises(InputError, match=re.escape("the graph starts with Draft, and no value is known; pass start=")):
+        verify_termination(WRITER)
+
+
+def test_an_opaque_node_is_not_called() -> None:
+    from graphexec import Perform
+
+    verify_termination(PUBLISHER, start=Draft("so"), replies={Perform: [Printed("so")]}, examples=15)
+
+
+# ---- what does not
+
+
+def test_what_is_not_proved_is_refused_with_the_verdict() -> None:
+    with pytest.raises(AssertionError, match=r"(?s)REFUTED.*improve --Draft--> improve"):
+        verify_termination(WRITER, start=Draft("so"), limits=Limits(iterations=None))
+
+
+@node
+def careless(acted: Acted) -> Acted:
+    if len(acted.actions) > 1:
+        raise KeyError("second")
+    return acted
+
+
+def careless_executor() -> AgentExecutor:
+    executor = executor_of()
+    rows = edges(careless, on(Acted, dispatch_tools))
+    return executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
+
+
+def test_an_exception_of_a_node_is_shown_with_what_the_world_did() -> None:
+    with pytest.raises(AssertionError, match=r"the run ended with KeyError\('second'\)") as raised:
+        checked.withstands(trial_of(careless_executor()))
+    notes = "\n".join(raised.value.__notes__)
+    assert "the world did: CallModel: calls several" in notes
+    assert "the run went: plan --Replied--> parse --Acted-->" in notes
+    assert "attack=turns=(calls several)" in notes
+
+
+def test_an_exception_that_is_allowed_is_none_to_complain_of() -> None:
+    checked.withstands(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
+
+
+def test_an_exception_of_a_node_fails_the_promise_and_the_shortest_run_to_it_is_shown() -> None:
+    with pytest.raises(AssertionError) as raised:
+        verify_termination(careless_executor(), examples=1)
+    said = str(raised.value)
+    assert said.startswith(
+        "careless raises KeyError('second'): plan --Replied--> parse, parse --Acted--> careless; the world replies "
+    )
+    assert re.search(
+        r"; raised at \S*test_properties.py:\d+; let no node raise it, or pass raises=\(KeyError,\)$", said
+    )
+    # The line that raises it, and none of graphexec's own.
+    cause = raised.value.__cause__
+    assert cause is not None
+    assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["careless"]
+
+
+def test_an_exception_that_is_allowed_fails_no_promise() -> None:
+    verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
+
+
+def test_nobody_is_told_to_allow_a_broken_declaration() -> None:
+    @node
+    def guard(acted: Acted) -> Acted:
+        return Ready(acted.run)  # type: ignore[return-value]  # pyright: ignore
+
+    executor = executor_of()
+    rows = edges(guard, on(Acted, dispatch_tools))
+    broken = executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
+    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcome\(.*; mend the node$"):
+        verify_termination(broken, examples=1)
+    with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcome\(.*'\); mend the node"):
+        checked.withstands(trial_of(broken))
+
+
+seen: list[str] = []
+
+
+@node
+def remembering(acted: Acted) -> Acted | AgentFinish:
+    seen.append("so")
+    return acted if len(seen) % 3 else AgentFinish({"output": len(seen)})
+
+
+@node
+def lying(acted: Acted) -> Acted:
+    return LimitReached(acted.run, Exhausted("iterations", 1, 1))  # type: ignore[return-value]  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [(remembering, "when it is run again|a second run is not|resumed from|a sync run"), (lying, "UndeclaredOutcome")],
+)
+def test_a_node_that_breaks_its_contract_is_found(body: Any, found: str) -> None:
+    executor = executor_of(max_iterations=3)
+    routes: Any = on(Acted, dispatch_tools)
+    if AgentFinish in body.outcomes:
+        routes = routes | on(AgentFinish, END)
+    broken = executor.with_graph(splice(executor.graph, edges(body, routes), after=parse, on=Acted))
+    with pytest.raises(AssertionError, match=found):
+        checked.withstands(trial_of(broken))
+    assert issubclass(UndeclaredOutcome, TypeError)
+
+
+@final
+@dataclass(frozen=True)
+class Opened:
+    file: Any
+
+
+@final
+@dataclass(frozen=True)
+class Closed:
+    opened: Opened
+    limit: Exhausted
+
+
+def test_a_value_that_cannot_be_stored_is_found() -> None:
+    @metered(when_spent=Closed)
+    @node
+    def hold(opened: Opened) -> Asks[AskHuman, Opened | Printed]:
+        answer = yield from ask(AskHuman("more?"))
+        return opened if answer == "yes" else Printed("so")
+
+    holding = graph(edges(hold, on(Opened, hold) | on(Printed, END) | on(Closed, END)), start=hold)
+    with pytest.raises(AssertionError, match="a run cannot be paused: the state at hold cannot be stored"):
+        verify_termination(holding, start=Opened(object()), examples=5)
+
+
+# ---- defects of the engine and of the drivers, each seeded, each found
+
+
+@contextlib.contextmanager
+def seeded(owner: Any, name: str, defect: Callable[[Any], Any]) -> Generator[None]:
+    """Put a defect made of the right one in its place."""
+    right = owner.__dict__[name]
+    setattr(owner, name, defect(right))
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)
+
+
+def one_too_many(enter: Any) -> Any:
+    def entered(self: Any, step: Any) -> Any:
+        limits = self._limits
+        if limits.iterations is not None:
+            self._limits = dataclasses.replace(limits, iterations=limits.iterations + 1)
+        try:
+            return enter(self, step)
+        finally:
+            self._limits = limits
+
+    return entered
+
+
+def uncharged(charge: Any) -> Any:
+    def charged_nothing(self: Any, step: Any, effect: Any, asked: int) -> Any:
+        calls = self._tool_calls
+        stopped = charge(self, step, effect, asked)
+        self._tool_calls = min(self._tool_calls, calls + 1)
+        return stopped
+
+    return charged_nothing
+
+
+def refilled(from_json: Any) -> Any:
+    def read(text: str, table: Any) -> Snapshot:
+        snapshot: Snapshot = from_json.__func__(text, table)
+        return dataclasses.replace(snapshot, spent=Spent(seconds=snapshot.spent.seconds))
+
+    return staticmethod(read)
+
+
+def forgetful(settled: Any) -> Any:
+    def backwards(self: Any, effect: Any, answer: Any, at: float) -> Any:
+        before = self.seconds
+        reply = settled(self, effect, answer, at)
+        self.seconds = before
+        return reply
+
+    return backwards
+
+
+DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "the check is <= for <": (Walk, "_enter", one_too_many),
+    "a fan-out is charged once": (Walk, "_charge", uncharged),
+    "a resumed run has its budgets again": (Snapshot, "from_json", refilled),
+    "the run's clock stands still": (Walk, "_settled", forgetful),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_of_the_engine_is_found(defect: str) -> None:
+    owner, name, made = DEFECTS[defect]
+    executor = executor_of(max_iterations=2, max_tool_calls=2, max_execution_time=8)
+    verify_termination(executor, examples=25)
+    with seeded(owner, name, made), pytest.raises((AssertionError, CertificateError, ExceptionGroup)):
+        verify_termination(executor, examples=25)
+
+
+def test_a_call_that_is_waited_for_though_it_ignores_its_cancellation_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("graphexec.awaiting.GRACE", 3.0)
+    with pytest.raises(AssertionError, match=r"seconds, and at most .* are proved"):
+        checked.withstands(trial_of(executor_of(max_execution_time=8)))

@@ -1,0 +1,87 @@
+"""A scripted tool gives what it was told to, in order, and says what it was asked."""
+
+import re
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, tool
+from graphexec.testing import NEVER, After, ScriptedModel, UsedUp, run_virtually, scripted_tool
+
+
+@tool(return_direct=True)
+def population(city: str) -> int:
+    """The number of people who live in a city."""
+    raise AssertionError(f"the real tool was called with {city}")
+
+
+def told(*texts: str) -> ScriptedModel:
+    return ScriptedModel([*texts, "Final Answer: done"])
+
+
+def test_results_come_in_their_order_and_exceptions_are_raised() -> None:
+    search = scripted_tool("search", ["3 hits", TimeoutError("slow"), 7])
+    model = told(*["Action: search\nAction Input: Porto"] * 3)
+    result = AgentExecutor(agent=create_react_agent(model, [search]), tools=[search]).run("q")
+    assert [(step.status, step.observation) for step in result.steps] == [
+        ("ok", "3 hits"),
+        ("error", "search failed: TimeoutError: slow"),
+        ("ok", 7),
+    ]
+    assert search.calls == [{"input": "Porto"}] * 3
+    search.assert_complete()
+
+
+def test_a_stand_in_has_the_name_the_schema_and_the_settings_of_its_tool() -> None:
+    fake = scripted_tool(population, [248_769])
+    assert fake.signature == population.signature
+    model = told("Action: population\nAction Input: Porto")
+    result = AgentExecutor(agent=create_react_agent(model, [fake]), tools=[fake]).run("q")
+    assert (result.output, result.reason) == (248_769, "return_direct")
+    assert fake.calls == [{"city": "Porto"}]
+
+
+def test_a_call_that_does_not_fit_is_not_one() -> None:
+    fake = scripted_tool(population, [1])
+    actions = iter([AgentAction("population", {"town": "Porto"}), AgentFinish({"output": "done"})])
+    result = AgentExecutor(agent=lambda steps, inputs: next(actions), tools=[fake]).run("q")
+    assert [step.status for step in result.steps] == ["bad_arguments"]
+    assert fake.calls == []
+    with pytest.raises(AssertionError, match=re.escape("population has 1 of 1 results left after 0 calls; next is 1")):
+        fake.assert_complete()
+
+
+def test_a_script_that_is_too_short_says_so_and_ends_the_run() -> None:
+    fake = scripted_tool("search", ["one"])
+    executor = AgentExecutor(agent=lambda steps, inputs: AgentAction("search", {}), tools=[fake])
+    with pytest.raises(UsedUp, match="search was called 2 times and has 1 results; script another one"):
+        executor.run("q")
+
+
+def test_the_last_result_can_repeat_for_ever() -> None:
+    fake = scripted_tool("search", ["one", "again"], repeat_last=True)
+    executor = AgentExecutor(agent=lambda steps, inputs: AgentAction("search", {}), tools=[fake], max_iterations=4)
+    assert [step.observation for step in executor.run("q").steps] == ["one", "again", "again", "again"]
+    fake.assert_complete()
+
+
+def test_nothing_cannot_be_repeated() -> None:
+    with pytest.raises(ValueError, match="search has no result to repeat"):
+        scripted_tool("search", [], repeat_last=True)
+
+
+def test_a_late_result_is_as_long_under_way_as_it_says() -> None:
+    fake = scripted_tool("search", [After(30, "late"), After(1, ValueError("late and wrong")), "at once"])
+    decisions = [AgentAction("search", {})] * 3
+    turns = iter([*decisions, AgentFinish({"output": "done"})])
+    result = run_virtually(AgentExecutor(agent=lambda steps, inputs: next(turns), tools=[fake]).arun("q"))
+    assert [step.observation for step in result.steps] == [
+        "late",
+        "search failed: ValueError: late and wrong",
+        "at once",
+    ]
+
+
+def test_delays_read_well() -> None:
+    assert repr([After(2.5, "x"), NEVER, After(1, None, stubborn=True)]) == (
+        "['x' after 2.5 s, never, None after 1 s, stubborn]"
+    )

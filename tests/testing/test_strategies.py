@@ -1,0 +1,157 @@
+"""What is drawn is what it says it is, reads well, and can be run."""
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, tool
+from graphexec.drive import run
+from graphexec.graph import Graph
+from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
+from graphexec.testing.attack import Attack, Move
+from graphexec.testing.errors import Deadlock
+from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
+from graphexec.testing.scripts import AgentScript, Call, Scripted, Turn
+from graphexec.testing.strategies import attacks
+from graphexec.verify import verify
+from graphexec.verify.puppets import explore_table
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def test_scripts_read_as_one_would_tell_them() -> None:
+    never = Turn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
+    script = AgentScript((Turn("act", (Call("unknown", "x"),)), Turn("garbage", (), 2.5), never))
+    assert repr(script) == "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"
+
+
+def test_attacks_read_as_one_would_tell_them() -> None:
+    attack = Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),))
+    assert repr(attack) == "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"
+
+
+def test_graphs_read_as_one_would_tell_them() -> None:
+    loop = DrawnNode((Way("Red", 0, ("alpha",)), Way("Blue", None)), ("alpha",), "tools", 1, 2, None)
+    assert repr(DrawnGraph((loop,))) == (
+        "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"
+    )
+
+
+def test_what_is_found_shrinks_to_what_can_be_read() -> None:
+    found = find(agent_scripts(["echo"]), lambda script: any(call.tool == "unknown" for call in script.turns[0].calls))
+    assert repr(found) == "(act unknown())"
+
+
+@settings(max_examples=100)
+@given(script=agent_scripts(["echo"]), within=limits(), data=st.data())
+def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within: Limits, data: st.DataObject) -> None:
+    seconds = data.draw(time_limits(script.seconds), label="seconds")
+    clock = VirtualClock()
+    executor = AgentExecutor(agent=script.agent(), tools=[echo], handle_parsing_errors=True)
+    executor = on_loop_time(executor.with_limits(dataclasses.replace(within, seconds=seconds)), clock)
+    try:
+        result = clock.run(executor.arun("q"))
+    except (ModelError, Scripted, GraphexecError):
+        return
+    assert result.spent.seconds <= seconds + 0.06
+    assert within.iterations is None or result.spent.iterations <= within.iterations
+    assert within.model_calls is None or result.spent.model_calls <= within.model_calls
+
+
+def test_an_agent_that_never_answers_is_a_deadlock_where_nothing_limits_its_time() -> None:
+    script = AgentScript((Turn("answer", (), math.inf),))
+    clock = VirtualClock()
+    with pytest.raises(Deadlock):
+        clock.run(on_loop_time(AgentExecutor(agent=script.agent(), tools=[]), clock).arun("q"))
+
+
+@given(script=agent_scripts(["echo"], delays=False, kinds=["answer", "act", "empty", "garbage"]))
+def test_an_agent_without_delays_does_the_same_in_a_sync_run(script: AgentScript) -> None:
+    def executor(agent: object) -> AgentExecutor:
+        made: AgentExecutor = AgentExecutor(
+            agent=agent,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - either of its agents
+            tools=[echo],
+            handle_parsing_errors=True,
+            max_iterations=4,
+        )
+        return made
+
+    clock = VirtualClock()
+    awaited = clock.run(on_loop_time(executor(script.agent()), clock).arun("q"))
+    called = executor(script.instant_agent()).run("q")
+    assert (awaited.reason, awaited.steps) == (called.reason, called.steps)
+
+
+@given(within=limits(Limits(iterations=3, tool_calls=2, seconds=7.0, budgets={"alpha": 1})))
+def test_limits_within_others_keep_what_is_set_and_never_rise(within: Limits) -> None:
+    assert within.iterations is not None
+    assert within.iterations <= 3
+    assert within.tool_calls is not None
+    assert within.tool_calls <= 2
+    assert (within.seconds, within.budgets) == (7.0, {"alpha": 1})
+
+
+@given(attack=attacks({"turns": ("finish",), "results": ("ok", "error"), "others": ()}))
+def test_an_attack_has_moves_for_what_is_asked_and_no_others(attack: Attack) -> None:
+    assert attack.turns
+    assert attack.results
+    assert not attack.others
+    assert attack.at_once().seconds == 0
+
+
+@given(drawn=drawn_graphs())
+def test_every_random_machine_can_be_built(drawn: DrawnGraph) -> None:
+    assert len(drawn.graph) == len(drawn.nodes)
+    assert drawn.graph.start == "n0"
+
+
+@given(machine=graphs(loops=False))
+def test_a_machine_without_loops_is_proved_to_end(machine: Graph[object, object]) -> None:
+    verdict = verify(machine, Limits(iterations=2))
+    assert verdict.proved or all(finding.code != "GX010" for finding in verdict.findings), str(verdict)
+
+
+def agreed(drawn: DrawnGraph) -> None:
+    within = Limits(iterations=2, model_calls=2, tool_calls=2, tokens=4)
+    verdict = verify(drawn.graph, within)
+    exploration = explore_table(drawn.graph, within)
+    if verdict.proved:
+        assert exploration.endless is None, f"{verdict}\n{exploration.endless}"
+        assert verdict.bounds is not None
+        number = verdict.bounds.transitions.number
+        assert number is not None
+        assert exploration.longest is not None
+        assert exploration.longest <= number
+    elif any(finding.witness is not None and finding.witness.loop for finding in verdict.findings):
+        assert exploration.endless is not None, str(verdict)
+
+
+@settings(max_examples=80)
+@given(drawn=drawn_graphs(most=3))
+def test_the_proof_and_the_engine_agree_on_every_random_machine(drawn: DrawnGraph) -> None:
+    agreed(drawn)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000)
+@given(drawn=drawn_graphs())
+def test_the_proof_and_the_engine_agree_at_length(drawn: DrawnGraph) -> None:
+    agreed(drawn)
+
+
+@given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))
+def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
+    from graphexec import CallModel, CallTool, ToolResult
+    from graphexec.drive import world
+    from graphexec.messages import ModelReply
+
+    answers = world({CallModel: lambda _: ModelReply("so"), CallTool: lambda _: ToolResult("so")})
+    first, second = (run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
+    assert first.outcome == second.outcome

@@ -1,0 +1,312 @@
+"""A machine that asks a person before it deletes anything, one with a shortcut around that, and the standard one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, TypeAlias, final
+
+import pydantic
+
+from graphexec import (
+    END,
+    AgentAction,
+    AgentExecutor,
+    AgentStep,
+    AskHuman,
+    Asks,
+    CallModel,
+    CallTool,
+    Effect,
+    Exhausted,
+    Graph,
+    Ready,
+    Run,
+    Steps,
+    ask,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    on,
+    tool,
+)
+from graphexec.effects import ToolResult
+from graphexec.graph import draft
+from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.models import ScriptedModel
+from graphexec.node import charged, metered, node
+from graphexec.verify.oracle import Replies
+
+
+@final
+@dataclass(frozen=True)
+class Errand:
+    done: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Wanted:
+    errand: Errand
+    tool: str
+
+
+@final
+@dataclass(frozen=True)
+class Urgent:
+    errand: Errand
+    tool: str
+
+
+@final
+@dataclass(frozen=True)
+class Approved:
+    errand: Errand
+    tool: str
+
+
+@final
+@dataclass(frozen=True)
+class Told:
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Stopped:
+    at: Errand | Wanted | Urgent | Approved
+    limit: Exhausted
+
+
+@metered(when_spent=Stopped, asks=1)
+@node
+def decide(errand: Errand) -> Asks[CallModel, Wanted | Urgent | Told]:
+    reply = yield from ask(CallModel(CompletionRequest("What next?")))
+    if reply.content == "look":
+        return Wanted(errand, "list_files")
+    if reply.content == "delete":
+        return Wanted(errand, "delete_file")
+    return Urgent(errand, "delete_file") if reply.content == "delete now" else Told(reply.content)
+
+
+@charged(when_spent=Stopped, asks=1)
+@node
+def approve(wanted: Wanted | Urgent) -> Asks[AskHuman, Approved | Errand]:
+    answer = yield from ask(AskHuman(f"May I use {wanted.tool}?"))
+    return Approved(wanted.errand, wanted.tool) if answer == "yes" else wanted.errand
+
+
+@charged(when_spent=Stopped, asks=1)
+@node
+def act(approved: Approved | Urgent) -> Asks[CallTool, Errand]:
+    result: ToolResult = yield from ask(CallTool(approved.tool, {}))
+    return Errand((*approved.errand.done, result.status))
+
+
+_APPROVED = edges(approve, on(Approved, act) | on(Errand, decide) | on(Stopped, END)) | edges(
+    act, on(Errand, decide) | on(Stopped, END)
+)
+
+GUARDED: Graph[Errand, Told | Stopped] = graph(
+    edges(decide, on(Wanted, approve) | on(Urgent, approve) | on(Told, END) | on(Stopped, END)) | _APPROVED,
+    start=decide,
+)
+
+# What is urgent is done at once: nobody approves of it.
+SHORTCUT: Graph[Errand, Told | Stopped] = graph(
+    edges(decide, on(Wanted, approve) | on(Urgent, act) | on(Told, END) | on(Stopped, END)) | _APPROVED,
+    start=decide,
+)
+
+REPLIES: Replies = {
+    CallModel: [ModelReply("look"), ModelReply("delete"), ModelReply("delete now"), ModelReply("it is done")]
+}
+
+
+# ---- a questionnaire: what the answers to several questions of one node come to
+
+
+@dataclass(frozen=True)
+class Question(Effect[bool]):
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Form:
+    name: str = "form"
+
+
+@final
+@dataclass(frozen=True)
+class Same:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Different:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Unfinished:
+    at: Form
+    limit: Exhausted
+
+
+@charged(when_spent=Unfinished, asks=2)
+@node
+def compare(form: Form) -> Asks[Question, Same | Different]:
+    first = yield from ask(Question(f"{form.name} 1"))
+    second = yield from ask(Question(f"{form.name} 2"))
+    return Same() if first == second else Different()
+
+
+QUESTIONNAIRE: Graph[Form, Same | Different | Unfinished] = graph(
+    edges(compare, on(Same, END) | on(Different, END) | on(Unfinished, END)),
+    start=compare,
+)
+
+
+# ---- trying: a loop that counts in its value
+
+
+@final
+@dataclass(frozen=True)
+class Trying:
+    times: int = 0
+    notify: Callable[[], None] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class GivenUp:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Interrupted:
+    at: Trying
+    limit: Exhausted
+
+
+@charged(when_spent=Interrupted, asks=1)
+@node
+def attempt(trying: Trying) -> Asks[CallModel, Trying | GivenUp]:
+    yield from ask(CallModel(CompletionRequest(f"try {trying.times}")))
+    return GivenUp() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
+
+
+TRYING: Graph[Trying, GivenUp | Interrupted] = graph(
+    edges(attempt, on(Trying, attempt) | on(GivenUp, END) | on(Interrupted, END)),
+    start=attempt,
+)
+
+
+# ---- the standard executor, with each kind of agent
+
+
+@tool
+def look_up(text: str) -> str:
+    """Look it up."""
+    return text
+
+
+@tool(return_direct=True)
+def answer_with(text: str) -> str:
+    """Answer with it."""
+    return text
+
+
+@tool(on_error="raise")
+def delete_file(name: str) -> str:
+    """Delete the file."""
+    return name
+
+
+Kind: TypeAlias = Literal["react", "tool calling", "structured", "callable"]
+KINDS: tuple[Kind, ...] = ("react", "tool calling", "structured", "callable")
+
+
+def never_called(steps: Steps, inputs: dict[str, Any]) -> Any:
+    raise AssertionError("nothing calls this")
+
+
+def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, strict: bool = False) -> AgentExecutor:
+    model = ScriptedModel(["never asked"])
+    agent: Any
+    match kind:
+        case "react":
+            agent = create_react_agent(model, tools)
+        case "tool calling":
+            agent = create_tool_calling_agent(model, tools)
+        case "structured":
+            agent = create_structured_agent(model, tools)
+        case "callable":
+            agent = never_called
+    return AgentExecutor(agent=agent, tools=list(tools), handle_parsing_errors=not strict)
+
+
+READY = Ready(Run({"input": "q"}))
+
+
+# ---- a parcel: a node that looks at what it is given
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Label(pydantic.BaseModel):
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class Parcel:
+    contents: Any
+
+
+@final
+@dataclass(frozen=True)
+class Expected:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Unexpected:
+    pass
+
+
+CONTENTS: list[Any] = [
+    Colour.RED,
+    Colour,
+    Label(text='it\'s "mine"'),
+    Steps([AgentStep(AgentAction("look_up", {"text": "x"}), "y", "error")]),
+    Run({"input": "q", "numbers": [1, 2.5, float("inf"), -1, True, None]}),
+    (Form(), Form("other"), ("one",), ()),
+    b"bytes",
+]
+
+
+@node
+def unpack(parcel: Parcel) -> Expected | Unexpected:
+    return Expected() if parcel.contents == CONTENTS else Unexpected()
+
+
+PARCEL: Graph[Parcel, Expected | Unexpected] = graph(
+    edges(unpack, on(Expected, END) | on(Unexpected, END)),
+    start=unpack,
+)
+
+
+# ---- a draft without an edge
+
+
+UNROUTED: Graph[Parcel, Expected] = draft(edges(unpack, on(Expected, END)), start=unpack)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,213 @@
+"""Small flows: the executor's, bad ones made by hand, random ones; and what becomes of them, by walking them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from graphexec.edge import END
+from graphexec.limits import Limits
+from graphexec.verify.flow import Flow, Transition, caps_of
+
+FINISHED = Transition("stop", "Stopped", "END")
+
+# ---- flows with a run that does not end, and why
+
+SPENDS_NOTHING = Flow(
+    "plan",
+    ("plan", "parse", "reflect", "stop"),
+    (
+        Transition("plan", "Replied", "parse", spends=(("iterations", 1),)),
+        Transition("plan", "LimitReached", "stop", "gate", causes=("iterations",)),
+        Transition("parse", "Ready", "plan"),
+        Transition("parse", "Unsure", "reflect"),
+        Transition("reflect", "Revised", "parse"),
+        FINISHED,
+    ),
+)
+
+REFILLS_WHAT_IT_SPENDS = Flow(
+    "plan",
+    ("plan", "parse", "stop"),
+    (
+        Transition("plan", "Replied", "parse", spends=(("iterations", 1),)),
+        Transition("plan", "LimitReached", "stop", "gate", causes=("iterations",)),
+        Transition("parse", "Ready", "plan", resets=("iterations",)),
+        Transition("parse", "AgentFinish", "END"),
+        FINISHED,
+    ),
+)
+
+# No simple cycle is endless: it takes all four transitions.
+REFILL_EACH_OTHER = Flow(
+    "draft",
+    ("draft", "check", "ask", "stop"),
+    (
+        Transition("draft", "Drafted", "check", spends=(("drafts", 1),), resets=("questions",)),
+        Transition("draft", "LimitReached", "stop", "gate", causes=("drafts",)),
+        Transition("check", "Wrong", "draft"),
+        Transition("check", "Unclear", "ask"),
+        Transition("ask", "Answered", "check", spends=(("questions", 1),), resets=("drafts",)),
+        Transition("ask", "LimitReached", "stop", "gate", causes=("questions",)),
+        FINISHED,
+    ),
+    (("drafts", 2), ("questions", 2)),
+)
+
+STOPS_BY_WHAT_IS_SPENT = Flow(
+    "plan",
+    ("plan", "generate"),
+    (
+        Transition("plan", "Replied", "plan", spends=(("iterations", 1),)),
+        Transition("plan", "LimitReached", "generate", "gate", causes=("iterations",)),
+        Transition("generate", "StoppedResponse", "END", spends=(("iterations", 1),)),
+        Transition("generate", "LimitReached", "generate", "gate", causes=("iterations",)),
+    ),
+)
+
+# Not endless, but they do not end either: there is no way to leave once the limit is spent, or no way at all.
+STUCK = Flow("plan", ("plan",), (Transition("plan", "Replied", "plan", spends=(("iterations", 1),)),))
+LOST = Flow("plan", ("plan",), (Transition("plan", "Replied", "parse"), Transition("plan", "AgentFinish", "END")))
+
+BAD = {
+    "a loop that spends nothing": SPENDS_NOTHING,
+    "a loop that refills what it spends": REFILLS_WHAT_IT_SPENDS,
+    "two loops that refill each other": REFILL_EACH_OTHER,
+    "a stop charged to what is spent": STOPS_BY_WHAT_IS_SPENT,
+    "no way on when a limit is spent": STUCK,
+    "no way on": LOST,
+}
+
+# A loop that changes nothing at all, which TLA+ would not see but for the tick.
+SPINNING = Flow("wait", ("wait",), (Transition("wait", "Waited", "wait"), Transition("wait", "Done", "END")))
+
+# Keywords, labels that mean something to SPIN, a macro of its preprocessor, ends of comments, and names that are the
+# same once what an identifier cannot have is gone.
+AWKWARD_NAMES = ("if", "end", "accept_all", "progress", "linux", "a.b", "a_b", "é", "ê", '"', "\\", "*/", "(*", "Next")
+AWKWARD = Flow(
+    AWKWARD_NAMES[0],
+    AWKWARD_NAMES,
+    tuple(
+        Transition(name, following, following, spends=((name, 1),))
+        for name, following in zip(AWKWARD_NAMES, (*AWKWARD_NAMES[1:], "END"), strict=True)
+    ),
+    tuple((name, 1) for name in AWKWARD_NAMES),
+)
+
+# The calls that `look` made may be missing to `say`, though none is sure to have been made: four steps with two calls.
+MISSING_CALLS = Flow(
+    "look",
+    ("look", "say", "stop", "leave"),
+    (
+        Transition("look", "Seen", "say", model_calls=2),
+        Transition("look", "LimitReached", "stop", "within", causes=("model_calls",), model_calls=2),
+        Transition("say", "Said", "END", spends=(("model_calls", 1),), model_calls=1),
+        Transition("say", "LimitReached", "stop", "within", causes=("model_calls",), model_calls=1),
+        Transition("stop", "Stopped", "leave"),
+        Transition("leave", "Left", "END"),
+    ),
+)
+
+# ---- random ones
+
+BUDGETS = ("iterations", "drafts", "questions")
+
+
+def sometimes(values: st.SearchStrategy[tuple[str, ...]], *, out_of: int) -> st.SearchStrategy[tuple[str, ...]]:
+    """These values once `out_of` so many times, and otherwise none."""
+    return st.integers(1, out_of).flatmap(lambda number: values if number == out_of else st.just(()))
+
+
+@st.composite
+def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
+    """Random flows of up to four nodes, shaped as `flow_of` makes them; they may be endless but not stuck.
+
+    Unless `asking` is false, some nodes call models, as often as they like up to a number.
+    """
+    nodes = ("plan", "parse", "inner.plan", "inner_plan")[: draw(st.integers(1, 4))]
+    some = st.sets(st.sampled_from(BUDGETS), min_size=1, max_size=2).map(lambda names: tuple(sorted(names)))
+    found: list[Transition] = []
+    for place, node in enumerate(nodes):
+        # Without a way back for free, most flows end.
+        onwards = st.sampled_from((*nodes[place + 1 :], "END"))
+        anywhere = st.sampled_from((*nodes, "END"))
+        entry = tuple((name, 1) for name in draw(st.one_of(some, some, st.just(()))))
+        most = draw(st.integers(0, 2)) if asking else 0
+        least = draw(st.integers(0, most))
+        spends = (*entry, ("model_calls", least)) if least else entry
+        for outcome in ("Done", "Again")[: draw(st.integers(1, 2))]:
+            target = draw(anywhere if spends else st.one_of(onwards, onwards, anywhere))
+            resets = draw(sometimes(some, out_of=5))
+            found.append(Transition(node, outcome, target, spends=spends, resets=resets, model_calls=most))
+        spent = Transition(node, "LimitReached", draw(onwards))
+        if entry:
+            found.append(replace(spent, kind="gate", causes=(*dict(entry), "seconds")))
+        if most or draw(st.booleans()):
+            causes = ("model_calls", "seconds") if most else ("seconds",)
+            found.append(replace(spent, kind="within", spends=entry, causes=causes, model_calls=most))
+    return Flow(nodes[0], nodes, tuple(found), (("drafts", 1), ("questions", 2)))
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Limits:
+    """Random small limits for these flows, none among them."""
+    small = st.sampled_from((0, 1, 2, 3, 4, None))
+    own: dict[str, int | None] = draw(st.dictionaries(st.sampled_from(BUDGETS[1:]), small))
+    seconds = draw(st.sampled_from((None, None, 9.0)))
+    return Limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
+
+
+# ---- what becomes of them
+
+
+def longest_run(flow: Flow, limits: Limits) -> int | None:
+    """The most transitions of any run, or `None` if some run does not end: each state is visited, by hand.
+
+    The third opinion, made of `Transition`'s docstring alone.
+    """
+    caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
+    start = (flow.start, tuple(caps.items()))
+    longest: dict[State, int] = {}
+    path: dict[State, Iterator[State]] = {start: _following(flow, limits, start)}
+    best: dict[State, int] = {start: -1}
+    while path:
+        state = next(reversed(path))
+        for after in path[state]:
+            if after in path:
+                return None
+            if after not in longest:
+                path[after] = _following(flow, limits, after)
+                best[after] = 0 if after[0] == END.name else -1
+                break
+            best[state] = max(best[state], 1 + longest[after])
+        else:
+            del path[state]
+            if best[state] < 0:
+                return None
+            longest[state] = best[state]
+            if path:
+                before = next(reversed(path))
+                best[before] = max(best[before], 1 + longest[state])
+    return longest[start]
+
+
+State = tuple[str, tuple[tuple[str, int], ...]]
+
+
+def _following(flow: Flow, limits: Limits, state: State) -> Iterator[State]:
+    node, counters = state[0], dict(state[1])
+    caps = caps_of(flow, limits)
+    uncounted = {"seconds": limits.seconds, "restarts": limits.restarts, "fan_out": limits.fan_out}
+    for each in flow.transitions:
+        anytime = any(uncounted.get(cause) is not None for cause in each.causes)
+        if each.kind == "gate":
+            caused = anytime or any(counters.get(cause) == 0 for cause in each.causes)
+        else:
+            caused = each.kind == "move" or anytime or any(cause in counters for cause in each.causes)
+        if each.source != node or not caused:
+            continue
+        after = {name: left - dict(each.spends).get(name, 0) for name, left in counters.items()}
+        if min(after.values(), default=0) >= 0:
+            yield each.target, tuple((name, caps[name] or 0 if name in each.resets else n) for name, n in after.items())

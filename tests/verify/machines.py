@@ -1,0 +1,102 @@
+"""Random machines: nodes of every kind, with meters, charges and edges as they come. Their bodies are never called."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import make_dataclass
+from typing import Any, final
+
+from hypothesis import strategies as st
+
+from graphexec import END, AskHuman, CallModel, CallTool, Edge, Effect, Graph
+from graphexec.effects import Perform
+from graphexec.limits import ITERATIONS, Budget, Limits
+from graphexec.node import Node
+
+FIRST, SECOND = Budget("first", 1), Budget("second", 2)
+BUDGETS = [ITERATIONS, FIRST, SECOND]
+# A class of outcomes for each node and target: what a node takes is no matter here.
+KINDS = [final(make_dataclass(f"Outcome{number}", (), frozen=True)) for number in range(4)]
+SPENT = final(make_dataclass("Spent", (), frozen=True))
+
+# What a node may ask for: mostly one kind of effects.
+ASKED: list[tuple[type[Effect[Any]], ...]] = [
+    (CallModel,),
+    (CallTool,),
+    (CallModel, CallTool),
+    (AskHuman, CallTool),
+    (AskHuman, CallModel, CallTool),
+]
+
+
+def _never(value: object) -> Any:
+    raise AssertionError("nothing calls this")
+
+
+def _never_asks(value: object) -> Generator[Any, Any, Any]:
+    raise AssertionError("nothing calls this")
+    yield
+
+
+def _never_leaves(value: object, limit: object) -> Any:
+    raise AssertionError("nothing calls this")
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most_nodes: int = 4) -> Graph[Any, Any]:
+    """A graph whose every outcome has an edge, and whose first node leads to the end when a limit is spent."""
+    names = [f"n{number}" for number in range(draw(st.integers(1, most_nodes)))]
+    nodes: list[Node[Any, Any]] = []
+    edges: list[Edge] = []
+    for name in names:
+        node = draw(_nodes(name))
+        nodes.append(node)
+        for outcome in node.returns:
+            resets = draw(st.lists(st.sampled_from(BUDGETS), unique=True, max_size=1))
+            edges.append(Edge(name, outcome, draw(st.sampled_from([*names, END.name])), tuple(resets)))
+        if node.spent_outcome is not None:
+            edges.append(Edge(name, SPENT, draw(st.sampled_from([*names, END.name, END.name, END.name]))))
+    used = {budget for node in nodes for budget in node.meters}
+    kept = [Edge(e.source, e.outcome, e.target, tuple(b for b in e.resets if b in used)) for e in edges]
+    return Graph(nodes, kept, names[0])
+
+
+@st.composite
+def _nodes(draw: st.DrawFn, name: str) -> Node[Any, Any]:
+    returns = tuple(KINDS[: draw(st.integers(1, 3))])
+    meters = tuple(draw(st.lists(st.sampled_from(BUDGETS), unique=True, max_size=2)))
+    kind: Any = draw(st.sampled_from(["pure", "pure", "asks", "opaque"]))
+    least = draw(st.integers(0, 2)) if kind == "asks" else int(kind == "opaque")
+    most = draw(st.sampled_from([None, least, least + 1])) if kind == "asks" else least
+    charged = bool(meters) or kind != "pure"
+    effects: Any = {"pure": (), "opaque": (Perform,), "asks": draw(st.sampled_from(ASKED))}[kind]
+    return Node(
+        name,
+        kind,
+        _never_asks if kind == "asks" else _never,
+        takes=(object,),
+        outcomes=(*returns, SPENT) if charged else returns,
+        returns=returns,
+        effects=effects,
+        meters=meters,
+        when_spent=_never_leaves if charged else None,
+        spent_outcome=SPENT if charged else None,
+        least=least,
+        most=most,
+    )
+
+
+@st.composite
+def limits(draw: st.DrawFn, most: int = 2) -> Limits:
+    """Limits as small as they come; most of them are none."""
+    some = st.sampled_from([None, *range(most + 1)])
+    return Limits(
+        iterations=draw(some),
+        model_calls=draw(some),
+        tool_calls=draw(some),
+        tokens=draw(some),
+        seconds=draw(st.sampled_from([None, None, 0.0, 1.0])),
+        # Less than a node asks for at least would shut it.
+        fan_out=draw(st.sampled_from([None, 2, 3])),
+        restarts=draw(st.sampled_from([None, None, 0, 1])),
+    )

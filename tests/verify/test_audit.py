@@ -1,0 +1,387 @@
+"""Traces against certificates: what ran conforms, and what did not run does not."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, Snapshot
+from graphexec.cli.records import Records
+from graphexec.verify import Bound, Certificate, verify
+from graphexec.verify.audit import Audit, audit
+from graphexec.verify.puppets import Pull, Puppets
+from graphexec.verify.stepping import Over
+from tests.verify import machines
+from tests.verify.traces import Trace, acting, proof_of, trace_of, written
+from tests.verify.writing import WRITER
+
+calls = st.lists(st.integers(1, 3), max_size=4)
+bounds = st.one_of(st.none(), st.integers(0, 5))
+
+
+def facts(found: Audit) -> list[str]:
+    return [violation.fact for violation in found.violations]
+
+
+def writer_proof(limits: Limits) -> Certificate:
+    proof = verify(WRITER, limits).certificate
+    assert proof is not None
+    return proof
+
+
+def two_steps() -> tuple[Trace, Certificate]:
+    executor = acting([1, 1])
+    return trace_of(executor), proof_of(executor)
+
+
+def index(trace: Trace, event: str, node: str) -> int:
+    return next(i for i, record in enumerate(trace) if (record["event"], record.get("node")) == (event, node))
+
+
+@given(script=calls, iterations=st.integers(0, 4), model_calls=bounds, tool_calls=bounds, tokens=bounds)
+def test_every_run_conforms_to_the_proof_of_its_machine(script: list[int], iterations: int, **limits: Any) -> None:
+    named = {f"max_{name}": value for name, value in limits.items()}
+    executor = acting(script, max_iterations=iterations, **named)
+    trace = trace_of(executor)
+    found = audit(trace, proof_of(executor))
+    assert found.violations == ()
+    assert found.transitions == sum(record["event"] == "moved" for record in trace)
+    assert found.status == trace[-1]["status"]
+
+
+@given(wishes=st.text("pm", max_size=12), iterations=st.integers(0, 4), revisions=st.integers(0, 3))
+def test_budgets_of_its_own_that_are_refilled_conform(wishes: str, iterations: int, revisions: int) -> None:
+    limits = Limits(iterations=iterations, budgets={"revisions": revisions})
+    found = audit(written(wishes, limits), writer_proof(limits))
+    assert found.violations == ()
+
+
+@given(script=calls, data=st.data(), event=st.sampled_from(["moved", "entered"]))
+def test_a_trace_that_lacks_a_transition_or_a_node_does_not_conform(
+    script: list[int], data: st.DataObject, event: str
+) -> None:
+    executor = acting(script)
+    trace = trace_of(executor)
+    moves = [i for i, record in enumerate(trace) if record["event"] == event]
+    lost = data.draw(st.sampled_from(moves))
+    assert not audit([*trace[:lost], *trace[lost + 1 :]], proof_of(executor)).conforms
+
+
+@given(wishes=st.text("pm", min_size=1, max_size=8), data=st.data())
+def test_a_counter_that_was_changed_does_not_conform(wishes: str, data: st.DataObject) -> None:
+    limits = Limits(iterations=4)
+    trace = written(wishes, limits)
+    record = data.draw(st.sampled_from([record for record in trace if "spent" in record]))
+    name = data.draw(st.sampled_from(["iterations", "revisions"]))
+    counters = record["spent"] if name == "iterations" else record["spent"]["budgets"]
+    counters[name] += data.draw(st.sampled_from([-1, 1]))
+    assert not audit(trace, writer_proof(limits)).conforms
+
+
+def test_the_run_has_to_have_the_limits_of_the_proof() -> None:
+    found = audit(trace_of(acting([1], max_iterations=3)), proof_of(acting([1], max_iterations=4)))
+    assert facts(found) == ["the limit iterations of the run is 3 and that of the proof 4"]
+    assert str(found.violations[0]).startswith("line 1: ")
+
+
+def test_the_limits_of_budgets_of_its_own_are_compared_too() -> None:
+    found = audit(written("", Limits(budgets={"revisions": 1})), writer_proof(Limits()))
+    assert facts(found) == ["the limit revisions of the run is 1 and that of the proof 2"]
+
+
+def test_another_machine_does_not_conform() -> None:
+    trace, _ = two_steps()
+    found = audit(trace, writer_proof(Limits()))
+    assert "the run starts at plan and the proof at write" in facts(found)
+    assert "plan --Replied--> parse is no transition of the machine that was proved" in facts(found)
+
+
+def test_a_transition_that_the_machine_does_not_have_is_named_with_its_line() -> None:
+    trace, proof = two_steps()
+    line = index(trace, "moved", "parse")
+    trace[line]["target"] = "plan"
+    found = audit(trace, proof)
+    assert found.violations[0].line == line + 1
+    assert facts(found)[0] == "parse --Acted--> plan is no transition of the machine that was proved"
+
+
+def test_a_limits_edge_is_taken_only_when_one_is_spent() -> None:
+    trace, proof = two_steps()
+    line = index(trace, "moved", "plan")
+    trace[line] |= {"outcome": "LimitReached", "target": "stopped_response"}
+    spent = trace[1]["spent"]
+    stopped = [
+        *trace[: line - 2],
+        trace[line],
+        {"event": "entered", "node": "stopped_response", "spent": spent},
+        {"event": "moved", "node": "stopped_response", "outcome": "StoppedResponse", "target": "END"},
+        {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
+    ]
+    assert facts(audit(stopped, proof)) == [
+        "plan --LimitReached--> stopped_response is taken when a limit is spent, and none of iterations, seconds, "
+        "restarts is"
+    ]
+
+
+def test_what_exceeds_a_bound_is_named() -> None:
+    trace, proof = two_steps()
+    few = Bound("3", 3, exact=True)
+    found = audit(trace, replace(proof, bounds=replace(proof.bounds, transitions=few, tool_calls=few, model_calls=few)))
+    assert facts(found) == ["these are more than the 3 transitions that were proved"]
+    none = Bound("1", 1)
+    found = audit(trace, replace(proof, bounds=replace(proof.bounds, tool_calls=none)))
+    assert facts(found) == ["the tool calls of the run are 2, and at most 1 was proved"]
+
+
+def test_time_is_held_to_its_bound_but_for_a_moment() -> None:
+    executor = acting([1], max_execution_time=60)
+    trace, proof = trace_of(executor), proof_of(executor)
+    trace[-1]["seconds"] = 60.4
+    assert audit(trace, proof).conforms
+    trace[-1]["seconds"] = 65.0
+    assert facts(audit(trace, proof)) == ["the seconds of the run are 65, and at most 60.05 was proved"]
+
+
+def test_a_provider_that_reports_no_tokens_does_not_break_the_trace() -> None:
+    trace, proof = two_steps()
+    # The first call is reported with tokens, the others with none.
+    for record in trace[2:]:
+        if "spent" in record:
+            record["spent"] |= {"prompt_tokens": 90, "completion_tokens": 10, "tokens": 100}
+    assert audit(trace, proof).conforms
+
+
+def test_a_trace_that_is_cut_off_says_so_and_nothing_else() -> None:
+    trace, proof = two_steps()
+    for end in range(1, len(trace)):
+        assert facts(audit(trace[:end], proof)) == ["the trace ends before the run does"]
+
+
+def test_a_run_that_an_exception_ended_conforms() -> None:
+    trace, proof = two_steps()
+    asked = index(trace, "asked", "dispatch_tools")
+    result = trace[-1] | {"status": "error", "spent": trace[asked - 1]["spent"]}
+    found = audit([*trace[: asked + 1], result], proof)
+    assert (found.conforms, found.status) == (True, "error")
+
+
+def test_an_answer_without_the_end_does_not_conform() -> None:
+    trace, proof = two_steps()
+    end = index(trace, "entered", "parse")
+    result = trace[-1] | {"spent": trace[end]["spent"]}
+    assert facts(audit([*trace[:end], result], proof)) == ["the run is answered and did not reach END"]
+    assert facts(audit([*trace[:-1], trace[-1] | {"status": "error"}], proof)) == [
+        "the run reached END and its status is error"
+    ]
+
+
+def test_a_certificate_that_proves_nothing_is_refused_first() -> None:
+    trace, proof = two_steps()
+    found = audit(trace, replace(proof, ranks=dict.fromkeys(proof.ranks, ((1, ()),))))
+    assert [violation.line for violation in found.violations] == [0]
+    assert str(found.violations[0]).startswith("the certificate proves nothing: ")
+
+
+def test_what_is_no_trace_is_one_violation() -> None:
+    _, proof = two_steps()
+    traces: list[Trace] = [[], [{"event": "result"}], [{"event": "start"}], [{"event": "start", "limits": []}]]
+    for broken in traces:
+        assert len(audit(broken, proof).violations) == 1
+
+
+# ---- what was asked for
+
+
+def test_a_limit_that_is_not_set_stops_nothing() -> None:
+    trace, proof = two_steps()
+    asked = index(trace, "asked", "dispatch_tools")
+    spent = trace[asked - 1]["spent"]
+    stopped = [
+        *trace[:asked],
+        {"event": "moved", "node": "dispatch_tools", "outcome": "LimitReached", "target": "stopped_response"},
+        {"event": "entered", "node": "stopped_response", "spent": spent},
+        {"event": "moved", "node": "stopped_response", "outcome": "StoppedResponse", "target": "END"},
+        {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
+    ]
+    assert facts(audit(stopped, proof)) == [
+        "dispatch_tools --LimitReached--> stopped_response is taken when a limit stops what is asked for, and none of "
+        "tool_calls, fan_out, seconds, restarts can have"
+    ]
+    # With such a limit, this one could have.
+    limited = acting([1, 1], max_tool_calls=5)
+    stopped[0] = trace_of(limited)[0]
+    assert audit(stopped, proof_of(limited)).conforms
+
+
+def test_a_limit_that_is_not_spent_stops_nothing() -> None:
+    executor = acting([1], max_model_calls=5, max_execution_time=60)
+    trace, proof = trace_of(executor), proof_of(executor)
+    moved = index(trace, "moved", "plan")
+    spent = trace[moved + 1]["spent"]
+    stopped = [
+        *trace[:moved],
+        {"event": "moved", "node": "plan", "outcome": "LimitReached", "target": "stopped_response"},
+        {"event": "entered", "node": "stopped_response", "spent": spent},
+        {"event": "moved", "node": "stopped_response", "outcome": "StoppedResponse", "target": "END"},
+        {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
+    ]
+    assert len(facts(audit(stopped, proof))) == 1
+
+
+@given(script=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
+def test_every_request_is_counted_and_answered(script: list[int], data: st.DataObject) -> None:
+    executor = acting(script)
+    trace, proof = trace_of(executor), proof_of(executor)
+    several = [i for i, record in enumerate(trace) if record["event"] in ("asked", "answered")]
+    one = data.draw(st.sampled_from(several))
+    assert not audit([*trace[:one], *trace[one + 1 :]], proof).conforms
+    assert not audit([*trace[:one], trace[one], *trace[one:]], proof).conforms
+    # A request and its answer, elsewhere.
+    place = data.draw(st.integers(1, len(trace) - 1))
+    pair = trace[one : one + 2] if trace[one]["event"] == "asked" else trace[one - 1 : one + 1]
+    assert not audit([*trace[:place], *pair, *trace[place:]], proof).conforms
+
+
+def test_what_asks_without_being_entered_is_named() -> None:
+    trace, proof = two_steps()
+    nowhere = {"event": "asked", "node": "nowhere", "effects": [{"effect": "CallTool"}]}
+    line = index(trace, "asked", "plan")
+    assert facts(audit([*trace[:line], nowhere, *trace[line:]], proof)) == [
+        "nowhere asks for CallTool, and the run was not at it"
+    ]
+    parse = index(trace, "entered", "parse")
+    human = [{"event": "asked", "node": "parse", "effects": [{"effect": "AskHuman"}]}]
+    human += [
+        {"event": "answered", "node": "parse", "replies": [{"effect": "AskHuman"}], "spent": trace[parse]["spent"]}
+    ]
+    assert facts(audit([*trace[: parse + 1], *human, *trace[parse + 1 :]], proof)) == [
+        "parse asks for AskHuman, and the one that was proved never asks"
+    ]
+
+
+def test_an_effect_of_a_users_own_may_be_charged_or_not() -> None:
+    trace, proof = two_steps()
+    for record in trace:
+        for one in (*record.get("effects", ()), *record.get("replies", ())):
+            one["effect"] = "Fetch"
+    assert audit(trace, proof).conforms
+    trace[-1]["spent"]["tool_calls"] += 1
+    assert not audit(trace, proof).conforms
+
+
+def test_calls_that_are_not_counted_are_named() -> None:
+    trace, proof = two_steps()
+    for record in trace:
+        if "spent" in record:
+            record["spent"]["tool_calls"] = 0
+    assert facts(audit(trace, proof))[0] == "dispatch_tools asked for 1 tool calls, and 0 are counted"
+
+
+# ---- what is counted
+
+
+@given(script=calls, data=st.data(), seconds=st.sampled_from([-5.0, -0.1, float("nan"), float("inf")]))
+def test_no_time_is_below_0(script: list[int], data: st.DataObject, seconds: float) -> None:
+    executor = acting(script)
+    trace = trace_of(executor)
+    record = data.draw(st.sampled_from([record for record in trace if "spent" in record]))
+    where = record["spent"] if data.draw(st.booleans()) or "seconds" not in record else record
+    where["seconds"] = seconds
+    found = audit(trace, proof_of(executor))
+    assert facts(found) == [f"the seconds are {seconds!r}; no time is below 0"]
+
+
+def test_the_clock_does_not_go_back() -> None:
+    trace, proof = two_steps()
+    trace[index(trace, "answered", "dispatch_tools")]["spent"]["seconds"] = 7.0
+    told = facts(audit(trace, proof))
+    assert told[0].startswith("seconds go back from 7 to 0")
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, None, "1", True])
+def test_what_is_no_count_is_named(count: object) -> None:
+    trace, proof = two_steps()
+    trace[-1]["spent"]["model_calls"] = count
+    assert facts(audit(trace, proof)) == [f"model_calls is {count!r}; what is counted is whole and not below 0"]
+
+
+def test_a_run_begins_with_nothing_spent() -> None:
+    trace, proof = two_steps()
+    for record in trace:
+        if "spent" in record:
+            record["spent"]["tool_calls"] += 3
+    assert facts(audit(trace, proof)) == ["the run begins with 3 of tool_calls spent"]
+
+
+def test_whole_numbers_are_told_whole() -> None:
+    executor = acting([1], max_iterations=1_500_000)
+    assert str(audit(trace_of(executor), proof_of(executor))) == (
+        "CONFORMS  6 transitions of at most 6,000,002; answered"
+    )
+
+
+# ---- right traces of every kind
+
+
+def ending_with(error: type[BaseException], at: int) -> AgentExecutor:
+    def decide(steps: Sequence[object], inputs: object) -> list[AgentAction] | AgentFinish:
+        if len(steps) == at:
+            raise error("enough")
+        return [AgentAction("nothing", "", "")] * 2
+
+    return AgentExecutor(agent=decide, tools=[])
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+@pytest.mark.parametrize(("error", "status"), [(ValueError, "error"), (KeyboardInterrupt, "interrupted")])
+def test_a_run_that_was_broken_off_conforms(error: type[BaseException], status: str, at: int) -> None:
+    executor = ending_with(error, at)
+    found = audit(trace_of(executor), proof_of(executor))
+    assert (found.violations, found.status) == ((), status)
+
+
+def test_an_interrupt_between_two_records_conforms() -> None:
+    trace, proof = two_steps()
+    for end in range(2, len(trace) - 1):
+        # It is told what was known at the last entry.
+        spent = next(record["spent"] for record in reversed(trace[:end]) if record["event"] == "entered")
+        assert audit([*trace[:end], trace[-1] | {"status": "interrupted", "spent": spent}], proof).conforms
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(machine=machines.graphs(), limits=machines.limits(), seed=st.integers(0, 99))
+def test_whatever_puppets_do_conforms(machine: Graph[Any, Any], limits: Limits, seed: int) -> None:
+    proof = verify(machine, limits).certificate
+    assume(proof is not None)
+    assert proof is not None
+    trace = pulled_trace(machine, limits, random.Random(seed).choice)
+    # The puppets do not say what they have spent at the end.
+    assert facts(audit(trace, proof)) == ["the trace ends before the run does"]
+
+
+def pulled_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[Pull]], Pull]) -> Trace:
+    """What would be printed of a run of puppets in the places of nodes, up to the result."""
+    out = io.StringIO()
+    records = Records(out)
+    puppets = Puppets(machine, limits)
+    place: Snapshot | Over = puppets.begun()
+    while isinstance(place, Snapshot):
+        pulls = [pull for pull in puppets.pulls(place) if "crash" not in pull.pace]
+        pulled = puppets.pulled(place, choose(pulls))
+        for event in pulled.events:
+            records.happened(event)
+        place = pulled.then
+    told = asdict(limits)
+    names = {"_OfModel": "CallModel", "_OfTool": "CallTool", "_OfOther": "AskHuman"}
+    text = out.getvalue()
+    for puppet, real in names.items():
+        text = text.replace(puppet, real)
+    return [{"event": "start", "limits": told}, *map(json.loads, text.splitlines())]

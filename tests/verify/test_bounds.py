@@ -1,0 +1,117 @@
+"""How much a run takes at most: in the limits' names, and as a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphexec import AGENT_EXECUTOR, END, Budget, Graph, Limits, edges, graph, metered, on
+from graphexec.verify import CODES, Bounds
+from graphexec.verify.executing import adversary
+from graphexec.verify.guarded import guarded
+from graphexec.verify.puppets import explore_table
+from tests.verify import bad_machines as bad
+from tests.verify.flows import MISSING_CALLS
+
+
+def bounds_of(machine: Graph[Any, Any], limits: Limits) -> Bounds:
+    verdict = machine.verify(limits)
+    assert verdict.bounds is not None, verdict
+    return verdict.bounds
+
+
+def test_for_large_limits_the_closed_form_is_the_bound() -> None:
+    bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=1_000_000, fan_out=2))
+    assert str(bounds.transitions) == "4*iterations + 2 = 4,000,002 (at most)"
+    assert bounds.transitions.value == 4_000_002
+    assert str(bounds.model_calls) == "iterations = 1,000,000 (at most)"
+    assert str(bounds.tool_calls) == "fan_out*iterations = 2,000,000 (at most)"
+
+
+def test_seconds_are_bounded_by_the_limit_and_what_a_cancelled_call_may_take() -> None:
+    seconds = bounds_of(AGENT_EXECUTOR, Limits(seconds=2.5)).seconds
+    assert (str(seconds), seconds.value) == ("seconds + 0.05 = 2.55 (at most)", 2.55)
+    assert str(bounds_of(AGENT_EXECUTOR, Limits()).seconds) == "no bound"
+
+
+def test_what_is_asked_again_after_a_crash_is_counted() -> None:
+    bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=3, restarts=2, fan_out=4))
+    assert str(bounds.transitions) == "4*iterations + 2 = 14 (exact)"
+    assert str(bounds.model_calls) == "iterations + restarts = 5 (at most)"
+    assert str(bounds.tool_calls) == "fan_out*iterations + fan_out*restarts = 20 (at most)"
+    loose = bounds_of(AGENT_EXECUTOR, Limits(iterations=3, restarts=2))
+    assert (loose.model_calls.number, loose.tool_calls.number) == (5, None)
+
+
+def test_of_several_limits_the_tightest_makes_the_closed_form() -> None:
+    for limits, form in (
+        (Limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
+        (Limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
+        (Limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
+    ):
+        assert str(bounds_of(AGENT_EXECUTOR, limits).transitions) == form
+
+
+def test_two_meters_on_one_node_are_two_bounds() -> None:
+    twice: Any = metered(when_spent=bad.Left, budget=Budget("left", 2))(bad.tick)
+    machine = graph(edges(twice, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | _back(twice), start=twice)
+    assert str(bounds_of(machine, Limits(iterations=5)).transitions) == "2*left + 1 = 5 (exact)"
+    assert str(bounds_of(machine, Limits(iterations=1)).transitions) == "2*iterations + 1 = 3 (exact)"
+
+
+def _back(to: Any) -> Any:
+    return edges(bad.tock_ending, on(bad.A, to) | on(bad.Over, END))
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2])
+@pytest.mark.parametrize("own", [0, 1, 3])
+def test_a_nested_machine_has_its_own_budget_at_each_entry(iterations: int, own: int) -> None:
+    limits = Limits(budgets={"research.iterations": own, "tasks": iterations})
+    bounds = bounds_of(bad.CHILD_COUNTED, limits)
+    assert bounds.transitions.number == explore_table(bad.CHILD_COUNTED, limits).longest
+    assert bounds.transitions.exact
+    # A child that may not plan at all gives up, and there is no second task: that the closed form does not know.
+    assert (bounds.transitions.number == bounds.transitions.value) == (own > 0 or iterations == 0)
+
+
+def test_a_bound_that_the_closed_form_does_not_reach_says_so() -> None:
+    bound = bounds_of(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).transitions
+    assert str(bound) == f"at most 5*iterations + 2, here {bound.number} (exact)"
+    assert bound.number == explore_table(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).longest
+
+
+def test_what_cannot_be_paid_for_is_no_way_on() -> None:
+    costly = guarded(MISSING_CALLS, Limits(model_calls=0))
+    assert all(
+        command.transition.kind != "move" or not command.takes for row in costly.nodes.values() for command in row
+    )
+
+
+def test_a_run_of_a_draft_ends_where_the_table_does() -> None:
+    run = adversary(bad.UNHANDLED, Limits(), lambda pulls: next(iter(pulls)), 10)
+    assert [str(edge) for edge in run] == ["look --B--> turn"]
+
+
+def test_every_finding_has_a_title_and_a_verdict_reads_well() -> None:
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None))
+    assert [finding.title for finding in verdict.findings] == [CODES["GX016"], CODES["GX013"]]
+    assert str(verdict).startswith("REFUTED\n  GX016 at plan: ")
+    assert str(AGENT_EXECUTOR.verify(Limits(fan_out=1, seconds=9))) == (
+        "PROVED\n  transitions: 4*iterations + 2 = 62 (exact)\n  model calls: iterations = 15 (exact)\n"
+        "  tool calls: fan_out*iterations = 15 (exact)\n  seconds: seconds + 0.05 = 9.05 (at most)"
+    )
+
+
+def test_what_is_counted_is_not_assumed() -> None:
+    loose, strict = AGENT_EXECUTOR.verify(Limits()), AGENT_EXECUTOR.verify(Limits(restarts=0, fan_out=1))
+    assert len(loose.assumptions) == 3
+    assert strict.assumptions == ("each node's function returns, and each effect is answered",)
+
+
+def test_a_budget_without_a_limit_is_to_be_given_one() -> None:
+    machine = bad.RESET_OUTSIDE
+    why = machine.verify(Limits(budgets={"left": None})).why
+    assert why.startswith("GX016 at go_left: ")
+    assert why.endswith('Give the budget left a limit: Budget("left", 3), or Limits(budgets={"left": 3}).')
+    assert "Set max_tokens (Limits(tokens=...))" not in why

@@ -1,0 +1,890 @@
+"""The explorer drives the real engine over every class of reply, and follows alike runs as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    END,
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    CallAgent,
+    CallModel,
+    CallTool,
+    Graph,
+    LimitReached,
+    Perform,
+    Ready,
+    Run,
+    ask,
+    charged,
+    chat_agent,
+    dispatch_tools,
+    edges,
+    graph,
+    limit_reached,
+    node,
+    on,
+    parse,
+    splice,
+    stopped_response,
+    tool,
+)
+from graphexec.draw import draw
+from graphexec.drive import stream, world
+from graphexec.effects import Effect
+from graphexec.engine import Cut
+from graphexec.errors import InputError, ParseError
+from graphexec.events import Answered, Done, Event, Moved
+from graphexec.handlers import Handler
+from graphexec.limits import Limits
+from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.models import ScriptedModel
+from graphexec.verify.alike import shape, texts
+from graphexec.verify.explore import Exploration, explore
+from graphexec.verify.failure import Failure, as_test, breaks, raised_by
+from graphexec.verify.oracle import Oracle, Reply, replies_of
+from graphexec.verify.stepping import Choice, Over, Stepping
+from graphexec.verify.temporal import (
+    Assertion,
+    Predicate,
+    answered,
+    asked,
+    calls_tool,
+    dominates,
+    ended,
+    entered,
+    eventually,
+    followed,
+    left,
+    never,
+    never_without,
+)
+from tests.kernel.machines import CLOCK, ERRAND, INTERVIEW, PROMPTS, SURVEY, Home, Prompt, Tick, Topics, Underway
+from tests.kernel.machines import Errand as Outing
+from tests.kernel.machines import Stopped as Left
+from tests.verify import errands
+from tests.verify.errands import (
+    CONTENTS,
+    GUARDED,
+    KINDS,
+    PARCEL,
+    QUESTIONNAIRE,
+    READY,
+    REPLIES,
+    SHORTCUT,
+    TRYING,
+    UNROUTED,
+    Approved,
+    Colour,
+    Expected,
+    Form,
+    Kind,
+    Parcel,
+    Question,
+    Trying,
+    Unfinished,
+    answer_with,
+    delete_file,
+    executor_of,
+    look_up,
+)
+from tests.verify.test_temporal import TERMS
+
+TOOLS = (look_up, answer_with, delete_file)
+
+
+def explored(limits: Limits, kind: Kind = "react", tools: Any = (look_up,), **options: Any) -> Exploration:
+    executor = executor_of(kind, tools)
+    return explore(executor.graph, limits, READY, replies_of(executor), **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
+def test_the_longest_run_of_the_standard_executor_has_four_transitions_per_iteration_and_two(
+    iterations: int, kind: Kind
+) -> None:
+    found = explored(Limits(iterations=iterations), kind)
+    assert found.longest == 4 * iterations + 2
+    assert found.model_calls == iterations
+    assert found.holds
+
+
+def test_fifteen_iterations_are_some_hundred_states_and_far_more_runs() -> None:
+    found = explored(Limits(iterations=15), tools=(look_up, answer_with))
+    assert found.states < 500
+    assert found.runs < 2_000
+    assert found.paths is not None
+    assert found.paths > 10**12
+
+
+def test_every_edge_is_taken_by_some_run_or_said_why_not() -> None:
+    found = explored(Limits(iterations=2, tool_calls=1), tools=(look_up, answer_with))
+    assert found.never_taken == ()
+    without = explored(Limits(iterations=2))
+    assert list(map(str, without.never_taken)) == [
+        "dispatch_tools --LimitReached--> stopped_response: no limit is spent at dispatch_tools",
+        "check_return_direct --AgentFinish--> END: check_return_direct never returns AgentFinish",
+    ]
+    nothing = explored(Limits(iterations=0))
+    assert list(map(str, nothing.never_taken[:2])) == [
+        "plan --Replied--> parse: plan never comes to return anything",
+        "parse --Acted--> dispatch_tools: parse is never reached",
+    ]
+
+
+@st.composite
+def all_limits(draw: st.DrawFn) -> Limits:
+    return Limits(
+        iterations=draw(st.integers(0, 2)),
+        model_calls=draw(st.none() | st.integers(0, 2)),
+        tool_calls=draw(st.none() | st.integers(0, 2)),
+        tokens=draw(st.none() | st.integers(0, 2)),
+        seconds=draw(st.sampled_from([None, None, None, 0.0, 1.0])),
+        restarts=draw(st.sampled_from([None, None, 0])),
+    )
+
+
+def seen(found: Exploration) -> tuple[object, ...]:
+    """What an exploration says of the machine, however it was made."""
+    return (
+        found.paths,
+        found.longest,
+        found.model_calls,
+        found.tool_calls,
+        set(found.endings),
+        set(found.exceptions),
+        set(found.injected),
+        {(raised.node, type(raised.error), len(raised.path)) for raised in found.raised},
+        found.taken,
+        {failure.assertion: len(failure.path) for failure in found.failures},
+    )
+
+
+# Two of them are broken by some runs.
+ASSERTIONS = (
+    never_without(answered(CallTool), before=asked(CallTool), each=True),
+    eventually(ended()),
+    never(calls_tool("look_up")),
+    never_without(left("parse"), before=left("plan"), each=True),
+    never_without(calls_tool("look_up"), before=calls_tool("look_up") & calls_tool("no_such_tool")),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(limits=all_limits(), kind=st.sampled_from(KINDS), both=st.booleans())
+def test_following_alike_runs_as_one_finds_what_following_every_run_finds(
+    limits: Limits, kind: Kind, both: bool
+) -> None:
+    if limits.seconds or limits.restarts is not None:
+        # Late replies, cuts and crashes make too many runs of two iterations.
+        limits = Limits(iterations=min(1, limits.iterations or 0), seconds=limits.seconds, restarts=limits.restarts)
+    tools = (look_up, answer_with) if both and limits.iterations == 1 else (look_up,)
+    pruned = explored(limits, kind, tools, properties=ASSERTIONS)
+    every = explored(limits, kind, tools, properties=ASSERTIONS, prune=False)
+    assert seen(pruned) == seen(every)
+    assert every.runs == every.paths
+    assert pruned.states <= every.states
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2, 3, 15])
+def test_the_number_of_runs_is_what_the_classes_of_replies_come_to(iterations: int) -> None:
+    # From each plan: the answer, a raised error and a cancellation end it, and what cannot be read leads to the next. A
+    # call of look_up has three results that do so, an unknown tool has one; of answer_with one is the answer and two go
+    # on. Each of these three calls may raise or be cancelled.
+    runs = 1
+    for _ in range(iterations):
+        runs = (3 + runs) + (2 + 3 * runs) + (2 + runs) + (2 + 1 + 2 * runs)
+    assert explored(Limits(iterations=iterations), tools=(look_up, answer_with)).paths == runs
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2])
+def test_as_many_runs_are_followed_one_by_one(iterations: int) -> None:
+    found = explored(Limits(iterations=iterations))
+    assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(KINDS), iterations=st.integers(0, 3))
+def test_a_step_of_the_explorer_tells_what_the_driver_tells(data: st.DataObject, kind: Kind, iterations: int) -> None:
+    executor = executor_of(kind, (look_up, answer_with))
+    oracle = replies_of(executor)
+    given: list[object] = []
+
+    def chosen(effect: Effect[Any], left: float | None) -> object:
+        reply = data.draw(st.sampled_from(list(oracle(effect)))).value
+        given.append(reply)
+        return reply
+
+    # One that answers at once is called in the test's own thread.
+    handler = Handler(chosen, never_awaited, instant=True)
+    answers: Any = {CallModel: handler, CallAgent: handler, CallTool: handler}
+    limits = Limits(iterations=iterations)
+    driven = list(stream(executor.graph, READY, world(answers, limits=limits, clock=lambda: 0.0)))
+    assert isinstance(driven[-1], Done)
+    assert told(executor.graph, limits, given) == driven
+
+
+async def never_awaited(effect: Effect[Any], left: float | None) -> object:
+    raise AssertionError("nothing calls this")
+
+
+def told(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> list[Event[Any]]:
+    """The events of the run that the explorer makes of these replies, given one after another."""
+    stepping = Stepping(graph, limits)
+    answers = iter(replies)
+    events, then = stepping.begun(READY)
+    every = list(events)
+    while not isinstance(then, Over):
+        (choice,) = (
+            choice
+            for choice in stepping.choices(then, Oracle(lambda _: [Reply("given", next(answers))]))
+            if choice.kind == "replies"
+        )
+        events, then = stepping.onward(then, choice)
+        every += events
+    return every
+
+
+def test_a_parser_tells_the_classes_of_what_a_model_says() -> None:
+    def names(kind: Kind) -> list[str]:
+        executor = executor_of(kind, (look_up, answer_with))
+        (effect,) = (
+            effect
+            for effect in (CallAgent, CallModel)
+            if (effect is CallAgent) == (executor.agent.function is not None)
+        )
+        replies: Any = replies_of(executor)(object.__new__(effect))
+        return sorted(reply.name for reply in replies)
+
+    one = ["calls an unknown tool", "calls answer_with", "calls look_up"]
+    several = ["calls several", "calls several, and an unknown tool"]
+    assert names("react") == [*one, "finish", "unreadable"]
+    assert names("structured") == [*one, "finish", "unreadable"]
+    assert names("tool calling") == sorted([*one, *several, "finish", "unreadable"])
+    assert names("callable") == sorted([*one, *several, "calls none", "finish", "unreadable"])
+
+
+def test_a_parse_error_that_nobody_handles_ends_the_run() -> None:
+    executor = executor_of(strict=True)
+    found = explore(executor.graph, Limits(iterations=2), READY, replies_of(executor))
+    assert found.exceptions["ParseError"] == 2
+    assert found.injected["ModelError"] == 2
+    assert found.holds
+
+
+def test_a_tool_that_raises_is_answered_with_no_error() -> None:
+    oracle = replies_of(executor_of(tools=TOOLS))
+    assert [reply.name for reply in oracle(CallTool("delete_file", {}))] == ["ok", "bad_arguments"]
+    assert [reply.name for reply in oracle(CallTool("look_up", {}))] == ["ok", "bad_arguments", "error"]
+    assert [reply.name for reply in oracle(CallTool("no_such_tool", {}))] == ["unknown_tool"]
+
+
+def test_a_deadline_cuts_whatever_is_asked() -> None:
+    found = explored(Limits(iterations=2, seconds=10.0), tools=(look_up, answer_with))
+    assert found.never_taken == ()
+    assert found.longest == 10
+
+
+@pytest.mark.parametrize("crashes", [0, 1, 3])
+def test_each_crash_costs_at_most_the_call_that_is_made_again(crashes: int) -> None:
+    found = explored(Limits(iterations=2), crashes=crashes)
+    assert found.model_calls == 2 + crashes
+    assert found.longest == 10
+    limited = explored(Limits(iterations=2, model_calls=2), crashes=crashes)
+    assert limited.model_calls == 2
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_a_run_is_restarted_no_more_often_than_its_limit_allows(restarts: int) -> None:
+    found = explored(Limits(iterations=2, restarts=restarts))
+    assert found.endless is None
+    assert found.model_calls == 2 + restarts
+
+
+def test_a_run_without_a_limit_is_endless() -> None:
+    found = explored(Limits(iterations=None))
+    assert found.endless is not None
+    assert list(map(str, found.endless.loop)) == ["plan --Replied--> parse", "parse --Ready--> plan"]
+    assert (found.paths, found.longest, found.model_calls, found.tool_calls) == (None, None, None, None)
+    assert not found.holds
+    counting = explore(PROMPTS, Limits(iterations=None), Prompt(), replies_of(PROMPTS, {CallModel: [ModelReply("so")]}))
+    assert counting.endless is not None
+    assert str(counting.endless) == "prompt --Prompt--> prompt can repeat for ever; reached by prompt"
+
+
+def test_the_replies_that_a_node_has_had_are_told_apart() -> None:
+    oracle = replies_of(QUESTIONNAIRE, {Question: [True, False]})
+    found = explore(QUESTIONNAIRE, Limits(), Form(), oracle)
+    assert set(found.endings) == {"Same", "Different"}
+    # Two questions: the first can fail or be cancelled, as can each of the two second ones.
+    assert found.paths == 2 + 2 * 2 + 2 * 2
+    assert explore(QUESTIONNAIRE, Limits(), Form(), oracle, prune=False).runs == found.paths
+
+
+def test_what_nobody_knows_replies_to_is_asked_of_the_user_all_at_once() -> None:
+    with pytest.raises(InputError) as raised:
+        replies_of(INTERVIEW)
+    assert str(raised.value) == (
+        "no replies to Question are known; pass replies={Question: [...(...), ...]}, one of each kind"
+    )
+    with pytest.raises(InputError, match=r"leave returns.*Underway.*; .*come_back returns.*Home"):
+        replies_of(ERRAND)
+
+
+def test_an_opaque_node_returns_what_the_user_gives() -> None:
+    oracle = replies_of(ERRAND, {Perform: [Underway(()), Home(())]})
+    found = explore(ERRAND, Limits(seconds=1.0), Outing(), oracle)
+    assert set(found.endings) == {Home.__name__, Left.__name__}
+    assert found.never_taken == ()
+
+
+def test_too_many_states_are_refused() -> None:
+    with pytest.raises(InputError, match="found 10 states and is not done"):
+        explored(Limits(iterations=15), most_states=10)
+
+
+def test_one_in_a_batch_differs_from_the_rest_where_every_combination_were_too_many() -> None:
+    executor = executor_of("tool calling", TOOLS)
+    found = explore(executor.graph, Limits(iterations=1), READY, replies_of(executor))
+    assert found.tool_calls == 2
+    assert found.holds
+
+
+# ---- nodes that raise
+
+
+def approving(body: Callable[[Acted], Asks[AskHuman, Acted | AgentFinish]]) -> AgentExecutor:
+    """An executor with a node between `parse` and `dispatch_tools` that asks a person as `body` does."""
+
+    def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+        return (yield from body(acted))
+
+    made = charged(when_spent=limit_reached, asks=1)(node(approve))
+    routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
+    executor = executor_of(strict=True)
+    return executor.with_graph(splice(executor.graph, edges(made, routes), after=parse, on=Acted))
+
+
+def crashing(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+    answer = yield from ask(AskHuman("?"))
+    nothing: dict[str, Acted] = {}
+    return nothing["bug"] if answer == "no" else acted
+
+
+def asking_twice(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+    answer = yield from ask(AskHuman("?"))
+    if answer == "no":
+        yield from ask(AskHuman("sure?"))
+    return acted
+
+
+def undeclared(acted: Acted) -> Asks[AskHuman, Any]:
+    answer = yield from ask(AskHuman("?"))
+    return Ready(acted.run) if answer == "no" else acted
+
+
+def obedient(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+    answer = yield from ask(AskHuman("?"))
+    return acted if answer == "yes" else AgentFinish({"output": "no"})
+
+
+CAREFUL = approving(obedient)
+CRASHING = approving(crashing)
+
+
+def approved(executor: AgentExecutor, *properties: Assertion, **options: Any) -> Exploration:
+    limits = Limits(iterations=2)
+    return explore(executor.graph, limits, READY, replies_of(executor), properties=properties, **options)
+
+
+@pytest.mark.parametrize(
+    ("body", "name"), [(crashing, "KeyError"), (asking_twice, "UndeclaredCount"), (undeclared, "UndeclaredOutcome")]
+)
+def test_a_node_that_raises_is_found_with_the_shortest_run(
+    body: Callable[[Acted], Asks[AskHuman, Acted | AgentFinish]], name: str
+) -> None:
+    found = approved(approving(body))
+    assert not found.holds
+    (raised,) = found.raised
+    assert (raised.node, type(raised.error).__name__) == ("approve", name)
+    assert list(map(str, raised.path)) == ["plan --Replied--> parse", "parse --Acted--> approve"]
+    assert [choice.name for choice in raised.choices][-1] == "no"
+    assert f"raises: approve raises {name}(" in str(found)
+    # What the world raises is counted apart, and nobody's fault.
+    assert set(found.exceptions) == {name, "ParseError"}
+    assert set(found.injected) == {"ModelError", "an exception"}
+    assert f"exceptions of nodes: ParseError in 2 runs, {name} in" in str(found)
+    assert "exceptions of the world: ModelError in 2 runs, an exception in" in str(found)
+
+
+def test_an_exception_that_a_node_may_raise_is_none_to_complain_of() -> None:
+    found = approved(approving(crashing), raises=(KeyError, ParseError))
+    assert found.raised == ()
+    assert found.exceptions["KeyError"] > 0
+    assert found.holds
+    assert [type(one.error) for one in approved(CAREFUL, raises=()).raised] == [ParseError]
+
+
+def test_an_exception_of_a_node_is_a_test_that_fails_until_the_node_is_mended() -> None:
+    (raised,) = approved(CRASHING).raised
+    source = as_test(raised)
+    assert "def test_approve_raises_no_keyerror() -> None:" in source
+    with pytest.raises(AssertionError, match="KeyError"):
+        run_pasted(source)
+    run_pasted(as_test(raised, machine="from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph"))
+
+
+def stubborn_asking() -> Graph[Form, Any]:
+    """A machine whose one node raises when it is answered."""
+
+    def insist(form: Form) -> Asks[AskHuman, Expected]:
+        yield from ask(AskHuman("first?"))
+        raise KeyError(form.name)
+
+    asking: Any = charged(when_spent=Unfinished)(node(insist))
+    return graph(edges(asking, on(Expected, END) | on(Unfinished, END)), start=asking)
+
+
+REPLIED = Choice("replies", "yes", "yes")
+
+
+@pytest.mark.parametrize(
+    ("choices", "raises"),
+    [
+        ([REPLIED], True),
+        ([Choice("crashes"), REPLIED], True),
+        ([], False),
+        ([Choice("cuts", "", Cut()), REPLIED, REPLIED], False),
+        ([Choice("replies late", "yes", "yes")], True),
+        ([Choice("cuts", "", Cut()), REPLIED], False),
+    ],
+)
+@pytest.mark.parametrize("name", ["stored", lambda: None])
+def test_a_run_is_made_again_by_what_the_world_did(choices: list[Choice], name: Any, raises: bool) -> None:
+    error = raised_by(stubborn_asking(), Limits(seconds=2.0), Form(name), choices)
+    assert isinstance(error, KeyError) == raises
+    assert raises or error is None
+
+
+def test_a_run_that_the_world_ends_is_not_one_that_a_node_ends() -> None:
+    with pytest.raises(InputError, match="the world cancels, which ends the run; leave it out"):
+        raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")])
+
+
+def test_the_run_in_which_a_node_raises_is_found_where_runs_crash_and_are_cut() -> None:
+    machine = stubborn_asking()
+    for limits in (Limits(seconds=2.0), Limits(restarts=1), Limits()):
+        (raised,) = explore(machine, limits, Form(), replies_of(machine), crashes=1).raised
+        assert [choice.kind for choice in raised.choices] == ["replies"]
+
+
+answers_so_far: list[str] = []
+
+
+def test_a_node_that_raises_only_once_says_that_it_keeps_something() -> None:
+    def tire(form: Form) -> Expected:
+        answers_so_far.append(form.name)
+        if len(answers_so_far) == 1:
+            raise KeyError
+        return Expected()
+
+    tiring: Any = node(tire)
+    machine = graph(edges(tiring, on(Expected, END)), start=tiring)
+    (raised,) = explore(machine, Limits(), Form(), replies_of(machine)).raised
+    assert "KeyError, but not when it is run again: tire keeps something between runs" in str(raised)
+
+
+# ---- names
+
+
+def test_an_assertion_of_a_node_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InputError) as raised:
+        approved(CAREFUL, dominates("aprove", calls_tool("look_up")), never(entered("somewhere") | left("parse")))
+    assert str(raised.value).splitlines() == [
+        "dominates('aprove', calls_tool('look_up')): the graph has no node aprove; its nodes are plan, parse, "
+        "dispatch_tools, check_return_direct, stopped_response, approve; did you mean approve?",
+        "never((entered('somewhere') | left('parse'))): the graph has no node somewhere; its nodes are plan, parse, "
+        "dispatch_tools, check_return_direct, stopped_response, approve",
+    ]
+
+
+def test_an_assertion_of_a_tool_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InputError) as raised:
+        approved(CAREFUL, never_without(~calls_tool("lookup"), before=left("parse")))
+    assert str(raised.value) == (
+        "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are look_up; "
+        "did you mean look_up? (a call of any tool that there is not is one of no_such_tool)"
+    )
+    # A model may call any, by the name that stands for all that there are not.
+    assert not approved(CAREFUL, never(calls_tool("no_such_tool"))).holds
+    # Which tools a bare graph's world has is not known.
+    assert approval(GUARDED, never(calls_tool("anything"))).holds
+
+
+# ---- seeded failures
+
+
+APPROVAL = never_without(calls_tool("delete_file"), before=left("approve", Approved), each=True)
+
+
+def approval(graph: Graph[Any, Any], assertion: Assertion = APPROVAL, iterations: int = 3) -> Exploration:
+    oracle = replies_of(graph, REPLIES)
+    return explore(graph, Limits(iterations=iterations), errands.Errand(), oracle, properties=[assertion])
+
+
+def test_a_machine_that_always_asks_has_no_failure() -> None:
+    found = approval(GUARDED)
+    assert found.failures == ()
+    assert found.holds
+    assert approval(GUARDED, dominates("approve", calls_tool("delete_file"))).holds
+
+
+def test_a_shortcut_around_approval_is_caught_with_the_shortest_path() -> None:
+    (failure,) = approval(SHORTCUT).failures
+    assert list(map(str, failure.path)) == ["decide --Urgent--> act"]
+    assert [choice.kind for choice in failure.choices] == ["replies"]
+    assert str(failure) == (
+        "never_without(calls_tool('delete_file'), before=left('approve', Approved), each=True) does not hold: "
+        "decide --Urgent--> act; the world replies ModelReply 3; the last event is Asked(node='act', "
+        "effect=CallTool(name='delete_file', tool_input={}))"
+    )
+
+
+def test_an_approval_of_another_call_is_not_enough() -> None:
+    # After an approved deletion, and nothing else, an urgent one goes through.
+    once = never_without(calls_tool("delete_file"), before=left("approve", Approved))
+    assert len(shortest(SHORTCUT, once).path) == 1
+    looked = never_without(calls_tool("delete_file"), before=calls_tool("list_files"))
+    assert [edge.source for edge in shortest(GUARDED, looked).path] == ["decide", "approve"]
+
+
+def shortest(graph: Graph[Any, Any], assertion: Assertion) -> Failure:
+    (failure,) = approval(graph, assertion).failures
+    return failure
+
+
+def test_a_failure_is_a_test_that_fails_until_the_machine_is_mended() -> None:
+    failure = shortest(SHORTCUT, APPROVAL)
+    with pytest.raises(AssertionError, match="never_without"):
+        run_pasted(as_test(failure))
+    run_pasted(as_test(failure, machine="from tests.verify.errands import GUARDED as machine"))
+
+
+def test_a_failure_that_the_end_of_the_run_decides_is_a_test_too() -> None:
+    failure = shortest(GUARDED, eventually(calls_tool("delete_file")))
+    assert isinstance(failure.events[-1], Done)
+    with pytest.raises(AssertionError, match="eventually"):
+        run_pasted(as_test(failure))
+
+
+@pytest.mark.parametrize("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_failure_of_the_standard_executor_can_be_pasted(kind: Kind, limits: Limits) -> None:
+    executor = executor_of(kind, (look_up, answer_with))
+    twice = never_without(calls_tool("look_up"), before=~calls_tool("look_up") & left("check_return_direct"))
+    found = explore(executor.graph, limits, READY, replies_of(executor), properties=[twice])
+    (failure,) = found.failures
+    source = f"from tests.verify.errands import *; machine = executor_of({kind!r}, (look_up, answer_with)).graph"
+    with pytest.raises(AssertionError):
+        run_pasted(as_test(failure, machine=source))
+
+
+def run_pasted(source: str) -> None:
+    """Run the one test in a source, as pytest would."""
+    names: dict[str, Any] = {}
+    exec(compile(source, "pasted.py", "exec"), names)
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test()
+
+
+def test_a_graph_without_a_name_cannot_be_pasted_by_itself() -> None:
+    executor = executor_of()
+    oracle = replies_of(executor)
+    found = explore(executor.graph, Limits(iterations=1), READY, oracle, properties=[never(left("parse"))])
+    with pytest.raises(InputError, match="machine="):
+        as_test(found.failures[0])
+
+
+def test_a_failure_of_an_executor_at_the_top_of_a_module_is_pasted_with_it() -> None:
+    (failure,) = approved(CAREFUL, never(left("parse"))).failures
+    source = as_test(failure)
+    assert "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n" in source
+    with pytest.raises(AssertionError, match="never"):
+        run_pasted(source)
+
+
+def test_a_failure_can_be_pointed_out_in_the_picture() -> None:
+    failure = shortest(SHORTCUT, APPROVAL)
+    picture = draw(SHORTCUT, "mermaid", marks=dict.fromkeys(failure.path, "orange"))
+    assert "linkStyle 2 stroke" in picture
+
+
+def test_a_person_is_known_to_answer() -> None:
+    assert [reply.value for reply in replies_of(GUARDED, REPLIES)(AskHuman("?"))] == ["yes", "no", ""]
+
+
+def test_what_a_run_tells_begins_at_its_start() -> None:
+    failure = shortest(SHORTCUT, APPROVAL)
+    assert [type(event).__name__ for event in failure.events] == [
+        "Entered",
+        "Asked",
+        "Answered",
+        "Moved",
+        "Entered",
+        "Asked",
+    ]
+    assert [event.node for event in failure.events if isinstance(event, (Answered, Moved))] == ["decide", "decide"]
+
+
+# ---- what must not be left out, or taken for the same
+
+
+FORMS: list[Callable[[Predicate, Predicate], Assertion]] = [
+    lambda what, other: never_without(what, before=other),
+    lambda what, other: never_without(what, before=other, each=True),
+    lambda what, other: followed(what, by=other),
+    lambda what, other: never(what & other),
+    lambda what, other: eventually(what | other),
+]
+
+
+@st.composite
+def assertions(draw: st.DrawFn) -> Assertion:
+    return draw(st.sampled_from(FORMS))(draw(TERMS), draw(TERMS))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    machine=st.sampled_from([GUARDED, SHORTCUT]),
+    assertion=assertions(),
+    limits=st.sampled_from([Limits(iterations=2), Limits(iterations=1, seconds=1.0), Limits(iterations=2, tokens=1)]),
+)
+def test_any_assertion_fails_as_soon_as_it_does_when_every_run_is_followed(
+    machine: Graph[Any, Any], assertion: Assertion, limits: Limits
+) -> None:
+    oracle = replies_of(machine, REPLIES)
+    pruned = explore(machine, limits, errands.Errand(), oracle, properties=[assertion])
+    every = explore(machine, limits, errands.Errand(), oracle, properties=[assertion], prune=False)
+    assert seen(pruned) == seen(every)
+    for failure in pruned.failures:
+        assert breaks(assertion, machine, limits, errands.Errand(), failure.choices)
+
+
+def test_a_run_that_asks_for_nothing_is_endless_too() -> None:
+    found = explore(CLOCK, Limits(iterations=None), Tick(), Oracle(lambda _: []))
+    assert found.endless is not None
+    assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
+    assert found.endless.stem == ()
+    ended_ = explore(CLOCK, Limits(iterations=5), Tick(), Oracle(lambda _: []))
+    assert (ended_.longest, ended_.paths, ended_.states) == (11, 1, 0)
+
+
+def test_a_reply_may_take_all_the_tokens() -> None:
+    found = explored(Limits(iterations=3, tokens=1000))
+    assert found.longest == 14
+    assert ("plan", "LimitReached") in {(edge.source, edge.outcome.__name__) for edge in found.taken}
+    assert explored(Limits(iterations=15, tokens=0)).longest == 2
+
+
+def test_what_counts_in_a_value_is_seen_at_small_counts() -> None:
+    found = explore(TRYING, Limits(iterations=None), Trying(), replies_of(TRYING, {CallModel: [ModelReply("no")]}))
+    assert found.endless is None
+    assert set(found.endings) == {"GivenUp"}
+    assert found.longest == 3
+
+
+def test_a_value_that_cannot_be_stored_is_taken_up_as_it_is() -> None:
+    start = Trying(0, lambda: None)
+    oracle = replies_of(TRYING, {CallModel: [ModelReply("no")]})
+    found = explore(TRYING, Limits(iterations=None), start, oracle, crashes=1)
+    assert found.model_calls == 4
+    assert "SnapshotError" not in found.exceptions
+
+
+def test_an_exploration_says_what_it_found() -> None:
+    assert str(explored(Limits(iterations=3), tools=(look_up, answer_with))).splitlines()[0] == (
+        "49 runs were followed, of 12 states, for 913 in all; at most 14 transitions, 3 model calls and 3 tool calls"
+    )
+    assert str(approval(SHORTCUT)).splitlines()[1].startswith("fails: never_without(")
+    assert "endless: prompt --Prompt--> prompt" in str(
+        explore(PROMPTS, Limits(iterations=None), Prompt(), replies_of(PROMPTS, {CallModel: [ModelReply("so")]}))
+    )
+
+
+def test_whatever_a_run_begins_with_is_written_so_that_it_can_be_read_again() -> None:
+    nothing = Oracle(lambda _: [])
+    unpacked = never(left("unpack", Expected))
+    found = explore(PARCEL, Limits(), Parcel(CONTENTS), nothing, properties=[unpacked])
+    with pytest.raises(AssertionError):
+        run_pasted(as_test(found.failures[0]))
+
+
+def test_what_is_defined_inside_a_function_is_written_by_its_bare_name() -> None:
+    @dataclass(frozen=True)
+    class Local:
+        pass
+
+    nothing = Oracle(lambda _: [])
+    found = explore(PARCEL, Limits(), Parcel((int, Local())), nothing, properties=[never(left("unpack"))])
+    source = as_test(found.failures[0])
+    assert "Parcel(contents=(int, Local()))" in source
+    assert "builtins" not in source
+    assert "Local\n" not in source
+
+
+def test_a_run_that_is_over_before_all_choices_are_made_is_judged_as_it_is() -> None:
+    assert breaks(never(left("unpack")), PARCEL, Limits(), Parcel(CONTENTS), [REPLIED])
+
+
+def test_a_pasted_test_reads_like_one() -> None:
+    failure = shortest(SHORTCUT, dominates("approve", calls_tool("delete_file")))
+    assert as_test(failure) == PASTED
+
+
+PASTED = """\
+from graphexec.limits import Limits
+from graphexec.messages import ModelReply
+from graphexec.verify.failure import breaks
+from graphexec.verify.stepping import Choice
+from graphexec.verify.temporal import calls_tool, dominates
+from tests.verify.errands import Errand
+from tests.verify.errands import SHORTCUT as machine
+
+
+def test_dominates_approve_calls_tool_delete_file() -> None:
+    # dominates('approve', calls_tool('delete_file')) does not hold: decide --Urgent--> act; the world replies
+    # ModelReply 3; the last event is Asked(node='act', effect=CallTool(name='delete_file', tool_input={}))
+    assertion = dominates('approve', calls_tool('delete_file'))
+    choices = [
+        Choice(kind='replies', name='ModelReply 3', value=ModelReply(content='delete now')),
+    ]
+    assert not breaks(assertion, machine, Limits(iterations=3), Errand(), choices), str(assertion)
+"""
+
+
+def test_an_outcome_that_a_draft_does_not_route_ends_the_run_with_an_exception() -> None:
+    found = explore(UNROUTED, Limits(), Parcel(None), Oracle(lambda _: []))
+    assert found.exceptions == {"UnhandledOutcome": 1}
+
+
+def test_a_large_batch_is_answered_with_one_member_that_differs() -> None:
+    found = explore(SURVEY, Limits(), Topics(("a", "b", "c")), replies_of(SURVEY))
+    assert found.paths == 3**3 + 2
+    large = explore(SURVEY, Limits(), Topics(("a", "b", "c", "d")), replies_of(SURVEY))
+    assert large.paths == 1 + 4 * 2 + 2
+
+
+def test_a_parser_that_raises_is_a_class_of_its_own() -> None:
+    def read(reply: ModelReply) -> AgentFinish:
+        if not reply.content:
+            raise ZeroDivisionError
+        return AgentFinish({"output": reply.content})
+
+    agent = chat_agent(lambda run: CallModel(CompletionRequest("?")), read, ScriptedModel(["never asked"]))
+    executor = AgentExecutor(agent=agent, tools=[])
+    oracle = replies_of(executor)
+    assert [reply.name for reply in oracle(CallModel(CompletionRequest("?")))] == [
+        "finish",
+        "read raises ZeroDivisionError",
+    ]
+    found = explore(executor.graph, Limits(iterations=1), READY, oracle)
+    assert found.exceptions["ZeroDivisionError"] == 1
+    # The parser is the user's, and so is its mistake.
+    assert [(one.node, repr(one.error)) for one in found.raised] == [("parse", "ZeroDivisionError()")]
+
+
+def test_a_callable_agents_machine_does_not_know_what_models_say() -> None:
+    with pytest.raises(InputError, match="no replies to CallModel are known"):
+        replies_of(executor_of("callable"))(CallModel(CompletionRequest("?")))
+
+
+def test_a_tool_with_a_timeout_may_time_out() -> None:
+    @tool(timeout=1.0)
+    def wait(text: str) -> str:
+        """Wait."""
+        return text
+
+    assert [reply.name for reply in replies_of(executor_of(tools=[wait]))(CallTool("wait", {}))] == [
+        "ok",
+        "bad_arguments",
+        "error",
+        "timed_out",
+    ]
+
+
+# ---- shapes
+
+
+class Slotted:
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class Plain:
+    def __init__(self, *parts: object) -> None:
+        self.parts = parts
+
+
+NESTED = Plain()
+NESTED.parts = (NESTED, "word")
+
+SAME: list[tuple[object, object]] = [
+    (Run({"input": "a"}), Run({"input": "b"})),
+    (Slotted("a long text"), Slotted("another one")),
+    (100, 7),
+    (2.5, 3.5),
+    (tuple("word" for _ in range(4)), tuple("word" for _ in range(9))),
+    ({"word": 10}, {"word": 11}),
+    (NESTED, NESTED),
+]
+DIFFERENT: list[tuple[object, object]] = [
+    (Slotted("word"), Slotted("other word")),
+    (Plain("word"), Plain("other word")),
+    (Plain(True), Plain(False)),
+    (Form("word"), Form("other word")),
+    (Colour.RED, Colour.BLUE),
+    (("word",), ("word", "word")),
+    ({"word": 1}, {"word": 2}),
+    (None, ()),
+    (0, 1),
+    (1, Form),
+]
+
+
+@pytest.mark.parametrize("words", [frozenset({"word", "other word"}), None])
+def test_what_nodes_can_tell_apart_has_different_shapes(words: frozenset[str] | None) -> None:
+    assert all(shape(one, words) != shape(other, words) for one, other in DIFFERENT)
+    assert all(hash(shape(one, words)) == hash(shape(one, words)) for one, _ in [*SAME, *DIFFERENT])
+
+
+def test_what_has_only_a_different_history_has_one_shape() -> None:
+    words = frozenset({"word", "other word"})
+    assert all(shape(one, words) == shape(other, words) for one, other in SAME)
+    assert shape("a long text", None) != shape("another one", None)
+
+
+def test_the_texts_of_a_value_are_found_wherever_they_are() -> None:
+    value = [Plain({"a": (Slotted("b"), {"c"})}), Form("d"), NESTED, Form, Colour.RED, 3]
+    assert texts(value) == {"a", "b", "c", "d", "word"}
+
+
+def test_a_value_with_slots_that_are_not_filled_has_a_shape() -> None:
+    class Loose:
+        __slots__ = ("__dict__", "absent", "there")
+
+        def __init__(self) -> None:
+            self.there = 1
+
+    assert shape(Loose(), None) == shape(Loose(), None)

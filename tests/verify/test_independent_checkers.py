@@ -1,0 +1,159 @@
+"""Two model checkers that know nothing of the prover come to its verdict and to its bound."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from graphexec import AGENT_EXECUTOR
+from graphexec.errors import InputError, LimitsError
+from graphexec.graph import Graph
+from graphexec.limits import Limits
+from graphexec.verify import verify
+from graphexec.verify.bounds import bounds_of
+from graphexec.verify.flow import Flow, caps_of, flow_of, possible
+from graphexec.verify.guarded import identifiers
+from graphexec.verify.loops import loops_found
+from graphexec.verify.promela import promela
+from graphexec.verify.ranking import ranked
+from graphexec.verify.tla import tla, tla_config
+from tests.verify.checkers import spin, tlc
+from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
+
+Says = Callable[..., bool]
+
+DIAGRAMS = Path(__file__).parents[2] / "diagrams" / "generate.py"
+EXECUTOR = flow_of(AGENT_EXECUTOR)
+
+
+def steps_proved(machine: Graph[Any, Any], limits: Limits) -> int | None:
+    """The most transitions of a run of the machine, if it is proved to end."""
+    bounds = verify(machine, limits).bounds
+    number = None if bounds is None else bounds.transitions.number
+    return None if number is None else int(number)
+
+
+def spin_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
+    """Whether every run ends, after `bound` steps at most."""
+    return spin(promela(flow, limits, bound=bound)).holds
+
+
+def tlc_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
+    """Whether every run ends, after `bound` steps at most."""
+    return tlc(tla(flow, limits, bound=bound), tla_config(bound=bound)).holds
+
+
+by_each_checker = pytest.mark.parametrize("says", [spin_says, pytest.param(tlc_says, marks=pytest.mark.slow)])
+# A second for each run of Java or gcc; what fails is small as it is, and not made smaller.
+by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+
+
+@by_each_checker
+def test_every_run_of_the_executor_ends_unless_it_has_no_limit(says: Says) -> None:
+    assert says(EXECUTOR, Limits())
+    assert not says(EXECUTOR, Limits(iterations=None))
+
+
+@by_each_checker
+@pytest.mark.parametrize("iterations", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 15))])
+def test_the_bound_of_the_executor_holds_and_one_less_does_not(says: Says, iterations: int) -> None:
+    given = Limits(iterations=iterations)
+    bound = 4 * iterations + 2
+    assert steps_proved(AGENT_EXECUTOR, given) == bound
+    assert says(EXECUTOR, given, bound=bound)
+    assert not says(EXECUTOR, given, bound=bound - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("says", [spin_says, tlc_says])
+@pytest.mark.parametrize(
+    "given", [Limits(), Limits(iterations=None), Limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
+)
+def test_a_checker_and_the_prover_agree_on_every_machine_there_is(says: Says, given: Limits) -> None:
+    machines: Iterable[tuple[str, Graph[Any, Any]]] = runpy.run_path(str(DIAGRAMS))["machines"]()
+    # Several examples have the same table.
+    for flow, machine in {flow_of(machine): machine for _, machine in machines}.items():
+        bound = steps_proved(machine, given)
+        assert says(flow, given) == (bound is not None)
+        if bound is not None:
+            assert says(flow, given, bound=bound)
+            assert not says(flow, given, bound=bound - 1)
+
+
+@by_each_checker
+@pytest.mark.parametrize("flow", [pytest.param(flow, id=name) for name, flow in BAD.items()])
+def test_a_run_of_a_bad_flow_does_not_end(says: Says, flow: Flow) -> None:
+    assert not says(flow, Limits(iterations=3))
+
+
+def test_a_loop_that_changes_nothing_is_seen() -> None:
+    assert not tlc_says(SPINNING, Limits())
+
+
+@by_each_checker
+def test_a_visit_may_miss_the_calls_that_another_was_not_sure_to_make(says: Says) -> None:
+    assert says(MISSING_CALLS, Limits(model_calls=2), bound=4)
+    assert not says(MISSING_CALLS, Limits(model_calls=2), bound=3)
+
+
+@by_each_checker
+def test_names_that_a_language_cannot_have_are_told_apart(says: Says) -> None:
+    assert says(AWKWARD, Limits())
+    assert not says(AWKWARD, Limits(), bound=len(AWKWARD.nodes) - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("says", [spin_says, tlc_says])
+@by_many_runs
+@given(flow=flows(), given_limits=limits())
+def test_random_flows_end_where_walking_them_all_says_so(says: Says, flow: Flow, given_limits: Limits) -> None:
+    bound = longest_run(flow, given_limits)
+    assert says(flow, given_limits) == (bound is not None)
+    if bound is not None:
+        assert says(flow, given_limits, bound=bound)
+        assert not says(flow, given_limits, bound=bound - 1)
+
+
+@given(flow=flows(), given_limits=limits())
+def test_the_prover_says_of_random_flows_what_walking_them_all_says(flow: Flow, given_limits: Limits) -> None:
+    caps = caps_of(flow, given_limits)
+    transitions = [each for each in flow.transitions if possible(each, given_limits, caps)]
+    ranks = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
+    if not isinstance(ranks, list):
+        bound = bounds_of(flow, transitions, given_limits).transitions
+        assert bound.number == longest_run(flow, given_limits)
+        return
+    for core in ranks:
+        for finding in loops_found(flow, core, given_limits):
+            # One without a run that shows it says that nothing is known.
+            if finding.witness is not None:
+                assert longest_run(flow, finding.witness.limits) is None
+
+
+def test_the_bound_of_the_prover_has_calls_that_are_not_sure_to_be_made() -> None:
+    given = Limits(model_calls=2)
+    assert bounds_of(MISSING_CALLS, MISSING_CALLS.transitions, given).transitions.number == 4
+
+
+@given(st.lists(st.text(st.characters(categories=["L", "N", "P"]), max_size=3) | st.text("a_2.", max_size=4)))
+def test_no_two_names_become_one_identifier(names: list[str]) -> None:
+    made = identifiers("at_", names)
+    assert len({*made}) == len(names)
+    assert all(name.isascii() and name.isidentifier() and name.startswith("at_") for name in made)
+
+
+def test_what_a_checker_cannot_count_is_refused() -> None:
+    with pytest.raises(LimitsError, match="the limit iterations is 4294967296, which model checkers cannot count to"):
+        promela(EXECUTOR, Limits(iterations=2**32))
+    with pytest.raises(LimitsError, match="the bound is -1"):
+        tla(EXECUTOR, Limits(), bound=-1)
+    with pytest.raises(InputError, match="cannot name a file in a comment"):
+        promela(EXECUTOR, Limits(), file="a*/b.pml")
+    with pytest.raises(InputError, match="'a b' cannot name a module"):
+        tla(EXECUTOR, Limits(), name="a b")

@@ -1,0 +1,273 @@
+"""The states of a flow with its counters: which steps there may be in each, and which there are sure to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphexec.edge import END
+from graphexec.limits import Limits
+from graphexec.verify.flow import Flow, Transition
+from graphexec.verify.product import Product
+
+NO_LIMIT = Limits(iterations=None)
+
+
+def way(source: str, target: str, spends: str = "", resets: str = "", **more: Any) -> Transition:
+    """A transition that spends one of each budget named, as `x y`, and resets others."""
+    one_of_each = tuple((name, 1) for name in spends.split())
+    return Transition(source, f"To{target}", target, spends=one_of_each, resets=tuple(resets.split()), **more)
+
+
+def gate(source: str, spent: str) -> Transition:
+    return way(source, END.name, kind="gate", causes=(*spent.split(), "seconds", "restarts"))
+
+
+def within(source: str, spent: str = "", spends: str = "", **more: Any) -> Transition:
+    return way(source, END.name, spends, kind="within", causes=(*spent.split(), "seconds", "restarts"), **more)
+
+
+def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
+    return Flow(ways[0].source, tuple(dict.fromkeys(one.source for one in ways)), ways, tuple(budgets.items()))
+
+
+def steps(product: Product, node: str, *left: int) -> list[tuple[str, str, tuple[int, ...]]]:
+    """The steps in a state, as the outcome (or the kind), the target and what is left there."""
+    return [
+        (one.kind if one.kind != "move" else one.outcome, target, rest)
+        for one, (target, rest) in product.steps((node, left))
+    ]
+
+
+# ---- what may be
+
+
+ENTRY = flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), way("b", END.name), x=2)
+
+
+def test_a_gate_may_be_shut_when_what_it_costs_is_spent() -> None:
+    product = Product(ENTRY, NO_LIMIT)
+    assert product.begin == ("a", (2,))
+    assert steps(product, "a", 2) == [("Tob", "b", (1,))]
+    assert steps(product, "a", 0) == [("gate", "END", (0,))]
+    assert steps(product, "b", 0) == [("Toa", "a", (0,)), ("ToEND", "END", (0,))]
+
+
+@pytest.mark.parametrize("limits", [Limits(iterations=None, seconds=9), Limits(iterations=None, restarts=0)])
+def test_it_may_be_shut_at_any_time_where_the_clock_or_a_crash_may_shut_it(limits: Limits) -> None:
+    assert steps(Product(ENTRY, limits), "a", 2) == [("Tob", "b", (1,)), ("gate", "END", (2,))]
+
+
+def test_a_visit_may_be_stopped_within_whatever_is_seen_to_be_left() -> None:
+    flow = flow_with(
+        way("a", "a", "model_calls", model_calls=2), within("a", "model_calls", model_calls=2), way("a", END.name)
+    )
+    product = Product(flow, Limits(model_calls=3))
+    assert steps(product, "a", 3) == [("Toa", "a", (2,)), ("within", "END", (3,)), ("ToEND", "END", (3,))]
+    assert steps(product, "a", 0) == [("within", "END", (0,)), ("ToEND", "END", (0,))]
+
+
+def test_all_that_a_visit_spends_has_to_be_left() -> None:
+    flow = flow_with(
+        Transition("a", "Toa", "a", spends=(("x", 2), ("y", 1)), resets=("y",)),
+        gate("a", "x y"),
+        x=3,
+        y=1,
+    )
+    product = Product(flow, NO_LIMIT)
+    assert steps(product, "a", 3, 1) == [("Toa", "a", (1, 1))]
+    assert steps(product, "a", 2, 1) == [("Toa", "a", (0, 1))]
+    assert steps(product, "a", 1, 1) == []
+    assert steps(product, "a", 2, 0) == [("gate", "END", (2, 0))]
+
+
+def test_a_visit_that_has_to_ask_for_more_than_it_may_does_not_return() -> None:
+    flow = flow_with(way("a", "b", asks=2), within("a", "fan_out"), way("b", END.name))
+    assert steps(Product(flow, Limits(fan_out=1)), "a") == [("within", "END", ())]
+    assert steps(Product(flow, Limits(fan_out=2)), "a") == [("Tob", "b", ()), ("within", "END", ())]
+    one = flow_with(way("a", "b", asks=1), within("a", "fan_out"), way("b", END.name))
+    assert steps(Product(one, Limits(fan_out=0)), "a") == [("within", "END", ())]
+    # Where it says itself how many it asks for, that is no matter.
+    said = flow_with(way("a", "b", asks=2), within("a"), way("b", END.name))
+    assert steps(Product(said, Limits(fan_out=1)), "a") == [("Tob", "b", ())]
+
+
+# ---- what is sure to be, without a clock
+
+
+def sure(flow: Flow, limits: Limits) -> Product:
+    return Product(flow, limits, sure=True)
+
+
+def test_a_visit_is_sure_to_be_stopped_where_less_is_left_than_it_may_want_at_once() -> None:
+    flow = flow_with(
+        way("a", "a", "tool_calls", tool_calls=2, asks=1), within("a", "tool_calls", tool_calls=2), way("a", END.name)
+    )
+    product = sure(flow, Limits(tool_calls=3))
+    # It spends the least or the most.
+    assert steps(product, "a", 3) == [("Toa", "a", (2,)), ("Toa", "a", (1,)), ("ToEND", "END", (3,))]
+    assert steps(product, "a", 2) == [("Toa", "a", (1,)), ("Toa", "a", (0,)), ("ToEND", "END", (2,))]
+    assert steps(product, "a", 1) == [("Toa", "a", (0,)), ("within", "END", (1,)), ("ToEND", "END", (1,))]
+    # Where it may want any number it can be stopped at any time.
+    anything = flow_with(
+        way("a", "a", "tool_calls", tool_calls=None, asks=1),
+        within("a", "tool_calls", tool_calls=None),
+        way("a", END.name),
+    )
+    assert ("within", "END", (3,)) in steps(sure(anything, Limits(tool_calls=3)), "a", 3)
+
+
+def test_a_token_is_wanted_for_each_model_call() -> None:
+    flow = flow_with(
+        way("a", "a", "model_calls tokens", model_calls=2, asks=1),
+        within("a", "model_calls tokens", model_calls=2),
+        way("a", END.name),
+    )
+    product = sure(flow, Limits(tokens=3))
+    assert product.begin == ("a", (3,))
+    assert [name for name, _, _ in steps(product, "a", 2)] == ["Toa", "Toa", "ToEND"]
+    assert [name for name, _, _ in steps(product, "a", 1)] == ["Toa", "within", "ToEND"]
+
+
+def test_a_limit_of_what_nothing_is_seen_to_spend_stops_a_visit_that_may_want_more() -> None:
+    flow = flow_with(way("a", END.name), within("a", "tool_calls", tool_calls=2))
+    assert steps(sure(flow, Limits(tool_calls=1)), "a") == [("ToEND", "END", ()), ("within", "END", ())]
+    assert steps(sure(flow, Limits(tool_calls=2)), "a") == [("ToEND", "END", ())]
+
+
+def test_the_clock_and_crashes_are_not_sure_to_stop_anything() -> None:
+    flow = flow_with(way("a", "a"), within("a"), way("a", END.name))
+    assert [name for name, _, _ in steps(sure(flow, Limits(restarts=0)), "a")] == ["Toa", "ToEND"]
+
+
+def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() -> None:
+    flow = flow_with(
+        way("a", "b", asks=1, model_calls=1, tool_calls=1),
+        within("a", "model_calls tool_calls", model_calls=1, tool_calls=1),
+        way("b", END.name),
+    )
+    limits = Limits(model_calls=2, tool_calls=1)
+    assert steps(sure(flow, limits), "a", 2, 1) == [("Tob", "b", (1, 1)), ("Tob", "b", (2, 0))]
+    assert steps(sure(flow, limits), "a", 2, 0) == [("Tob", "b", (1, 0)), ("within", "END", (2, 0))]
+    # In what may be, nothing of it is sure to be spent.
+    assert ("Tob", "b", ()) in steps(Product(flow, limits), "a")
+    # What asks for no calls spends none.
+    free = flow_with(way("a", "b", asks=1), within("a"), way("b", END.name))
+    assert steps(sure(free, limits), "a") == [("Tob", "b", ())]
+
+
+# ---- what is sure to be, with a clock: the last counter, 1 while time is left
+
+FIVE = Limits(iterations=None, seconds=5)
+CLOCKED = flow_with(
+    way("a", "b", "x", asks=1), gate("a", "x"), within("a", spends="x"), way("b", "a"), way("b", END.name), x=2
+)
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(5, 1), (0.5, 1), (0, 0)])
+def test_time_is_left_or_not(seconds: float, left: int) -> None:
+    assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", (2, left))
+    assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", (2,))
+    assert sure(CLOCKED, NO_LIMIT).begin == ("a", (2,))
+
+
+def test_what_a_visit_asks_for_may_take_all_the_time_there_is() -> None:
+    assert steps(sure(CLOCKED, FIVE), "a", 2, 1) == [
+        ("Tob", "b", (1, 1)),
+        # It is answered at last, or cut.
+        ("Tob", "b", (1, 0)),
+        ("within", "END", (1, 0)),
+    ]
+
+
+def test_that_a_run_may_not_be_taken_up_again_does_not_keep_it_from_waiting() -> None:
+    product = sure(CLOCKED, Limits(iterations=None, seconds=5, restarts=0))
+    assert ("Tob", "b", (1, 0)) in steps(product, "a", 2, 1)
+
+
+def test_after_that_nothing_is_entered_that_costs_anything() -> None:
+    product = sure(CLOCKED, FIVE)
+    assert steps(product, "a", 2, 0) == [("gate", "END", (2, 0))]
+    assert steps(product, "a", 0, 1) == [("gate", "END", (0, 1))]
+    assert steps(product, "b", 1, 0) == [("Toa", "a", (1, 0)), ("ToEND", "END", (1, 0))]
+
+
+def test_a_visit_that_costs_nothing_is_stopped_when_it_asks() -> None:
+    flow = flow_with(way("a", "a", asks=1), within("a"), way("a", END.name, asks=1))
+    product = sure(flow, FIVE)
+    assert steps(product, "a", 1) == [
+        ("Toa", "a", (1,)),
+        ("Toa", "a", (0,)),
+        ("within", "END", (0,)),
+        ("ToEND", "END", (1,)),
+        ("ToEND", "END", (0,)),
+    ]
+    assert steps(product, "a", 0) == [("within", "END", (0,))]
+
+
+def test_a_visit_that_need_not_ask_returns_in_any_case() -> None:
+    flow = flow_with(way("a", "a"), within("a", "tool_calls", tool_calls=None), way("a", END.name))
+    product = sure(flow, FIVE)
+    assert ("Toa", "a", (0,)) in steps(product, "a", 0)
+    assert ("Toa", "a", (0,)) in steps(product, "a", 1)
+    # A limit of none leaves nothing to wait for.
+    nothing = sure(flow, Limits(iterations=None, seconds=5, tool_calls=0))
+    assert steps(nothing, "a", 1) == [("Toa", "a", (1,)), ("within", "END", (1,)), ("ToEND", "END", (1,))]
+
+
+def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
+    flow = flow_with(
+        way("a", "a", "tool_calls", tool_calls=1, asks=1), within("a", "tool_calls", tool_calls=1), way("a", END.name)
+    )
+    product = sure(flow, Limits(iterations=None, seconds=5, tool_calls=1))
+    assert ("within", "END", (1, 0)) in steps(product, "a", 1, 1)
+    assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
+
+
+def test_an_edge_that_is_taken_when_time_is_up_resets_what_it_says() -> None:
+    flow = flow_with(
+        way("a", "b", "x", "x", asks=1), gate("a", "x"), within("a", spends="x"), way("b", "a"), way("b", END.name), x=2
+    )
+    assert ("Tob", "b", (2, 0)) in steps(sure(flow, FIVE), "a", 1, 1)
+
+
+# ---- the longest run
+
+
+def _step(one: Transition) -> int:
+    return 1
+
+
+def _spends(one: Transition) -> int:
+    return len(one.spends)
+
+
+def _shut(one: Transition) -> int:
+    return int(one.kind == "gate")
+
+
+def _calls(one: Transition) -> int:
+    return one.model_calls or 0
+
+
+def _nothing(one: Transition) -> int:
+    return 0
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(0, 1), (1, 3), (5, 11)])
+def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
+    product = Product(ENTRY, Limits(iterations=None, budgets={"x": limit}))
+    assert product.longest([_step, _spends, _shut, _nothing]) == [longest, limit, 1, 0]
+    assert product.longest([]) == []
+
+
+def test_of_two_ways_the_longer_counts_and_each_weight_by_itself() -> None:
+    flow = flow_with(way("a", "b", model_calls=5), way("b", END.name), way("a", "c"), way("c", "d"), way("d", END.name))
+    assert Product(flow, NO_LIMIT).longest([_step, _calls]) == [3, 5]
+
+
+def test_the_size_is_a_limit_of_the_states_that_there_may_be() -> None:
+    assert Product(ENTRY, NO_LIMIT).size() == 2 * 3
+    assert sure(ENTRY, FIVE).size() == 2 * 3 * 2
+    assert Product(flow_with(way("a", END.name)), NO_LIMIT).size() == 1

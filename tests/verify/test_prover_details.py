@@ -1,0 +1,483 @@
+"""The prover's parts by themselves: components, ranks, the checker, certificates, and sums of products of limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AGENT_EXECUTOR, Limits
+from graphexec.edge import END
+from graphexec.errors import CertificateError
+from graphexec.rank import Rank, Ranks
+from graphexec.verify import polynomial
+from graphexec.verify.certificate import Bound, Bounds, Certificate
+from graphexec.verify.checker import check, check_ranks
+from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, possible
+from graphexec.verify.polynomial import Polynomial, most
+from graphexec.verify.ranking import Core, components, ranked, spent_for_good
+from tests.verify.flows import flows, limits, longest_run
+
+# ---- transitions in short: a --> b, spending and resetting
+
+
+def way(source: str, target: str, spends: str = "", resets: str = "", **more: Any) -> Transition:
+    """A transition that spends one of each budget named, as `x y`, and resets others."""
+    return Transition(
+        source,
+        f"To{target}",
+        target,
+        spends=tuple((name, 1) for name in spends.split()),
+        resets=tuple(resets.split()),
+        **more,
+    )
+
+
+def end(source: str, **more: Any) -> Transition:
+    return way(source, END.name, **more)
+
+
+# ---- components
+
+
+def test_components_come_in_an_order_in_which_no_transition_leads_to_a_later_one() -> None:
+    ways = [way("a", "b"), way("b", "c"), way("c", "b"), way("c", "d"), way("d", "d")]
+    found = components("abcd", ways)
+    assert [sorted(names) for names, _ in found] == [["d"], ["b", "c"], ["a"]]
+    assert [inside for _, inside in found] == [[way("d", "d")], [way("b", "c"), way("c", "b")], []]
+
+
+def test_a_node_that_nothing_leads_to_or_from_is_a_component() -> None:
+    assert sorted((names, inside) for names, inside in components(["a", "b"], [])) == [(["a"], []), (["b"], [])]
+
+
+@pytest.mark.parametrize(
+    ("ways", "limited", "found"),
+    [
+        ([], "x", ()),
+        ([way("a", "a", "x")], "x", ("x",)),
+        ([way("a", "a", "x")], "y", ()),
+        ([way("a", "a", "x"), way("a", "b", "", "x")], "x", ()),
+        ([way("a", "a", "y x"), way("a", "b", "z")], "x y z", ("x", "y", "z")),
+        ([way("a", "a", "y x", "z"), way("a", "b", "z")], "x z", ("x",)),
+        ([Transition("a", "A", "a", spends=(("x", 0),))], "x", ()),
+    ],
+)
+def test_what_runs_out_is_spent_limited_and_not_refilled(
+    ways: list[Transition], limited: str, found: tuple[str, ...]
+) -> None:
+    assert spent_for_good(ways, frozenset(limited.split())) == found
+
+
+# ---- ranks
+
+
+def test_without_loops_a_rank_is_the_place_in_line() -> None:
+    assert ranked("abc", [way("a", "b"), way("b", "c"), end("c")], []) == {
+        "a": ((3, ()),),
+        "b": ((2, ()),),
+        "c": ((1, ()),),
+    }
+
+
+def test_a_loop_is_ranked_by_what_runs_out_in_it_and_then_by_the_rest_of_it() -> None:
+    ways = [way("a", "b", "x"), way("b", "a"), way("b", "c"), end("c")]
+    assert ranked("abc", ways, ["x"]) == {
+        "a": ((2, ("x",)), (1, ())),
+        "b": ((2, ("x",)), (2, ())),
+        "c": ((1, ()),),
+    }
+
+
+def test_loops_within_loops_are_ranked_level_by_level() -> None:
+    # The inner loop spends y; the outer one spends x, and fills y again.
+    ways = [way("a", "b", "x", "y"), way("b", "b", "y"), way("b", "a"), end("a")]
+    assert ranked("ab", ways, ["x", "y"]) == {
+        "a": ((1, ("x",)), (1, ())),
+        "b": ((1, ("x",)), (2, ("y",)), (1, ())),
+    }
+
+
+def test_every_budget_that_runs_out_counts_at_once() -> None:
+    ways = [way("a", "b", "x"), way("b", "a", "y"), way("b", "b", "z")]
+    ranks = ranked("ab", ways, ["x", "y", "z"])
+    assert isinstance(ranks, dict)
+    assert [ranks[name][0] for name in "ab"] == [(1, ("x", "y", "z"))] * 2
+    # Nothing is left between them, so either may come first.
+    assert sorted(ranks[name][1:] for name in "ab") == [((1, ()),), ((2, ()),)]
+
+
+def test_what_spends_nothing_of_what_runs_out_is_a_core() -> None:
+    assert ranked("ab", [way("a", "b"), way("b", "a"), end("a")], ["x"]) == [Core((way("a", "b"), way("b", "a")))]
+    # `a` to itself spends nothing, though the loop around it does.
+    assert ranked("ab", [way("a", "b", "x"), way("b", "a"), way("a", "a")], ["x"]) == [Core((way("a", "a"),))]
+
+
+def test_every_core_is_reported_also_those_that_are_found_after_a_rank() -> None:
+    ways = [way("a", "a"), way("a", "b"), way("b", "b", "x"), way("b", "c"), way("c", "c")]
+    cores = ranked("abc", ways, ["x"])
+    assert isinstance(cores, list)
+    assert {core.transitions for core in cores} == {(way("a", "a"),), (way("c", "c"),)}
+
+
+def test_a_machine_may_be_deeper_than_the_stack_of_python() -> None:
+    names = [str(number) for number in range(3_000)]
+    ways = [way(here, there) for here, there in itertools.pairwise(names)]
+    ranks = ranked(names, [*ways, end(names[-1])], [])
+    assert isinstance(ranks, dict)
+    assert [ranks[name] for name in names] == [((number, ()),) for number in range(3_000, 0, -1)]
+
+
+# ---- the checker: what it accepts, ends
+
+
+def certificate(ways: list[Transition], ranks: Mapping[str, Rank], **given: float | None) -> Certificate:
+    """A certificate of the flow that starts with the first of the transitions."""
+    nodes = tuple(dict.fromkeys(one.source for one in ways))
+    none = Bound(None, None)
+    return Certificate(Flow(ways[0].source, nodes, tuple(ways)), given, ranks, Bounds(none, none, none, none))
+
+
+def refusal(ways: list[Transition], ranks: Mapping[str, Rank], **given: float | None) -> str:
+    with pytest.raises(CertificateError) as caught:
+        check_ranks(certificate(ways, ranks, **given))
+    text = str(caught.value)
+    assert text.startswith("the certificate proves nothing: ")
+    return text.removeprefix("the certificate proves nothing: ")
+
+
+LOOP = [way("a", "b", "x"), way("a", END.name, kind="gate", causes=("x",)), way("b", "a"), end("b")]
+LOOPED: Ranks = {"a": ((1, ("x",)), (1, ())), "b": ((1, ("x",)), (2, ()))}
+
+
+def test_the_checker_accepts_a_rank_that_falls_at_the_first_level_that_changes() -> None:
+    check_ranks(certificate(LOOP, LOOPED, x=3))
+    check_ranks(certificate(LOOP, LOOPED, x=0))
+    check_ranks(certificate([way("a", "b"), end("b")], {"a": ((1, ()),), "b": ((0, ()),)}))
+    # What comes behind the level that falls is not looked at.
+    check_ranks(certificate([way("a", "b"), end("b")], {"a": ((2, ()),), "b": ((1, ("y",)), (9, ("z",)))}))
+    check_ranks(certificate(LOOP, {"a": ((5, ("x",)), (3, ())), "b": ((5, ("x",)), (4, ()), (7, ()))}, x=3))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (((1, ()),), ((1, ()),)),
+        (((1, ()),), ((2, ()),)),
+        (((0, ()),), ((-1, ()),)),
+        (((1, ()),), ((1, ()), (0, ()))),
+        (((1, ()), (1, ())), ((1, ()),)),
+    ],
+)
+def test_the_checker_refuses_a_rank_that_does_not_fall_or_falls_below_nothing(a: Rank, b: Rank) -> None:
+    assert refusal([way("a", "b"), end("b")], {"a": a, "b": b}) == "a --Tob--> b does not lower the rank"
+
+
+def spent_once(rank_a: Rank, rank_b: Rank, **given: float | None) -> Certificate:
+    """A step that spends x and resets y, with ranks of its two ends."""
+    ways = [way("a", "b", "x", "y"), way("a", END.name, kind="gate", causes=("x",)), end("b")]
+    return certificate(ways, {"a": rank_a, "b": rank_b}, **given)
+
+
+@pytest.mark.parametrize("left", [("x",), ("x", "z"), ("z", "x")])
+def test_the_checker_counts_what_is_left_of_budgets_with_whole_limits(left: tuple[str, ...]) -> None:
+    check_ranks(spent_once(((1, left),), ((1, left),), x=1, z=0))
+
+
+@pytest.mark.parametrize(
+    ("left", "left_then", "given"),
+    [
+        # Not the same sum of the same budgets.
+        (("x",), ("x", "z"), {"x": 1, "z": 1}),
+        (("x",), (), {"x": 1}),
+        ((), ("x",), {"x": 1}),
+        # Not counted, or not in whole numbers, or not at all.
+        (("x",), ("x",), {}),
+        (("x",), ("x",), {"x": None}),
+        (("x",), ("x",), {"x": -1}),
+        (("x",), ("x",), {"x": 1.5}),
+        (("x", "z"), ("x", "z"), {"x": 1}),
+        # Refilled, though another budget of the level is spent.
+        (("x", "y"), ("x", "y"), {"x": 1, "y": 1}),
+        # Not spent.
+        (("z",), ("z",), {"x": 1, "z": 1}),
+    ],
+)
+def test_the_checker_refuses_a_level_whose_sum_need_not_fall(
+    left: tuple[str, ...], left_then: tuple[str, ...], given: dict[str, float | None]
+) -> None:
+    with pytest.raises(CertificateError, match="a --Tob--> b does not lower the rank"):
+        check_ranks(spent_once(((1, left),), ((1, left_then),), **given))
+
+
+def test_a_level_whose_sum_stays_is_passed_over_unless_it_may_grow() -> None:
+    check_ranks(spent_once(((1, ("z",)), (2, ())), ((1, ("z",)), (1, ())), z=1))
+    with pytest.raises(CertificateError):
+        check_ranks(spent_once(((1, ("y",)), (2, ())), ((1, ("y",)), (1, ())), y=1))
+
+
+def test_to_spend_nothing_of_a_budget_is_not_to_spend_it() -> None:
+    nothing = Transition("a", "Tob", "b", spends=(("x", 0),))
+    gate = way("a", END.name, kind="gate", causes=("x",))
+    ranks: Ranks = {"a": ((1, ("x",)),), "b": ((1, ("x",)),)}
+    assert refusal([nothing, gate, end("b")], ranks, x=3) == "a --Tob--> b does not lower the rank"
+    more = dataclasses.replace(nothing, spends=(("x", 2),))
+    check_ranks(certificate([more, gate, end("b")], ranks, x=3))
+
+
+def test_what_a_limit_takes_lowers_the_rank_too_unless_there_is_no_such_limit() -> None:
+    ways = [way("a", "a", "x"), way("a", "b", kind="gate", causes=("x", "seconds")), end("b")]
+    ranks: Ranks = {"a": ((1, ("x",)),), "b": ((1, ()),)}
+    assert refusal(ways, ranks, x=2) == "a --Tob--> b does not lower the rank"
+    check_ranks(certificate(ways, {"a": ((1, ("x",)),), "b": ((0, ()),)}, x=2))
+    within = [end("a"), way("a", "a", kind="within", causes=("seconds",))]
+    check_ranks(certificate(within, {"a": ((1, ()),)}))
+    assert refusal(within, {"a": ((1, ()),)}, seconds=0.5) == "a --Toa--> a does not lower the rank"
+
+
+def test_every_node_has_a_rank_and_a_way_on() -> None:
+    ways = [way("a", "b"), end("b")]
+    assert "b has no rank, or no transition" in refusal(ways, {"a": ((1, ()),)})
+    assert "a has no rank, or no transition" in refusal(ways, {"b": ((1, ()),)})
+    assert refusal([way("a", "b")], {"a": ((1, ()),), "b": ((0, ()),)}) == "b has no rank, or no transition"
+    lost = certificate(ways, {"a": ((1, ()),), "b": ((0, ()),)})
+    for flow in (
+        dataclasses.replace(lost.flow, start="c"),
+        dataclasses.replace(lost.flow, nodes=(*lost.flow.nodes, "c")),
+    ):
+        with pytest.raises(CertificateError, match=r": c has no rank, or no transition$"):
+            check_ranks(dataclasses.replace(lost, flow=flow))
+
+
+def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() -> None:
+    ranks: Ranks = {"a": ((1, ()),)}
+    both = way("a", END.name, "x y")
+    assert refusal([both], ranks, x=1, y=1) in (
+        "a has no way out when x, y is spent",
+        "a has no way out when y, x is spent",
+    )
+    half = way("a", END.name, kind="gate", causes=("x",))
+    assert "has no way out" in refusal([both, half], ranks, x=1, y=1)
+    check_ranks(certificate([both, way("a", END.name, kind="gate", causes=("x", "seconds", "y"))], ranks, x=1, y=1))
+    # What stands at a gate is no cost of the entry.
+    check_ranks(
+        certificate([way("a", END.name, "x"), way("a", END.name, "y", kind="gate", causes=("x",))], ranks, x=1, y=1)
+    )
+    # What an effect costs leaves by another way.
+    check_ranks(certificate([way("a", END.name, "model_calls tool_calls tokens")], ranks, model_calls=1))
+    # Of two ways that are no gates, each may cost something.
+    inside = way("a", END.name, "x", kind="within", causes=("seconds",))
+    assert refusal([end("a"), inside], ranks, x=1) == "a has no way out when x is spent"
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    text = refusal([way("a", "b"), way("b", "a"), way("b", "c")], {"a": ((1, ()),), "b": ((1, ()),)})
+    assert text.split("; ") == [
+        "c has no rank, or no transition",
+        "a --Tob--> b does not lower the rank",
+        "b --Toa--> a does not lower the rank",
+        "b --Toc--> c does not lower the rank",
+    ]
+
+
+@given(flow=flows(), given_limits=limits(), data=st.data())
+def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_limits: Limits, data: Any) -> None:
+    caps = caps_of(flow, given_limits)
+    transitions = [one for one in flow.transitions if possible(one, given_limits, caps)]
+    found = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
+    levels = st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([(), ("iterations",), ("drafts",), ("drafts", "questions")])),
+        max_size=3,
+    ).map(tuple)
+    ranks: dict[str, Rank] = {name: data.draw(levels) for name in flow.nodes}
+    if isinstance(found, dict):
+        # The prover's own, with one node's changed at most.
+        changed = data.draw(st.sampled_from([None, *flow.nodes]))
+        ranks = {name: ranks[name] if name == changed else rank for name, rank in found.items()}
+    none = Bound(None, None)
+    made = Certificate(flow, {**caps, "seconds": given_limits.seconds}, ranks, Bounds(none, none, none, none))
+    try:
+        check_ranks(made)
+    except CertificateError:
+        # What the prover finds is accepted.
+        assert not isinstance(found, dict) or ranks != found
+    else:
+        assert longest_run(flow, given_limits) is not None
+
+
+def test_a_certificate_of_another_machine_is_told_by_both_digests() -> None:
+    proved = AGENT_EXECUTOR.verify().certificate
+    assert proved is not None
+    other = dataclasses.replace(proved, flow=dataclasses.replace(proved.flow, start="parse"))
+    assert proved.digest == flow_of(AGENT_EXECUTOR).digest
+    with pytest.raises(CertificateError) as caught:
+        check(other, AGENT_EXECUTOR)
+    assert str(caught.value) == (f"the certificate is of the flow {other.digest[:12]}, not of {proved.digest[:12]}")
+    assert len(proved.digest) == 64
+
+
+# ---- certificates as text
+
+STRANGE = Certificate(
+    Flow(
+        "a",
+        ("a", "b"),
+        (way("a", "b", "x", "y", causes=("z",), kind="within", model_calls=None, tool_calls=3), end("b")),
+        (("x", 3), ("y", None)),
+    ),
+    {"x": 3, "seconds": 1.5, "y": None},
+    {"a": ((2, ("x", "y")), (1, ())), "b": ((1, ()),)},
+    Bounds(Bound("x + 1", 4, exact=True, value=5), Bound(None, None), Bound("0", 0), Bound("seconds", 1.5, value=1.5)),
+)
+
+
+def test_a_certificate_is_read_as_it_was_written() -> None:
+    text = STRANGE.to_json()
+    assert Certificate.from_json(text) == STRANGE
+    assert text.startswith('{\n  "graphexec_certificate": 1,\n  "digest": "')
+    assert json.loads(text)["digest"] == STRANGE.flow.digest
+    again = Certificate.from_json(text)
+    assert hash(again.flow) == hash(STRANGE.flow)
+    assert [type(one) for one in (again.flow.nodes, again.ranks["a"], again.ranks["a"][0][1])] == [tuple] * 3
+
+
+def broken(**changes: Any) -> str:
+    """What reading says of the text with some of its parts exchanged."""
+    with pytest.raises(CertificateError) as caught:
+        Certificate.from_json(json.dumps({**json.loads(STRANGE.to_json()), **changes}))
+    return str(caught.value)
+
+
+def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
+    assert broken(graphexec_certificate=2) == "this is a certificate of version 2, not 1; prove the machine anew"
+    assert broken(digest="0") == "this certificate's flow is not the one that its digest names; prove it anew"
+    assert broken(digest=None) == "this certificate's flow is not the one that its digest names; prove it anew"
+    for part in ("flow", "ranks", "limits", "bounds"):
+        for wrong in (None, 3, [3], {"a": 3}):
+            if part == "limits" and wrong == {"a": 3}:
+                continue
+            text = broken(**{part: wrong})
+            assert text.startswith("this certificate is broken: ")
+            assert text.endswith("; prove the machine anew")
+    with pytest.raises(CertificateError) as caught:
+        Certificate.from_json("{")
+    assert str(caught.value).startswith("this is no certificate: JSONDecodeError(")
+    assert str(caught.value).endswith("; give what to_json wrote")
+    assert caught.value.__suppress_context__
+
+
+def test_a_certificate_without_a_digest_is_refused() -> None:
+    data = json.loads(STRANGE.to_json())
+    del data["digest"]
+    with pytest.raises(CertificateError, match="not the one that its digest names"):
+        Certificate.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (Bound(None, None), "no bound"),
+        (Bound("x", None), "no bound"),
+        (Bound(None, 12), "12 (at most)"),
+        (Bound(None, 1234567, exact=True), "1,234,567 (exact)"),
+        (Bound("0", 0, exact=True, value=0), "0 (exact)"),
+        (Bound("12", 12, value=12), "12 (at most)"),
+        (Bound("4*x + 2", 14, exact=True, value=14), "4*x + 2 = 14 (exact)"),
+        (Bound("4*x + 2", 14), "4*x + 2 = 14 (at most)"),
+        (Bound("4*x + 2", 12, exact=True, value=14), "at most 4*x + 2, here 12 (exact)"),
+        (Bound("4*x + 2", 12, value=14), "at most 4*x + 2, here 12 (at most)"),
+        (Bound("seconds", 1.5, value=1.5), "seconds = 1.5 (at most)"),
+        (Bound("seconds", 60.0, value=60.0), "seconds = 60 (at most)"),
+        (Bound("seconds", 1234.5, value=1234.5), "seconds = 1,234.5 (at most)"),
+    ],
+)
+def test_a_bound_can_be_read(bound: Bound, text: str) -> None:
+    assert str(bound) == text
+
+
+# ---- sums of products
+
+NAMES = ("x", "y", "z")
+X, Y, Z = map(polynomial.name, NAMES)
+ONE = polynomial.number(1)
+
+
+def number(value: int) -> Polynomial:
+    return polynomial.number(value)
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (number(0), "0"),
+        (number(7), "7"),
+        (number(-7), "-7"),
+        (number(1), "1"),
+        (number(-1), "-1"),
+        (X, "x"),
+        (number(4) * X + number(2), "4*x + 2"),
+        (X * X * Y - X - ONE, "x*x*y - x - 1"),
+        (number(-2) * X + Y, "-2*x + y"),
+        (number(-1) * X, "-x"),
+        (Y * X + Z + X + number(3), "x*y + x + z + 3"),
+        (X - X, "0"),
+        (X + X, "2*x"),
+        (X * number(0), "0"),
+        ((X + ONE) * (X - ONE), "x*x - 1"),
+    ],
+)
+def test_a_sum_of_products_is_written_as_one_writes_it(made: Polynomial, text: str) -> None:
+    assert str(made) == text
+
+
+@st.composite
+def polynomials(draw: st.DrawFn) -> Polynomial:
+    made = number(0)
+    for coefficient, factors in draw(
+        st.lists(st.tuples(st.integers(-4, 4), st.lists(st.sampled_from((X, Y, Z)), max_size=3)), max_size=4)
+    ):
+        term = number(coefficient)
+        for factor in factors:
+            term = term * factor
+        made = made + term
+    return made
+
+
+POINTS = st.fixed_dictionaries({name: st.integers(0, 6) for name in NAMES})
+
+
+@given(polynomials(), polynomials(), POINTS)
+def test_sums_and_products_have_the_values_that_they_are_to_have(
+    one: Polynomial, other: Polynomial, point: dict[str, int]
+) -> None:
+    assert (one + other).at(point) == one.at(point) + other.at(point)
+    assert (one - other).at(point) == one.at(point) - other.at(point)
+    assert (one * other).at(point) == one.at(point) * other.at(point)
+    assert (one * other, one + other, one - one) == (other * one, other + one, number(0))
+
+
+@given(polynomials(), polynomials(), POINTS)
+def test_the_more_of_two_is_at_least_both(one: Polynomial, other: Polynomial, point: dict[str, int]) -> None:
+    more = one.or_more(other)
+    assert more.at(point) >= max(one.at(point), other.at(point))
+    assert more == other.or_more(one)
+    assert one.or_more(one) == one
+
+
+def test_the_more_of_two_is_taken_term_by_term() -> None:
+    assert str((X * number(2) + ONE).or_more(X + number(5))) == "2*x + 5"
+    assert str((X - ONE).or_more(Y)) == "x + y"
+    assert str(number(-3).or_more(number(-2))) == "-2"
+
+
+def test_the_most_of_several_is_at_least_each_and_of_none_there_is_none() -> None:
+    assert most([]) is None
+    assert most([X]) == X
+    assert most(iter([X, number(2) * X, Y])) == number(2) * X + Y
+    assert most([X, number(0)]) == X

@@ -1,0 +1,416 @@
+"""Puppets in the place of nodes: whatever these do, the engine follows the table within the limits."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any, NamedTuple, final
+
+import pydantic
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    AGENT_EXECUTOR,
+    END,
+    STRICT_AGENT_EXECUTOR,
+    AskHuman,
+    CallModel,
+    CallTool,
+    Effect,
+    Exhausted,
+    Graph,
+    edges,
+    graph,
+    node,
+    on,
+)
+from graphexec.errors import InputError
+from graphexec.limits import Budget, Limits
+from graphexec.node import metered
+from graphexec.verify.executing import adversary, execute
+from graphexec.verify.explore import explore
+from graphexec.verify.flow import Transition
+from graphexec.verify.oracle import replies_of
+from graphexec.verify.prove import verify
+from graphexec.verify.puppets import bare, explore_table
+from graphexec.verify.verdict import Witness
+from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
+from tests.verify import machines
+from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
+
+# The same one, and it says that it asks once.
+_once = replace(PROMPTS["prompt"], least=1, most=1)
+ASKING_ONCE: Graph[Any, Any] = graph(edges(_once, on(Prompt, _once) | on(Stopped, END)), start=_once)
+
+MACHINES: dict[str, Graph[Any, Any]] = {
+    "clock": CLOCK,
+    "diamond": DIAMOND,
+    "self-loop": SELF_LOOP,
+    "interview": INTERVIEW,
+    "survey": SURVEY,
+    "prompts": ASKING_ONCE,
+    "errand": ERRAND,
+    "guarded": GUARDED,
+    "shortcut": SHORTCUT,
+    "agent executor": AGENT_EXECUTOR,
+    "strict": STRICT_AGENT_EXECUTOR,
+}
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
+def test_the_longest_run_of_the_table_has_four_transitions_per_iteration_and_two(iterations: int) -> None:
+    found = explore_table(AGENT_EXECUTOR, Limits(iterations=iterations))
+    assert found.longest == 4 * iterations + 2
+    assert found.model_calls == iterations
+    assert found.endless is None
+
+
+def test_every_edge_of_the_table_is_taken() -> None:
+    found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, tool_calls=1))
+    assert found.never_taken == ()
+    (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2)).never_taken
+    assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is spent at dispatch_tools")
+
+
+@st.composite
+def all_limits(draw: st.DrawFn, most: int = 3) -> Limits:
+    return Limits(
+        iterations=draw(st.integers(0, most)),
+        model_calls=draw(st.integers(0, most)),
+        tool_calls=draw(st.none() | st.integers(0, most)),
+        tokens=draw(st.none() | st.integers(0, most)),
+        seconds=draw(st.sampled_from([None, None, 0.0, 1.0])),
+        fan_out=draw(st.none() | st.integers(0, most)),
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(limits=all_limits(), kind=st.sampled_from(KINDS))
+def test_what_a_machine_does_its_table_allows(limits: Limits, kind: Kind) -> None:
+    executor = executor_of(kind, (look_up,))
+    bodies = explore(executor.graph, limits, READY, replies_of(executor))
+    table = explore_table(executor.graph, limits)
+    assert set(bodies.taken) <= set(table.taken)
+    assert set(bodies.endings) <= set(table.endings)
+    assert bodies.longest is not None
+    assert table.longest is not None
+    assert bodies.longest <= table.longest
+    assert (bodies.model_calls or 0) <= (table.model_calls or 0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), limits=all_limits())
+def test_no_adversary_goes_further_than_the_longest_run(data: st.DataObject, name: str, limits: Limits) -> None:
+    machine = MACHINES[name]
+    longest = explore_table(machine, limits).longest
+    assert longest is not None
+    trace = adversary(machine, limits, lambda pulls: data.draw(st.sampled_from(list(pulls))), longest + 1)
+    assert len(trace) <= longest
+    assert trace[-1].target == END.name
+    assert all(edge.target == following.source for edge, following in pairwise(trace))
+
+
+def test_a_table_without_a_limit_has_an_endless_run() -> None:
+    found = explore_table(CLOCK, Limits(iterations=None))
+    assert found.endless is not None
+    assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=4), Limits(model_calls=4)])
+def test_a_node_that_does_not_say_how_often_it_asks_need_not_ask_at_all(limits: Limits) -> None:
+    assert explore_table(PROMPTS, limits).endless is not None
+    assert explore_table(ASKING_ONCE, limits).longest == 5
+
+
+# ---- a machine with a budget of its own, which an edge makes full again
+
+
+@final
+@dataclass(frozen=True)
+class Draft:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Chapter:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Enough:
+    at: Draft | Chapter
+    limit: Exhausted
+
+
+REVISIONS = Budget("revisions", 2)
+
+
+@metered(when_spent=Enough)
+@node
+def write(chapter: Chapter) -> Draft:
+    return Draft()
+
+
+@metered(when_spent=Enough, budget=REVISIONS)
+@node
+def revise(draft: Draft) -> Draft | Chapter:
+    return Draft()
+
+
+BOOK: Graph[Chapter, Enough] = graph(
+    edges(write, on(Draft, revise) | on(Enough, END))
+    | edges(revise, on(Draft, revise) | on(Chapter, write, resets=[REVISIONS]) | on(Enough, END)),
+    start=write,
+)
+
+
+@pytest.mark.parametrize("chapters", [0, 1, 3])
+def test_a_budget_is_full_again_where_an_edge_resets_it(chapters: int) -> None:
+    assert explore_table(BOOK, Limits(iterations=chapters)).longest == 3 * chapters + 1
+    more = Limits(iterations=chapters, budgets={"revisions": 4})
+    assert explore_table(BOOK, more).longest == 5 * chapters + 1
+
+
+# ---- witnesses
+
+
+def moves(machine: Graph[Any, Any], *steps: tuple[str, str]) -> tuple[Transition, ...]:
+    targets = {(edge.source, edge.outcome.__name__): edge.target for edge in machine.edges}
+    return tuple(Transition(source, outcome, targets[source, outcome]) for source, outcome in steps)
+
+
+UNREADABLE = moves(AGENT_EXECUTOR, ("plan", "Replied"), ("parse", "Ready"))
+ACTING = moves(
+    AGENT_EXECUTOR,
+    ("plan", "Replied"),
+    ("parse", "Acted"),
+    ("dispatch_tools", "Observed"),
+    ("check_return_direct", "Ready"),
+)
+STOPPING = moves(AGENT_EXECUTOR, ("plan", "LimitReached"))
+FINISHING = moves(AGENT_EXECUTOR, ("plan", "Replied"), ("parse", "AgentFinish"))
+NO_LIMITS = Limits(iterations=None)
+
+
+def test_the_engine_follows_a_loop_for_as_long_as_is_wished() -> None:
+    assert execute(AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000) == 1000
+    assert execute(BOOK, Witness((), moves(BOOK, ("write", "Draft"), ("revise", "Chapter")), NO_LIMITS), 100) == 100
+
+
+def test_a_witness_without_a_loop_is_followed_to_where_it_is_stuck() -> None:
+    assert execute(AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000) == 4
+
+
+def test_the_engine_follows_the_edges_of_spent_limits() -> None:
+    gate = replace(STOPPING[0], kind="gate")
+    stop = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
+    assert execute(AGENT_EXECUTOR, Witness((*ACTING, gate, *stop), (), Limits(iterations=1)), 100) == 6
+    within = replace(moves(AGENT_EXECUTOR, ("dispatch_tools", "LimitReached"))[0], kind="within")
+    stem = (*ACTING[:2], within, *stop)
+    assert execute(AGENT_EXECUTOR, Witness(stem, (), Limits(tool_calls=0)), 100) == 4
+    assert execute(AGENT_EXECUTOR, Witness(stem, (), Limits(seconds=1.0)), 100) == 4
+
+
+@pytest.mark.parametrize(
+    ("witness", "told"),
+    [
+        (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
+        (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
+        (Witness((), STOPPING, Limits(iterations=0)), r"\(move\) was to be step 1"),
+        (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
+    ],
+)
+def test_a_witness_that_the_engine_does_not_follow_fails_loudly(witness: Witness, told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        execute(AGENT_EXECUTOR, witness, 100)
+
+
+# ---- bare instances
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Word(str):
+    __slots__ = ()
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+
+
+class Page(pydantic.BaseModel):
+    text: str
+
+
+class Refusing:
+    def __init__(self) -> None:
+        raise ValueError("there is no such thing")
+
+
+class Slotted:
+    __slots__ = ("text",)
+
+
+class Nothing(enum.Enum):
+    pass
+
+
+@pytest.mark.parametrize(
+    "kind", [Colour, Word, Pair, Page, Refusing, Slotted, Draft, int, str, tuple, object, ValueError]
+)
+def test_an_instance_of_any_class_is_made_without_its_code(kind: type) -> None:
+    assert type(bare(kind)) is kind
+
+
+class Unmade(abc.ABC):
+    @abc.abstractmethod
+    def made(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [Nothing, Unmade])
+def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
+    with pytest.raises(InputError, match="there can be no"):
+        bare(kind)
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+def test_a_crash_costs_at_most_the_call_that_is_made_again(restarts: int) -> None:
+    found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
+    assert found.longest == 10
+    assert found.model_calls == 2 + restarts
+    assert explore_table(ASKING_ONCE, Limits(model_calls=3, restarts=restarts)).model_calls == 3
+
+
+def test_an_outcome_without_an_edge_ends_the_run_of_a_draft() -> None:
+    found = explore_table(UNROUTED, Limits())
+    assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcome": 1})
+
+
+# ---- nodes that ask for several kinds of things
+
+
+def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Graph[Any, Any]:
+    """A machine of the one node, which may ask for so many of these."""
+    prompt = PROMPTS["prompt"]
+    several = replace(prompt, effects=effects, least=least, most=most, outcomes=(Prompt, Stopped), returns=(Prompt,))
+    return graph(edges(several, on(Prompt, END) | on(Stopped, END)), start=several)
+
+
+def test_a_call_in_the_place_of_what_costs_nothing_is_counted() -> None:
+    found = explore_table(asking(1, 1, AskHuman, CallTool), Limits())
+    assert (found.model_calls, found.tool_calls) == (0, 1)
+
+
+def test_a_visit_may_ask_for_several_kinds_of_things() -> None:
+    # Neither limit allows two of one kind, so that only one of each comes back.
+    one_of_each = Limits(model_calls=1, tool_calls=1)
+    found = explore_table(asking(2, 2, CallModel, CallTool), one_of_each)
+    assert (found.model_calls, found.tool_calls, found.endings) == (1, 1, {"Prompt": 1, "Stopped": 3})
+    found = explore_table(asking(4, 4, CallModel, CallTool), Limits(model_calls=2, tool_calls=2))
+    assert "Prompt" in found.endings
+    assert "Prompt" not in explore_table(asking(3, 3, CallModel, CallTool), one_of_each).endings
+
+
+@pytest.mark.parametrize("limits", [Limits(tool_calls=2), Limits(fan_out=2)])
+def test_what_is_asked_for_one_by_one_is_charged_up_to_the_limit(limits: Limits) -> None:
+    found = explore_table(asking(4, 4 if limits.fan_out is None else None, CallTool), limits)
+    assert (found.tool_calls, set(found.endings)) == (2, {"Stopped"})
+
+
+def test_a_limit_on_tokens_stops_a_batch_of_calls() -> None:
+    found = explore_table(asking(0, None, CallModel), Limits(tokens=2))
+    assert (found.model_calls, set(found.endings)) == (2, {"Prompt", "Stopped"})
+
+
+@pytest.mark.parametrize("effects", [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)])
+@pytest.mark.parametrize(
+    ("least", "most"), [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
+)
+def test_everything_that_a_visit_can_be_charged_is_within_what_the_puppets_are(
+    least: int, most: int, effects: tuple[type[Effect[Any]], ...]
+) -> None:
+    machine = asking(least, most, *effects)
+    for models, tools in product((None, 0, 1, 2), repeat=2):
+        limits = Limits(model_calls=models, tool_calls=tools)
+        ended: set[str] = set()
+        called = [0, 0]
+        for batches in _batches(effects, most):
+            ending, spent = _visited(batches, least, limits)
+            if ending is not None:
+                ended.add(ending)
+                called = list(map(max, called, spent))
+        found = explore_table(machine, limits)
+        assert [found.model_calls, found.tool_calls] == called, limits
+        assert set(found.endings) == ended, limits
+
+
+def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[str | None]]]:
+    """Every way to ask for at most so many, one by one and at once."""
+    for count in range(most + 1):
+        for asks in product([effect.budget for effect in effects], repeat=count):
+            yield [[budget] for budget in asks]
+            yield [list(asks)]
+
+
+def _visited(batches: Sequence[Sequence[str | None]], least: int, limits: Limits) -> tuple[str | None, tuple[int, int]]:
+    """How a visit that asks for these ends, and its model and tool calls, by the limits' own words."""
+    spent: Counter[str | None] = Counter()
+    for batch in batches:
+        wanted = spent + Counter(batch)
+        for budget in ("model_calls", "tool_calls"):
+            limit = getattr(limits, budget)
+            if limit is not None and wanted[budget] > limit and budget in batch:
+                return "Stopped", (spent["model_calls"], spent["tool_calls"])
+        spent = wanted
+    ending = "Prompt" if sum(map(len, batches)) >= least else None
+    return ending, (spent["model_calls"], spent["tool_calls"])
+
+
+# ---- the puppets and the proof judge each other
+
+
+def check(machine: Graph[Any, Any], limits: Limits) -> None:
+    verdict = verify(machine, limits)
+    found = explore_table(machine, limits)
+    if verdict.certificate is not None:
+        ranks, bounds = verdict.certificate.ranks, verdict.certificate.bounds
+        assert explore_table(machine, limits, ranks=ranks) == found
+        for bound, reached in (
+            (bounds.transitions, found.longest),
+            (bounds.model_calls, found.model_calls),
+            (bounds.tool_calls, found.tool_calls),
+        ):
+            assert reached is not None
+            assert bound.number is None or reached <= bound.number
+            if bound.exact:
+                assert reached == bound.number
+    for finding in verdict.findings:
+        # A witness may let time pass in a node that asks for nothing, and there the engine does not look at the clock.
+        if finding.witness is not None and finding.witness.loop and finding.witness.limits.seconds is None:
+            assert execute(machine, finding.witness, 50) == 50
+    if found.endless is not None:
+        assert not verdict.proved
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(machine=machines.graphs(), limits=machines.limits())
+def test_a_proof_holds_of_the_engine_and_a_refutation_is_a_run_of_it(machine: Graph[Any, Any], limits: Limits) -> None:
+    check(machine, limits)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(machine=machines.graphs(), limits=machines.limits())
+def test_proofs_and_the_engine_agree_at_length(machine: Graph[Any, Any], limits: Limits) -> None:
+    check(machine, limits)

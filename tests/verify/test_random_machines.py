@@ -1,0 +1,123 @@
+"""Random machines: what the prover says and what the engine does are the same.
+
+The prover looks at the table, the explorer drives the engine; neither knows of the other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import strategies as st
+
+from graphexec import Limits
+from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
+from graphexec.testing.strategies import drawn_graphs
+from graphexec.verify import Verdict, check
+from graphexec.verify.executing import adversary, execute
+from graphexec.verify.puppets import explore_table
+
+STEPS = 1_200
+
+
+@st.composite
+def some_limits(draw: st.DrawFn) -> Limits:
+    """Few of each, or none: what a limit does shows early. The machine's own budgets may lose theirs."""
+
+    def few(most: int) -> int | None:
+        return draw(st.none() | st.integers(0, most))
+
+    return Limits(
+        iterations=draw(st.sampled_from([0, 1, 2, 3, None])),
+        model_calls=few(3),
+        tool_calls=few(3),
+        tokens=few(3),
+        fan_out=few(2),
+        seconds=draw(st.sampled_from([None, None, 5])),
+    )
+
+
+def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0) -> Verdict:
+    """Whatever the prover says of a machine, the engine bears it out."""
+    graph = drawn.graph
+    verdict = graph.verify(limits)
+    if verdict.certificate is not None:
+        check(verdict.certificate, graph)
+        ranks, bounds = verdict.certificate.ranks, verdict.certificate.bounds
+        assert bounds.transitions.number is not None
+        assert bounds.transitions.value is not None
+        assert bounds.transitions.number <= bounds.transitions.value
+        found = explore_table(graph, limits, ranks=ranks)
+        assert found.endless is None
+        assert found.longest is not None
+        assert found.longest <= bounds.transitions.number
+        if bounds.transitions.exact:
+            assert found.longest >= bounds.transitions.number
+        for reached, bound in ((found.model_calls, bounds.model_calls), (found.tool_calls, bounds.tool_calls)):
+            assert reached is not None
+            assert bound.number is None or reached <= bound.number
+        rolled = random.Random(seed)
+        run = adversary(graph, limits, rolled.choice, STEPS, ranks=ranks)
+        assert len(run) <= bounds.transitions.number
+    for finding in verdict.findings:
+        if finding.severity == "error" and finding.code != "GX004":
+            if finding.code == "GX017":
+                # No run that never ends was found here; another finding may have one.
+                alone = all(one.code == "GX017" for one in verdict.findings if one.severity == "error")
+                assert not alone or explore_table(graph, limits).endless is None
+                continue
+            assert finding.witness is not None
+            if finding.witness.loop and finding.code != "GX012":
+                assert execute(graph, finding.witness, STEPS) == STEPS
+                assert explore_table(graph, finding.witness.limits).endless is not None
+    if all(finding.code == "GX007" for finding in verdict.findings if finding.severity == "error"):
+        assert explore_table(graph, limits).endless is None
+    return verdict
+
+
+COMMON: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much],
+}
+
+
+# A batch of two model calls was let through a limit of one token: each call counts as one at least.
+BATCH_ABOVE_TOKENS = DrawnGraph(
+    (DrawnNode((Way("Red", None),), asks="models", least=1, most=2),),
+)
+# It asks for two at once where one is left, is stopped, and begins again: that runs for ever.
+ASKS_FOR_TWO = DrawnGraph((DrawnNode((Way("Red", None),), asks="models", least=1, most=2, spent=0),))
+# It need not ask, may spend the last token the first time, and is stopped for ever from then on.
+MAY_ASK = DrawnGraph(
+    (
+        DrawnNode((Way("Red", 1),), asks="models", least=0, most=1, spent=0),
+        DrawnNode((Way("Red", None), Way("Green", 0)), meters=("iterations",)),
+    )
+)
+
+
+@settings(max_examples=150, **COMMON)
+@example(drawn=BATCH_ABOVE_TOKENS, limits=Limits(iterations=0, tokens=1), seed=0)
+@example(drawn=ASKS_FOR_TWO, limits=Limits(iterations=0, tokens=1), seed=0)
+@example(drawn=MAY_ASK, limits=Limits(iterations=1, tokens=1), seed=0)
+@given(drawn=drawn_graphs(), limits=some_limits(), seed=st.integers(0, 9))
+def test_the_prover_and_the_engine_agree(drawn: DrawnGraph, limits: Limits, seed: int) -> None:
+    event(agree(drawn, limits, seed).status)
+
+
+@pytest.mark.slow
+def test_the_prover_and_the_engine_agree_on_fifteen_hundred_machines() -> None:
+    statuses: Counter[str] = Counter()
+
+    @settings(max_examples=1_500, **COMMON)
+    @given(drawn=drawn_graphs(most=6), limits=some_limits(), seed=st.integers(0, 9))
+    def each(drawn: DrawnGraph, limits: Limits, seed: int) -> None:
+        statuses[agree(drawn, limits, seed).status] += 1
+
+    each()
+    assert statuses.total() >= 1_500
+    # Each verdict is really seen.
+    assert min(statuses["proved"], statuses["refuted"]) >= 200, statuses

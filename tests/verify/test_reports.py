@@ -1,0 +1,279 @@
+"""Verdicts as text, JSON, SARIF and annotations."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AGENT_EXECUTOR, Graph, GraphError, Limits, bind, edges, graph, on, wrap
+from graphexec.verify import CODES, Finding, Witness, findings_of, verify
+from graphexec.verify.flow import Transition
+from graphexec.verify.reports import Place, Subject, document, github, place_of, sarif, status_of, subject_of, text
+from graphexec.verify.reports.subject import qualified
+from tests.verify.sarif_subset import validate
+from tests.verify.writing import PERFECTIONIST, WRITER, Poor, polish, revise
+
+ROOT = str(Path(__file__).parents[2])
+ENDLESS = subject_of("writing:PERFECTIONIST", verify(PERFECTIONIST))
+PROVED = subject_of("writing:WRITER", verify(WRITER))
+LINE = place_of(polish.function)
+
+
+def built(found: GraphError) -> Subject:
+    return Subject("my_agent", findings_of(found), place=Place(f"{ROOT}/my_agent.py", 7))
+
+
+def refused() -> Subject:
+    with pytest.raises(GraphError) as error:
+        graph(edges(polish, on(Poor, polish)), start=polish)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    return built(error.value)
+
+
+EVERY = [ENDLESS, PROVED, refused()]
+
+
+def test_what_is_proved_is_told_with_its_bounds_and_what_they_rest_on() -> None:
+    assert text([PROVED], root=ROOT) == (
+        "writing:WRITER  PROVED  every run ends\n"
+        f"  transitions  {verify(WRITER).bounds.transitions}\n"  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess]
+        "  model calls  0 (exact)\n"
+        "  tool calls   0 (exact)\n"
+        "  seconds      no bound; set max_execution_time\n"
+        "  assuming     " + "\n               ".join(verify(WRITER).assumptions) + "\n"
+    )
+
+
+def test_what_is_refuted_is_told_with_the_way_the_loop_and_the_remedy() -> None:
+    told = text([ENDLESS], root=ROOT)
+    first, finding = told.split("\n\n")
+    assert first == "writing:PERFECTIONIST  REFUTED  not every run ends as it should"
+    head, *lines = [line.strip() for line in finding.splitlines()]
+    assert re.fullmatch(r"GX010 at \w+: loop without decrease  tests/verify/writing.py:\d+", head)
+    assert lines[0] == "This loop can run for ever; it spends no budget."
+    assert lines[1:-1] == [
+        "write --Text--> criticize   the way there",
+        "criticize --Poor--> polish  the loop",
+        "polish --Text--> criticize",
+    ]
+    assert "polish" in lines[-1]
+
+
+def _step(source: str, target: str) -> Transition:
+    return Transition(source, "Done", target)
+
+
+def _told(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
+    """The lines of a finding with this witness, below its first."""
+    around = ", ".join(dict.fromkeys(map(str, loop)))
+    fact = f"this loop can run for ever: {around}; it spends no budget"
+    finding = Finding("GX010", "error", "a", None, fact, "mend it", Witness(tuple(stem), tuple(loop), Limits()))
+    return [line.strip() for line in text([Subject("x", (finding,))]).splitlines()[3:]]
+
+
+def test_a_loop_of_one_transition_is_told_in_the_sentence_alone() -> None:
+    assert _told([], [_step("a", "a")]) == [
+        "This loop can run for ever: a --Done--> a; it spends no budget.",
+        "Mend it.",
+    ]
+
+
+def test_the_rounds_of_a_loop_are_counted() -> None:
+    rounds = [_step("a", "b"), _step("b", "a")] * 3
+    assert _told([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
+        "This loop can run for ever; it spends no budget.",
+        "s --Done--> a  the way there",
+        "a --Done--> b",
+        "b --Done--> a  these 2, 3 times",
+        "a --Done--> b  the loop",
+        "b --Done--> a  these 2, 3 times",
+        "a --Done--> c",
+        "c --Done--> c  2 times",
+        "c --Done--> a",
+        "Mend it.",
+    ]
+
+
+def test_a_table_that_is_refused_has_the_place_where_it_was_built() -> None:
+    told = text([refused()], root=ROOT)
+    assert told.startswith(
+        "my_agent  REFUTED  its table cannot be built\n\n  GX002 at polish: unhandled outcome  my_agent.py:7\n"
+    )
+    assert "polish may return Text, which no edge takes." in told
+
+
+def test_several_subjects_are_counted() -> None:
+    assert text(EVERY).splitlines()[-1] == "3 machines: 1 proved, 2 refuted"
+    assert (status_of(EVERY), status_of([PROVED])) == ("refuted", "proved")
+
+
+def test_the_document_has_all_that_it_promises() -> None:
+    told: dict[str, Any] = json.loads(document(EVERY, root=ROOT))
+    assert (told["version"], told["status"]) == (1, "refuted")
+    endless, proved, table = told["targets"]
+    assert [one["status"] for one in told["targets"]] == ["refuted", "proved", "refuted"]
+    assert proved["bounds"]["transitions"]["exact"] is True
+    assert proved["limits"] == {**dict.fromkeys(proved["limits"]), "iterations": 15, "budgets": {}}
+    assert proved["assumptions"]
+    (finding,) = endless["findings"]
+    assert finding["code"] == "GX010"
+    assert finding["title"] == CODES["GX010"]
+    assert finding["text"] == str(ENDLESS.findings[0])
+    assert finding["place"]["file"] == "tests/verify/writing.py"
+    assert [step["outcome"] for step in finding["witness"]["loop"]] == ["Poor", "Text"]
+    assert table["bounds"] is None
+    assert table["limits"] is None
+    assert {one["place"]["line"] for one in table["findings"]} == {7}
+
+
+def test_the_sarif_log_is_what_the_format_says() -> None:
+    log = json.loads(sarif(EVERY, root=ROOT, version="0.1.0"))
+    validate(log)
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == sorted(CODES)
+    assert all(re.fullmatch(r"([A-Z][a-z]*)+", rule["name"]) for rule in rules)
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+    (flow,) = run["results"][0]["codeFlows"]
+    steps = flow["threadFlows"][0]["locations"]
+    assert [step["nestingLevel"] for step in steps] == [0, 1, 1]
+    assert steps[1]["location"]["message"]["text"] == "criticize --Poor--> polish"
+    assert steps[2]["location"]["logicalLocations"][0]["fullyQualifiedName"] == "tests.verify.writing.polish"
+    physical = steps[2]["location"]["physicalLocation"]
+    assert physical["artifactLocation"] == {"uri": "tests/verify/writing.py", "uriBaseId": "%SRCROOT%"}
+    assert LINE is not None
+    assert physical["region"] == {"startLine": LINE.line}
+
+
+def test_a_finding_keeps_its_fingerprint_when_lines_move() -> None:
+    def prints(subject: Subject) -> list[str]:
+        results = json.loads(sarif([subject], root=ROOT))["runs"][0]["results"]
+        return [result["partialFingerprints"]["graphexecFinding/v1"] for result in results]
+
+    table = refused()
+    assert prints(table) == prints(Subject(table.name, table.findings, place=Place("elsewhere.py", 70)))
+    assert len(set(prints(table))) == len(table.findings)
+
+
+@pytest.mark.parametrize(
+    ("file", "artifact"),
+    [
+        ("/home/me/a b.py", {"uri": "a%20b.py", "uriBaseId": "%SRCROOT%"}),
+        ("/opt/lib/x.py", {"uri": "file:///opt/lib/x.py"}),
+        ("C:\\code\\x.py", {"uri": "file:///C:/code/x.py"}),
+    ],
+)
+def test_a_place_is_a_uri(file: str, artifact: dict[str, str]) -> None:
+    subject = Subject("x", refused().findings, place=Place(file, 1))
+    result = json.loads(sarif([subject], root="/home/me/"))["runs"][0]["results"][0]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"] == artifact
+
+
+def test_annotations_stand_at_the_nodes() -> None:
+    endless, proved, table, *_ = github(EVERY, root=ROOT).splitlines()
+    assert re.match(
+        r"::error file=tests/verify/writing.py,line=\d+,title=GX010::writing:PERFECTIONIST: GX010 at ", endless
+    )
+    assert proved.startswith("::notice title=graphexec::writing:WRITER: proved, every run ends after at most ")
+    assert table.startswith("::error file=my_agent.py,line=7,title=GX002::my_agent: GX002 at polish")
+
+
+@given(fact=st.text(), file=st.text(min_size=1), name=st.text())
+def test_an_annotation_is_one_line_whatever_is_in_it(fact: str, file: str, name: str) -> None:
+    finding = Finding("GX010", "error", None, None, fact, "mend it")
+    told = github([Subject(name, (finding,), place=Place(file, 1))])
+    found = re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", told)
+    assert found is not None
+    assert _plain(found[1]) == file.replace("\\", "/")
+    assert _plain(found[2]) == f"{name}: {finding}"
+
+
+def _plain(escaped: str) -> str:
+    """As the runner reads it."""
+    for code, character in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        escaped = escaped.replace(code, character)
+    return escaped
+
+
+def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> None:
+    verdict = ENDLESS.verdict
+    assert verdict is not None
+    home, named = f"{ROOT}/tests", Place(f"{ROOT}/tests/verify/writing.py", 3)
+    loop = (_step("plan", "polish"), _step("polish", "plan"))
+    finding = Finding("GX010", "error", "plan", None, "a fact", "mend it", Witness((), loop, Limits()))
+    mixed: Graph[Any, Any] = Graph(
+        [*AGENT_EXECUTOR, PERFECTIONIST["polish"]], AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start
+    )
+    subject = Subject("x", (finding,), dataclasses.replace(verdict, graph=mixed), named)
+    assert subject.place_of(finding, home) == LINE
+    without = Finding("GX013", "warning", "plan", None, "a fact", "mend it")
+    assert subject.place_of(without, home) == named
+    # Nor is what is installed, though it be in a folder of the user's.
+    own = place_of(AGENT_EXECUTOR["plan"].function)
+    assert own is not None
+    assert Place("/me/.venv/lib/site-packages/graphexec/machine.py", 9).inside("/me") is False
+    assert Place("/me/my_agent.py", 9).inside("/me") is True
+    assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
+
+
+def test_a_node_is_found_below_what_was_put_around_it() -> None:
+    wrapped = wrap(bind(WRITER), revise, before=lambda poor: poor)
+    assert place_of(wrapped["revise"].function) == place_of(revise.function)
+    assert qualified(wrapped["revise"].function) == "tests.verify.writing.revise"
+
+
+def test_a_setting_that_is_bound_does_not_hide_its_node() -> None:
+    function = AGENT_EXECUTOR["plan"].function
+    import functools
+
+    assert place_of(functools.partial(function, agent=None)) == place_of(function)
+    assert place_of(len) is None
+
+
+def test_what_a_library_has_wrong_stands_where_the_machine_is() -> None:
+    subject = subject_of(
+        "my_agent:machine", verify(AGENT_EXECUTOR, Limits(iterations=None)), Place("/me/my_agent.py", 1)
+    )
+    assert subject.findings
+    assert {subject.place_of(one, "/me") for one in subject.findings} == {Place("/me/my_agent.py", 1)}
+    assert subject.place_of_node("plan", "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
+
+
+def test_what_could_not_be_loaded_is_told_in_every_format() -> None:
+    lost = Subject("lost.py", (), error="lost.py cannot be imported", place=Place(f"{ROOT}/lost.py", 4))
+    both = [PROVED, lost, Subject("nowhere", (), error="there is no module nowhere")]
+    assert (lost.status, status_of([*both, ENDLESS])) == ("error", "error")
+    assert (
+        "\n\nlost.py  ERROR  it could not be checked  lost.py:4\n  lost.py cannot be imported\n\n"
+        "nowhere  ERROR  it could not be checked\n  there is no module nowhere\n\n3 machines: 1 proved, 2 not checked\n"
+    ) in text(both, root=ROOT)
+    proved, entry, other = json.loads(document(both, root=ROOT))["targets"]
+    assert (proved["error"], entry["error"]) == (None, "lost.py cannot be imported")
+    assert (entry["place"], other["place"]) == ({"file": "lost.py", "line": 4}, None)
+    log = json.loads(sarif(both, root=ROOT))
+    validate(log)
+    (invocation,) = log["runs"][0]["invocations"]
+    told = [one["message"]["text"] for one in invocation["toolExecutionNotifications"]]
+    assert told == ["lost.py: lost.py cannot be imported", "nowhere: there is no module nowhere"]
+    assert json.loads(sarif([PROVED]))["runs"][0]["invocations"] == [{"executionSuccessful": True}]
+    assert github(both, root=ROOT).splitlines()[1:] == [
+        "::error file=lost.py,line=4,title=graphexec::lost.py: lost.py cannot be imported",
+        "::error title=graphexec::nowhere: there is no module nowhere",
+    ]
+
+
+def test_every_code_can_be_told() -> None:
+    findings = tuple(Finding(code, "warning", None, None, "a fact", "mend it") for code in CODES)
+    subject = [Subject("x", findings)]
+    assert all(f"{code} (warning): {CODES[code]}" in text(subject) for code in CODES)
+    validate(json.loads(sarif(subject)))
+    assert len(json.loads(document(subject))["targets"][0]["findings"]) == len(CODES)
+    assert github(subject).count("::warning title=") == len(CODES)

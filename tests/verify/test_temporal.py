@@ -1,0 +1,177 @@
+"""Assertions about the order of events mean what they say of any run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import All, Answered, Asked, AskHuman, CallModel, CallTool, Done, Entered, Event, Moved, Spent
+from graphexec.effects import ToolResult
+from graphexec.messages import CompletionRequest
+from graphexec.snapshot import Snapshot
+from graphexec.verify.temporal import (
+    BROKEN,
+    Assertion,
+    Predicate,
+    always,
+    answered,
+    asked,
+    calls_tool,
+    dominates,
+    ended,
+    entered,
+    eventually,
+    followed,
+    left,
+    never,
+    never_without,
+    predicate,
+)
+from tests.verify.errands import Approved, Errand, Told
+
+MODEL = CallModel(CompletionRequest("What next?"))
+DELETE = CallTool("delete_file", {})
+LOOK = CallTool("list_files", {})
+BATCH: Any = All((LOOK, DELETE))
+DONE: Event[Any] = Done(Told("so"), Snapshot("decide", Errand()))
+APPROVED = Approved(Errand(), "delete_file")
+
+EVENTS: list[Event[Any]] = [
+    Entered("decide", Errand(), Spent()),
+    Entered("approve", Errand(), Spent()),
+    Asked("decide", MODEL),
+    Asked("act", DELETE),
+    Asked("act", LOOK),
+    Asked("act", BATCH),
+    Answered("act", DELETE, ToolResult("done"), 0.0, Spent()),
+    Answered("act", BATCH, (ToolResult("done"), ToolResult("done")), 0.0, Spent()),
+    Moved("approve", APPROVED, "act"),
+    Moved("approve", Errand(), "decide"),
+]
+PREDICATES: list[Predicate] = [
+    entered("decide"),
+    left("approve"),
+    left("approve", Approved),
+    asked(CallTool),
+    asked(AskHuman),
+    answered(CallTool),
+    calls_tool("delete_file"),
+    calls_tool("delete_file", "list_files"),
+    ended(),
+    ended(Told),
+    ended(Errand),
+]
+
+
+def holds(assertion: Assertion, run: Sequence[Event[Any]]) -> bool:
+    state = assertion.start
+    for event in run:
+        state = assertion.after(state, event)
+    return state != BROKEN
+
+
+# Runs that come to an end, and those that are cut off.
+RUNS = st.lists(st.sampled_from(EVENTS), max_size=12).flatmap(lambda run: st.sampled_from([run, [*run, DONE]]))
+TERMS = st.recursive(
+    st.sampled_from(PREDICATES),
+    lambda terms: (
+        st.builds(Predicate.__or__, terms, terms)
+        | st.builds(Predicate.__and__, terms, terms)
+        | st.builds(Predicate.__invert__, terms)
+    ),
+    max_leaves=4,
+)
+
+
+@given(run=RUNS, what=TERMS, other=TERMS)
+def test_assertions_mean_what_they_say(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
+    whats = [place for place, event in enumerate(run) if what(event)]
+    others = [place for place, event in enumerate(run) if other(event)]
+    over = run[-1:] == [DONE]
+    assert holds(always(what), run) == (len(whats) == len(run))
+    assert holds(never(what), run) == (not whats)
+    assert holds(eventually(what), run) == (not over or bool(whats))
+    assert holds(followed(what, by=other), run) == (
+        not over or all(any(later >= place for later in others) for place in whats)
+    )
+    assert holds(never_without(what, before=other), run) == all(
+        any(earlier < place for earlier in others) for place in whats
+    )
+    assert holds(never_without(what, before=other, each=True), run) == all(
+        sum(earlier < place for earlier in others) >= number for number, place in enumerate(whats, 1)
+    )
+
+
+@given(run=RUNS, what=TERMS, other=TERMS)
+def test_what_is_broken_stays_broken(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
+    for assertion in (always(what), never(what), never_without(what, before=other), dominates("approve", what)):
+        if not holds(assertion, run):
+            assert not holds(assertion, [*run, *EVENTS, DONE])
+
+
+@given(event=st.sampled_from([*EVENTS, DONE]), what=TERMS, other=TERMS)
+def test_predicates_join(event: Event[Any], what: Predicate, other: Predicate) -> None:
+    assert (what | other)(event) == (what(event) or other(event))
+    assert (what & other)(event) == (what(event) and other(event))
+    assert (~what)(event) != what(event)
+
+
+@given(what=TERMS, other=TERMS, event=st.sampled_from([*EVENTS, DONE]))
+def test_an_assertion_is_written_as_it_shows_itself(what: Predicate, other: Predicate, event: Event[Any]) -> None:
+    for assertion in (followed(what, by=other), never_without(what, before=other, each=True), always(what)):
+        again: Assertion = eval(str(assertion), dict(globals()))
+        assert again == assertion
+        assert holds(again, [event]) == holds(assertion, [event])
+        assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Told, Errand}
+
+
+@pytest.mark.parametrize(
+    ("what", "places"),
+    [
+        (entered("decide"), [0]),
+        (asked(CallModel), [2]),
+        (asked(CallTool), [3, 4, 5]),
+        (calls_tool("delete_file"), [3, 5]),
+        (answered(CallTool), [6, 7]),
+        (left("approve"), [8, 9]),
+        (left("approve", Approved), [8]),
+        (ended(Told), [10]),
+        (ended(Errand), []),
+    ],
+)
+def test_a_predicate_knows_its_events(what: Predicate, places: list[int]) -> None:
+    assert [place for place, event in enumerate([*EVENTS, DONE]) if what(event)] == places
+
+
+def test_a_tool_result_never_comes_without_its_call() -> None:
+    assertion = never_without(answered(CallTool), before=asked(CallTool), each=True)
+    call, result = Asked("act", DELETE), Answered("act", DELETE, ToolResult("done"), 0.0, Spent())
+    assert holds(assertion, [call, result, call, result, DONE])
+    assert not holds(assertion, [call, result, result])
+    assert not holds(assertion, [result, call])
+
+
+def test_approval_dominates_what_it_comes_before() -> None:
+    delete: Event[Any] = Asked("act", BATCH)
+    assertion = dominates("approve", calls_tool("delete_file"))
+    assert holds(assertion, [Moved("approve", APPROVED, "act"), delete, delete])
+    assert not holds(assertion, [Moved("decide", APPROVED, "act"), delete])
+    each = dominates("approve", calls_tool("delete_file"), each=True)
+    assert not holds(each, [Moved("approve", APPROVED, "act"), delete, delete])
+    assert str(each) == "dominates('approve', calls_tool('delete_file'), each=True)"
+
+
+def is_quiet(event: Event[Any]) -> bool:
+    return type(event) is Entered
+
+
+def test_a_predicate_of_ones_own_is_a_function_of_an_event() -> None:
+    assertion = always(predicate(is_quiet))
+    assert str(assertion) == "always(predicate(is_quiet))"
+    assert assertion.uses == (is_quiet,)
+    assert holds(assertion, EVENTS[:2])
+    assert not holds(assertion, EVENTS)

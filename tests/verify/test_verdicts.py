@@ -1,0 +1,213 @@
+"""Which machines are proved, which are refuted, and that the run which refutes them is a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from graphexec import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Graph, LimitReached, Limits
+from graphexec.errors import CertificateError, LimitsError
+from graphexec.verify import Certificate, check
+from graphexec.verify.checker import check_ranks
+from graphexec.verify.executing import execute
+from graphexec.verify.puppets import explore_table
+from tests.verify import bad_machines as bad
+
+FIFTEEN = Limits(iterations=15)
+UNLIMITED = Limits(iterations=None)
+
+# The machine and limits that are refuted, the code and the node, and the same with the mend that the finding names.
+REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Limits]] = {
+    "a retry around parse without a meter": (
+        bad.UNMETERED_RETRY, FIFTEEN, "GX010", "parse", bad.METERED_RETRY, FIFTEEN
+    ),
+    "a meter reset inside the loop it bounds": (
+        bad.RESET_INSIDE, FIFTEEN, "GX015", "go_left", bad.RESET_OUTSIDE, FIFTEEN
+    ),
+    "two loops that reset each other's budget": (
+        bad.EACH_OTHERS, FIFTEEN, "GX015", "go_right", bad.ONE_OF_TWO, FIFTEEN
+    ),
+    "generate charged to the spent budget": (
+        bad.GENERATE_FROM_THE_SPENT, FIFTEEN, "GX009", "generate", bad.GENERATE_ON_ITS_OWN, FIFTEEN
+    ),
+    "an unhandled outcome": (bad.UNHANDLED, FIFTEEN, "GX002", "turn", bad.HANDLED, FIFTEEN),
+    "an unreachable node": (bad.UNREACHABLE, FIFTEEN, "GX004", "unused", bad.REACHABLE, FIFTEEN),
+    "a node that can only stop": (bad.ONLY_STOPPING, FIFTEEN, "GX007", "tick", bad.STOPPING_OR_NOT, FIFTEEN),
+    "no limit of iterations": (AGENT_EXECUTOR, UNLIMITED, "GX016", "plan", AGENT_EXECUTOR, FIFTEEN),
+    "a nested agent that refills its parent": (
+        bad.REFILLS_ITS_PARENT, FIFTEEN, "GX015", "plan", bad.SHARES_WITH_ITS_PARENT, FIFTEEN
+    ),
+    "a nested agent entered again without end": (
+        bad.CHILD_FOR_EVER, FIFTEEN, "GX014", "research.plan", bad.CHILD_COUNTED, FIFTEEN
+    ),
+    "a free human extension": (bad.FREE_EXTENSION, FIFTEEN, "GX015", "plan", bad.PAID_EXTENSION, FIFTEEN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUTED)
+def test_a_machine_that_may_not_end_is_refuted_with_a_run_and_proved_when_mended(case: str) -> None:
+    machine, limits, code, node, mended, mended_limits = REFUTED[case]
+    verdict = machine.verify(limits)
+    errors = [finding for finding in verdict.findings if finding.severity == "error"]
+    assert verdict.status == "refuted"
+    assert [(finding.code, finding.node) for finding in errors] == [(code, node)]
+    assert verdict.certificate is None
+    (finding,) = errors
+    assert str(finding) in verdict.why
+    if code == "GX004":
+        assert finding.witness is None
+        assert all(node not in {one.source, one.target} for one in explore_table(machine, limits).taken)
+    else:
+        assert finding.witness is not None
+        steps = 2_000 if finding.witness.loop else len(finding.witness.stem)
+        assert execute(machine, finding.witness, steps) == steps
+    proved = mended.verify(mended_limits)
+    assert proved.proved, proved
+    assert proved.certificate is not None
+    check(proved.certificate, mended)
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
+@pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["tolerant", "strict"])
+def test_the_bound_of_the_standard_machine_is_its_longest_run(machine: Graph[Any, Any], iterations: int) -> None:
+    limits = Limits(iterations=iterations, fan_out=4)
+    bounds = machine.verify(limits).bounds
+    assert bounds is not None
+    assert str(bounds.transitions) == f"4*iterations + 2 = {4 * iterations + 2} (exact)"
+    assert (bounds.model_calls.form, bounds.model_calls.number) == ("iterations", iterations)
+    assert (bounds.tool_calls.form, bounds.tool_calls.number) == ("4*iterations", 4 * iterations) or (
+        bounds.tool_calls.form == "fan_out*iterations"
+    )
+    explored = explore_table(machine, limits)
+    assert explored.longest == bounds.transitions.number
+    assert explored.model_calls == bounds.model_calls.number
+
+
+def test_a_limit_of_calls_bounds_the_loop_as_well_as_iterations_do() -> None:
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, model_calls=4))
+    assert verdict.bounds is not None
+    assert str(verdict.bounds.transitions) == "4*model_calls + 2 = 18 (exact)"
+    assert AGENT_EXECUTOR.verify(Limits(iterations=None, tokens=4)).proved
+    # parse --Ready--> plan calls no tool.
+    assert not AGENT_EXECUTOR.verify(Limits(iterations=None, tool_calls=4)).proved
+    assert not STRICT_AGENT_EXECUTOR.verify(Limits(iterations=None, tool_calls=4)).proved
+
+
+@pytest.mark.parametrize("limits", [FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60)])
+def test_a_verdict_knows_what_it_is_of(limits: Limits) -> None:
+    verdict = AGENT_EXECUTOR.verify(limits)
+    assert verdict.graph is AGENT_EXECUTOR
+    assert verdict.limits is limits
+    assert verdict.proved == (limits is FIFTEEN)
+    assert verdict.proved == bool(verdict.assumptions)
+    assert isinstance(verdict.assumptions, tuple)
+
+
+def test_a_loop_that_only_the_clock_ends_is_not_proved_and_not_refuted() -> None:
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, seconds=60))
+    assert verdict.status == "unproved"
+    assert "GX012 at plan: only the 60 seconds end this loop" in verdict.why
+
+
+def test_the_remedy_for_a_missing_limit_is_to_set_it() -> None:
+    assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
+        "GX016 at plan: this loop can run for ever: plan --Replied--> parse, parse --Ready--> plan; it spends "
+        "iterations, which has no limit. Set max_iterations (Limits(iterations=...))."
+    )
+
+
+def test_extensions_multiply_the_bound() -> None:
+    verdict = bad.PAID_EXTENSION.verify(Limits(iterations=3, budgets={"extensions": 1}))
+    assert verdict.bounds is not None
+    form = "4*extensions*iterations + 2*extensions + 4*iterations + 3"
+    assert str(verdict.bounds.transitions) == f"{form} = 29 (exact)"
+
+
+def test_a_limit_for_a_budget_that_there_is_not_is_refused() -> None:
+    with pytest.raises(LimitsError, match="no budget extension; did you mean extensions"):
+        bad.PAID_EXTENSION.verify(Limits(budgets={"extension": 1}))
+
+
+def test_a_certificate_survives_json_and_is_of_one_machine() -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    check(certificate, AGENT_EXECUTOR)
+    with pytest.raises(CertificateError, match="is of the flow"):
+        check(certificate, STRICT_AGENT_EXECUTOR)
+
+
+@pytest.mark.parametrize("node", ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"])
+def test_a_certificate_with_another_rank_is_refused(node: str) -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    (component, budgets), *rest = certificate.ranks[node]
+    for changed in (((component, ()), *rest), ((component, budgets),), ((0, budgets), *rest), ()):
+        forged = dataclasses.replace(certificate, ranks={**certificate.ranks, node: changed})
+        if forged != certificate and node != "stopped_response":
+            with pytest.raises(CertificateError, match="proves nothing"):
+                check(forged, AGENT_EXECUTOR)
+
+
+def test_a_certificate_without_the_limit_that_it_counts_is_refused() -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    for limit in (None, -1, 1.5):
+        forged = dataclasses.replace(certificate, limits={**certificate.limits, "iterations": limit})
+        with pytest.raises(CertificateError, match="does not lower the rank"):
+            check(forged, AGENT_EXECUTOR)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "this is no certificate"),
+        ("[]", "this is no certificate"),
+        ("{}", "this is no certificate"),
+        ('{"graphexec_certificate": 2}', "of version 2, not 1"),
+        ('{"graphexec_certificate": 1, "flow": {}}', "is broken"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(text: str, says: str) -> None:
+    with pytest.raises(CertificateError, match=says):
+        Certificate.from_json(text)
+
+
+def test_a_certificate_that_was_changed_is_refused() -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    forged = certificate.to_json().replace('"outcome": "Acted"', '"outcome": "Asked"')
+    with pytest.raises(CertificateError, match="not the one that its digest names"):
+        Certificate.from_json(forged)
+
+
+def test_a_certificate_whose_spent_meter_has_no_way_out_is_refused() -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    kept = tuple(one for one in certificate.flow.transitions if one.kind != "gate")
+    forged = dataclasses.replace(certificate, flow=dataclasses.replace(certificate.flow, transitions=kept))
+    with pytest.raises(CertificateError, match="plan has no way out when iterations is spent"):
+        check_ranks(forged)
+
+
+def test_an_outcome_that_is_returned_and_that_a_limit_takes_too_is_both() -> None:
+    ways = [one.kind for one in bad.PAID_EXTENSION_FLOW.transitions if one.source == "ask_for_more"]
+    assert ways == ["move", "move", "gate", "within"]
+    assert LimitReached.__name__ in {one.outcome for one in bad.PAID_EXTENSION_FLOW.transitions}
+
+
+def test_a_certificate_whose_bounds_were_changed_is_refused() -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    forged = certificate.to_json().replace('"number": 62', '"number": 5')
+    with pytest.raises(CertificateError, match="was changed since it was made"):
+        Certificate.from_json(forged)
+
+
+def test_no_certificate_is_of_a_table_that_is_wrong() -> None:
+    certificate = AGENT_EXECUTOR.verify().certificate
+    assert certificate is not None
+    with pytest.raises(CertificateError, match="there is no proof of a table that is wrong: turn may return A"):
+        check(certificate, bad.UNHANDLED)

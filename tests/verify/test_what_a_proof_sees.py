@@ -1,0 +1,497 @@
+"""What a proof sees of a machine: the ways in which a visit to each kind of node can end, and what each spends."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Asks,
+    Budget,
+    CallModel,
+    CallTool,
+    Edge,
+    Effect,
+    Exhausted,
+    Graph,
+    Limits,
+    ask,
+    charged,
+    draft,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+    opaque,
+)
+from graphexec.errors import LimitsError
+from graphexec.messages import CompletionRequest
+from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, possible
+
+
+@final
+@dataclass(frozen=True)
+class Given:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Made:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Halted:
+    given: Given
+    limit: Exhausted
+
+
+class Look(Effect[str]):
+    """An effect that costs nothing."""
+
+
+FIRST, SECOND = Budget("first", 1), Budget("second")
+
+
+@node
+def pure(given: Given) -> Made:
+    return Made()
+
+
+@opaque
+def blocking(given: Given) -> Made:
+    return Made()
+
+
+@node
+def think(given: Given) -> Asks[CallModel, Made]:
+    yield from ask(CallModel(CompletionRequest("?")))
+    return Made()
+
+
+@node
+def use(given: Given) -> Asks[CallTool, Made]:
+    yield from ask(CallTool("look", ""))
+    return Made()
+
+
+@node
+def either(given: Given) -> Asks[CallModel | CallTool | Look, Made]:
+    yield from ask(CallTool("look", ""))
+    return Made()
+
+
+@node
+def look(given: Given) -> Asks[Look, Made]:
+    yield from ask(Look())
+    return Made()
+
+
+def ways(entry: Any, *, resets: tuple[Budget, ...] = ()) -> list[Transition]:
+    """The ways through a machine of one node."""
+    row: Any = edges
+    routes: Any = on(Made, END, resets=resets)
+    if entry.spent_outcome is not None:
+        routes = routes | on(Halted, END)
+    return list(flow_of(graph(row(entry, routes), start=entry)).transitions)
+
+
+def test_a_pure_node_ends_with_what_it_returns_and_spends_nothing() -> None:
+    assert ways(pure) == [Transition("pure", "Made", "END")]
+
+
+def test_a_metered_node_spends_one_of_each_or_is_not_entered() -> None:
+    entry = metered(when_spent=Halted, budget=SECOND)(metered(when_spent=Halted, budget=FIRST)(pure))
+    assert ways(entry, resets=(SECOND,)) == [
+        Transition("pure", "Made", "END", spends=(("first", 1), ("second", 1)), resets=("second",)),
+        Transition("pure", "Halted", "END", "gate", causes=("first", "second", "seconds", "restarts")),
+    ]
+
+
+def test_a_node_that_asks_may_be_stopped_within() -> None:
+    assert ways(charged(when_spent=Halted)(think)) == [
+        Transition("think", "Made", "END", model_calls=None),
+        Transition(
+            "think",
+            "Halted",
+            "END",
+            "within",
+            causes=("model_calls", "tokens", "fan_out", "seconds", "restarts"),
+            model_calls=None,
+        ),
+    ]
+    assert ways(charged(when_spent=Halted)(use)) == [
+        Transition("use", "Made", "END", tool_calls=None),
+        Transition(
+            "use", "Halted", "END", "within", causes=("tool_calls", "fan_out", "seconds", "restarts"), tool_calls=None
+        ),
+    ]
+
+
+def test_one_that_says_how_often_it_asks_is_sure_to_spend_the_least_and_calls_no_more_than_the_most() -> None:
+    assert ways(charged(when_spent=Halted, asks=(2, 3))(think)) == [
+        Transition("think", "Made", "END", spends=(("model_calls", 2), ("tokens", 2)), model_calls=3, asks=2),
+        Transition(
+            "think", "Halted", "END", "within", causes=("model_calls", "tokens", "seconds", "restarts"), model_calls=3
+        ),
+    ]
+    assert ways(charged(when_spent=Halted, asks=1)(use)) == [
+        Transition("use", "Made", "END", spends=(("tool_calls", 1),), tool_calls=1, asks=1),
+        Transition("use", "Halted", "END", "within", causes=("tool_calls", "seconds", "restarts"), tool_calls=1),
+    ]
+
+
+def test_what_it_spends_is_not_sure_where_it_may_ask_for_several_kinds() -> None:
+    assert ways(charged(when_spent=Halted, asks=2)(either)) == [
+        Transition("either", "Made", "END", model_calls=2, tool_calls=2, asks=2),
+        Transition(
+            "either",
+            "Halted",
+            "END",
+            "within",
+            causes=("model_calls", "tokens", "tool_calls", "seconds", "restarts"),
+            model_calls=2,
+            tool_calls=2,
+        ),
+    ]
+
+
+def test_an_effect_without_a_budget_may_be_stopped_by_the_clock() -> None:
+    assert ways(charged(when_spent=Halted, asks=1)(look)) == [
+        Transition("look", "Made", "END", asks=1),
+        Transition("look", "Halted", "END", "within", causes=("seconds", "restarts")),
+    ]
+    assert ways(charged(when_spent=Halted)(blocking)) == [
+        Transition("blocking", "Made", "END", asks=1),
+        Transition("blocking", "Halted", "END", "within", causes=("seconds", "restarts")),
+    ]
+
+
+def test_a_metered_node_that_asks_has_both_ways_out_and_pays_its_entry_on_the_second() -> None:
+    assert ways(metered(when_spent=Halted, budget=FIRST, asks=1)(think)) == [
+        Transition(
+            "think", "Made", "END", spends=(("first", 1), ("model_calls", 1), ("tokens", 1)), model_calls=1, asks=1
+        ),
+        Transition("think", "Halted", "END", "gate", causes=("first", "seconds", "restarts")),
+        Transition(
+            "think",
+            "Halted",
+            "END",
+            "within",
+            spends=(("first", 1),),
+            causes=("model_calls", "tokens", "seconds", "restarts"),
+            model_calls=1,
+        ),
+    ]
+
+
+def test_who_is_not_let_in_asks_for_nothing() -> None:
+    _, shut, _ = ways(metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use))
+    assert shut == Transition("use", "Halted", "END", "gate", causes=("first", "seconds", "restarts"))
+
+
+def test_a_node_that_is_to_ask_for_nothing_cannot_be_stopped_within() -> None:
+    assert ways(charged(when_spent=Halted, asks=0)(think)) == [Transition("think", "Made", "END")]
+
+
+def test_the_flow_of_a_machine_has_its_nodes_and_its_own_budgets() -> None:
+    entry = metered(when_spent=Halted, budget=SECOND)(metered(when_spent=Halted, budget=FIRST)(pure))
+    row: Any = edges
+    machine = graph(row(entry, on(Made, END) | on(Halted, END)), start=entry)
+    flow = flow_of(machine)
+    assert (flow.start, flow.nodes, flow.budgets) == ("pure", ("pure",), (("first", 1), ("second", None)))
+    assert flow == flow_of(machine)
+    assert flow.digest == flow_of(machine).digest
+
+
+def test_what_a_draft_has_no_edge_for_is_not_in_its_flow() -> None:
+    row: Any = edges
+    entry = metered(when_spent=Halted, budget=FIRST)(pure)
+    assert [one.outcome for one in flow_of(draft(row(entry, on(Made, END)), start=entry)).transitions] == ["Made"]
+    assert [one.outcome for one in flow_of(draft(row(entry, on(Halted, END)), start=entry)).transitions] == ["Halted"]
+
+
+def test_each_part_of_a_flow_is_in_its_digest() -> None:
+    one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), model_calls=2)
+    flow = Flow("a", ("a",), (one,), (("x", 1),))
+    others = [
+        Flow("b", ("a",), (one,), (("x", 1),)),
+        Flow("a", ("a", "b"), (one,), (("x", 1),)),
+        Flow("a", ("a",), (one, one), (("x", 1),)),
+        Flow("a", ("a",), (one,), (("x", None),)),
+    ]
+    assert len({each.digest for each in (flow, *others)}) == 5
+    assert str(one) == "a --A--> END"
+
+
+def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
+    one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), model_calls=2)
+    flow = Flow("a", ("a",), (one,), (("x", 1),))
+    written = json.dumps(dataclasses.asdict(flow), sort_keys=True)
+    assert written.startswith('{"budgets": [["x", 1]], "nodes": ["a"], "start": "a", "transitions": [{"asks": 0, ')
+    assert flow.digest == hashlib.sha256(written.encode()).hexdigest()
+
+
+# ---- limits
+
+
+def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
+    flow = Flow("a", ("a",), (), (("x", 3), ("y", None)))
+    assert caps_of(flow, Limits(model_calls=2, tokens=0)) == {
+        "iterations": 15,
+        "model_calls": 2,
+        "tool_calls": None,
+        "tokens": 0,
+        "x": 3,
+        "y": None,
+    }
+    given = Limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0})
+    assert caps_of(flow, given) == {
+        "iterations": None,
+        "model_calls": None,
+        "tool_calls": 4,
+        "tokens": None,
+        "x": None,
+        "y": 0,
+    }
+
+
+@pytest.mark.parametrize("cause", ["x", "iterations", "seconds", "restarts", "fan_out"])
+@pytest.mark.parametrize("kind", ["gate", "within"])
+def test_what_a_spent_limit_takes_is_possible_where_there_is_such_a_limit(kind: Any, cause: str) -> None:
+    one = Transition("a", "A", "END", kind, causes=("tokens", cause))
+    none = Limits(iterations=None)
+    assert not possible(one, none, {"x": None, "iterations": None, "tokens": None})
+    given: dict[str, Any] = {"iterations": None} if cause == "x" else {"iterations": None, cause: 0}
+    limited = Limits(**given)
+    assert possible(one, limited, {"x": 0 if cause == "x" else None, "iterations": limited.iterations})
+
+
+def test_a_move_is_always_possible() -> None:
+    assert possible(Transition("a", "A", "END", spends=(("x", 1),)), Limits(iterations=None), {"x": 0})
+
+
+# ---- what is said of a proof
+
+
+def asking(counted: Any) -> Graph[Given, Any]:
+    row: Any = edges
+    machine: Graph[Given, Any] = graph(row(counted, on(Made, END) | on(Halted, END)), start=counted)
+    return machine
+
+
+SAY_HOW_MANY = "say asks= in its @charged or @metered: how many, or (least, most)"
+RETURNS = "each node's function returns, and each effect is answered"
+CUT = "each node's function returns at once, and the event loop is not blocked; an unanswered effect is cut"
+FINITELY = "each visit of think asks for finitely many effects"
+NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
+AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
+
+
+@pytest.mark.parametrize(
+    ("limits", "asks", "assumed"),
+    [
+        (Limits(), None, (RETURNS, FINITELY, NEVER_AGAIN)),
+        (Limits(), 3, (RETURNS, NEVER_AGAIN)),
+        (Limits(fan_out=3), None, (RETURNS, NEVER_AGAIN)),
+        (Limits(model_calls=3), None, (RETURNS, NEVER_AGAIN)),
+        (Limits(tool_calls=3), None, (RETURNS, FINITELY, NEVER_AGAIN)),
+        (Limits(restarts=0), None, (RETURNS, FINITELY)),
+        (Limits(seconds=9, restarts=2), 1, (CUT, AGAIN)),
+    ],
+)
+def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assumed: tuple[str, ...]) -> None:
+    verdict = asking(charged(when_spent=Halted, asks=asks)(think)).verify(limits)
+    assert verdict.proved
+    assert verdict.assumptions == assumed
+    assert {one.severity for one in verdict.findings} <= {"warning"}
+    warned = [str(one) for one in verdict.findings]
+    assert len(warned) == (FINITELY in assumed)
+    for text in warned:
+        assert text == (
+            "GX013 at think: nothing bounds how often one visit asks for CallModel. Set max_fan_out, max_model_calls "
+            f"(Limits has them without max_), or {SAY_HOW_MANY}."
+        )
+
+
+def test_effects_without_a_budget_are_bounded_by_the_fan_out_alone() -> None:
+    machine = asking(charged(when_spent=Halted)(either))
+    assert [one.code for one in machine.verify(Limits(model_calls=1, tool_calls=1)).findings] == ["GX013"]
+    assert not machine.verify(Limits(fan_out=1)).findings
+    (finding,) = machine.verify(Limits()).findings
+    assert "asks for CallModel, CallTool, Look" in finding.fact
+    assert finding.remedy == SAY_HOW_MANY
+
+
+def test_a_proof_names_every_node_that_may_ask_for_any_number_of_effects() -> None:
+    @node
+    def think_again(given: Given) -> Asks[CallModel, Made]:
+        yield from ask(CallModel(CompletionRequest("?")))
+        return Made()
+
+    @node
+    def begin_again(back: Back) -> Given:
+        return Given()
+
+    counted: Any = charged(when_spent=Halted)(think)
+    again: Any = charged(when_spent=Halted)(think_again)
+    row: Any = edges
+    machine: Graph[Any, Any] = graph(
+        row(counted, on(Made, turn_back) | on(Halted, END))
+        | row(turn_back, on(Back, begin_again))
+        | row(begin_again, on(Given, again))
+        | row(again, on(Made, END) | on(Halted, END)),
+        start=counted,
+    )
+    assert "each visit of think, think_again asks for finitely many effects" in machine.verify().assumptions
+
+
+def test_what_leads_to_a_node_that_there_is_not_can_be_looked_at_too() -> None:
+    machine: Graph[Any, Any] = Graph([pure], [Edge("pure", Made, "nowhere")], "pure")
+    assert machine.verify().status == "refuted"
+
+
+# ---- what is said of a machine that is not proved
+
+
+@final
+@dataclass(frozen=True)
+class Back:
+    pass
+
+
+@node
+def turn_back(made: Made) -> Back:
+    return Back()
+
+
+@node
+def again(back: Back) -> Given:
+    return Given()
+
+
+@node
+def begin_with(made: Made) -> Given:
+    return Given()
+
+
+counting = metered(when_spent=Halted, budget=Budget("first", 3))(pure)
+
+
+def test_where_a_run_can_only_be_stopped_is_told_with_a_way_to_it() -> None:
+    row: Any = edges
+    machine: Graph[Any, Any] = graph(
+        row(begin_with, on(Given, counting))
+        | row(counting, on(Made, turn_back) | on(Halted, END))
+        | row(turn_back, on(Back, again))
+        | row(again, on(Given, counting)),
+        start=begin_with,
+    )
+    (finding,) = machine.verify().findings
+    assert str(finding) == (
+        "GX007 at begin_with: from begin_with, pure, turn_back, again the end is reached only when a limit is spent. "
+        "Route an outcome of begin_with, or of a node behind it, to END."
+    )
+    assert (finding.severity, finding.outcome) == ("error", None)
+    assert finding.witness is not None
+    assert (finding.witness.stem, finding.witness.loop, finding.witness.limits) == ((), (), Limits())
+
+
+def test_a_way_to_where_a_run_can_only_be_stopped_is_a_shortest_one_of_moves() -> None:
+    @node
+    def choose(back: Back) -> Given | Made:
+        return Given()
+
+    @node
+    def finish(made: Made) -> Made:
+        return made
+
+    row: Any = edges
+    machine: Graph[Any, Any] = graph(
+        row(choose, on(Given, counting) | on(Made, finish))
+        | row(counting, on(Made, turn_back) | on(Halted, END))
+        | row(turn_back, on(Back, again))
+        | row(again, on(Given, counting))
+        | row(finish, on(Made, END)),
+        start=choose,
+    )
+    (finding,) = machine.verify().findings
+    assert finding.node == "pure"
+    assert finding.witness is not None
+    assert [str(one) for one in finding.witness.stem] == ["choose --Given--> pure"]
+    assert "from pure, turn_back, again the end is" in finding.fact
+    assert "Reached by start -> choose -> pure." in str(finding)
+
+
+def test_the_fault_of_a_draft_is_told_with_the_way_to_it_where_there_is_one() -> None:
+    row: Any = edges
+    drafted: Graph[Any, Any] = draft(
+        row(counting, on(Made, turn_back) | on(Halted, END))
+        | row(turn_back, on(Back, again))
+        | row(begin_with, on(Given, counting)),
+        start=counting,
+    )
+    findings = {finding.code + " " + str(finding.node): finding for finding in drafted.verify().findings}
+    lost = findings["GX005 again"]
+    assert lost.witness is not None
+    assert [str(one) for one in lost.witness.stem] == ["pure --Made--> turn_back", "turn_back --Back--> again"]
+    # Nothing leads to it.
+    assert findings["GX004 begin_with"].witness is None
+    assert drafted.verify().status == "refuted"
+    assert drafted.verify().certificate is None
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"frist": 1}, "the machine has no budget frist; did you mean first?"),
+        ({"zzzzz": 1}, "the machine has no budget zzzzz; it has first"),
+    ],
+)
+def test_a_limit_for_what_is_no_budget_is_refused_with_a_hint(given: dict[str, int], hint: str) -> None:
+    with pytest.raises(LimitsError) as caught:
+        asking(counting).verify(Limits(budgets=given))
+    assert str(caught.value) == hint
+
+
+def test_the_hint_has_all_budgets_of_the_machine() -> None:
+    twice: Any = metered(when_spent=Halted, budget=Budget("second", 3))(counting)
+    with pytest.raises(LimitsError, match=r"no budget zzzzz; it has first, second$"):
+        asking(twice).verify(Limits(budgets={"zzzzz": 1}))
+
+
+def test_a_machine_without_budgets_of_its_own_says_so() -> None:
+    row: Any = edges
+    machine: Graph[Any, Any] = graph(row(pure, on(Made, END)), start=pure)
+    with pytest.raises(LimitsError, match="the machine has no budget first; it has none of its own"):
+        machine.verify(Limits(budgets={"first": 1}))
+
+
+def test_a_certificate_has_every_limit_by_name() -> None:
+    certificate = asking(counting).verify(Limits(seconds=2, fan_out=4, restarts=1, tokens=9)).certificate
+    assert certificate is not None
+    assert certificate.limits == {
+        "iterations": 15,
+        "model_calls": None,
+        "tool_calls": None,
+        "tokens": 9,
+        "first": 3,
+        "seconds": 2,
+        "fan_out": 4,
+        "restarts": 1,
+    }
+
+
+def test_the_same_machine_is_proved_once() -> None:
+    machine = asking(counting)
+    assert machine.verify().certificate is machine.verify().certificate
+    assert machine.verify(Limits(iterations=3)).certificate is not machine.verify().certificate

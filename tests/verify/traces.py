@@ -1,0 +1,60 @@
+"""Traces of real runs, as `graphexec run --json` prints them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
+from graphexec.cli.following import Setup, follow
+from graphexec.cli.records import Records
+from graphexec.drive import stream, world
+from graphexec.events import Done
+from graphexec.verify import Certificate, verify
+from tests.verify.writing import WRITER, Chapter
+
+Trace = list[dict[str, Any]]
+
+
+def proof_of(executor: AgentExecutor) -> Certificate:
+    proof = verify(executor.graph, executor.limits).certificate
+    assert proof is not None
+    return proof
+
+
+def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:
+    """An executor that calls so many tools in each step, and then has an answer."""
+
+    def decide(steps: Sequence[object], inputs: object) -> list[AgentAction] | AgentFinish:
+        # The steps so far say where in the script it is: each call is one.
+        done, left = len(steps), list(calls)
+        while left and done >= left[0]:
+            done -= left.pop(0)
+        return [AgentAction("nothing", "", "")] * left[0] if left else AgentFinish({"output": "done"})
+
+    return AgentExecutor(agent=decide, tools=[], **limits)
+
+
+def trace_of(executor: AgentExecutor) -> Trace:
+    """What a run of the executor prints."""
+    out = io.StringIO()
+    follow(Setup("go on", executor, "none", "a function"), Records(out))
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def written(wishes: str, limits: Limits) -> Trace:
+    """What a run of the writer would print, whose machine is no agent's."""
+    out = io.StringIO()
+    records = Records(out)
+    told: dict[str, Any] = {"iterations": limits.iterations, "budgets": dict(limits.budgets)}
+    result: dict[str, Any] = {}
+    for event in stream(WRITER, Chapter(wishes), world({}, limits=limits)):
+        records.happened(event)
+        if isinstance(event, Done):
+            status = "answered" if type(event.outcome).__name__ == "Book" else "stopped"
+            spent = {"budgets": dict(event.spent.budgets), "tokens": 0, "model_calls": 0, "tool_calls": 0}
+            spent |= {"iterations": event.spent.iterations, "seconds": 0.0, "restarts": 0}
+            result = {"event": "result", "status": status, "seconds": 0.0, "spent": spent}
+    return [{"event": "start", "limits": told}, *(json.loads(line) for line in out.getvalue().splitlines()), result]

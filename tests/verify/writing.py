@@ -1,0 +1,98 @@
+"""A writer that revises: with a budget of its own, refilled for each chapter; and one that revises for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from graphexec import END, Budget, Exhausted, Graph, edges, graph, metered, node, on
+
+REVISIONS = Budget("revisions", 2)
+
+
+@final
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter to write, with what a critic and an editor will say of it, a letter each time they are asked."""
+
+    wishes: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Text:
+    wishes: str
+
+
+@final
+@dataclass(frozen=True)
+class Good:
+    wishes: str
+
+
+@final
+@dataclass(frozen=True)
+class Poor:
+    wishes: str
+
+
+@final
+@dataclass(frozen=True)
+class Book:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class GivenUp:
+    given: Chapter | Poor
+    limit: Exhausted
+
+
+@metered(when_spent=GivenUp)
+@node
+def write(chapter: Chapter) -> Text:
+    return Text(chapter.wishes)
+
+
+@node
+def criticize(text: Text) -> Good | Poor:
+    return Poor(text.wishes[1:]) if text.wishes.startswith("p") else Good(text.wishes)
+
+
+@metered(when_spent=GivenUp, budget=REVISIONS)
+@node
+def revise(poor: Poor) -> Text:
+    return Text(poor.wishes)
+
+
+@node
+def edit(good: Good) -> Chapter | Book:
+    return Chapter(good.wishes[1:]) if good.wishes.startswith("m") else Book()
+
+
+@node
+def polish(poor: Poor) -> Text:
+    return Text(poor.wishes)
+
+
+_framed = (
+    edges(write, on(Text, criticize) | on(GivenUp, END))
+    | edges(edit, on(Chapter, write, resets=[REVISIONS]) | on(Book, END))
+)  # fmt: skip
+
+WRITER: Graph[Chapter, Any] = graph(
+    _framed
+    | edges(criticize, on(Good, edit) | on(Poor, revise))
+    | edges(revise, on(Text, criticize) | on(GivenUp, END)),
+    start=write,
+)
+
+# Nobody counts how often it polishes.
+PERFECTIONIST: Graph[Chapter, Any] = graph(
+    edges(write, on(Text, criticize) | on(GivenUp, END))
+    | edges(criticize, on(Good, edit) | on(Poor, polish))
+    | edges(polish, on(Text, criticize))
+    | edges(edit, on(Chapter, write) | on(Book, END)),
+    start=write,
+)
