@@ -95,13 +95,15 @@ class Ways:
         rest = [one for one in within if not _spends(one, budgets)]
         before = self._values(component, rest, entries)
         after = self._values(component, rest, {one.target: _ZERO for one in spending})
-        one_round = most(after[one.source] + self.weight(one) for one in spending if one.source in after)
+        rounds = most(after[one.source] + self.weight(one) for one in spending if one.source in after)
         first = most(before[one.source] + self.weight(one) for one in spending if one.source in before)
         units = _ZERO
         for budget in budgets:
             units = units + polynomial.name(budget)
         assert first is not None, "in a component, every transition is reached from everywhere"
-        assert one_round is not None, "and from each spending one the next"
+        assert rounds is not None, "and from each spending one the next"
+        # Where a limit is 0, there are no ways that spend it, and their form may be negative: no round may be.
+        one_round = rounds.or_more(_ZERO)
         values = dict(before)
         for name, on in after.items():
             longest = first + on - one_round

@@ -5,6 +5,7 @@ The prover looks at the table, the explorer drives the engine; neither knows of 
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from typing import Any
@@ -97,15 +98,55 @@ MAY_ASK = DrawnGraph(
         DrawnNode((Way("Red", None), Way("Green", 0)), meters=("iterations",)),
     )
 )
+# Without a tool call the inner loop cannot be gone round at all: its form was less than nothing, and the bound too small.
+NO_ROUND = DrawnGraph(
+    (
+        DrawnNode((Way("Red", 1),)),
+        DrawnNode((Way("Red", 2),)),
+        DrawnNode((Way("Red", 3), Way("Green", 0)), asks="tools", least=1, most=1),
+        DrawnNode((Way("Red", None), Way("Green", 2)), meters=("iterations", "alpha")),
+    )
+)
 
 
 @settings(max_examples=150, **COMMON)
+@example(drawn=NO_ROUND, limits=Limits(iterations=0, tool_calls=0), seed=0)
 @example(drawn=BATCH_ABOVE_TOKENS, limits=Limits(iterations=0, tokens=1), seed=0)
 @example(drawn=ASKS_FOR_TWO, limits=Limits(iterations=0, tokens=1), seed=0)
 @example(drawn=MAY_ASK, limits=Limits(iterations=1, tokens=1), seed=0)
 @given(drawn=drawn_graphs(), limits=some_limits(), seed=st.integers(0, 9))
 def test_the_prover_and_the_engine_agree(drawn: DrawnGraph, limits: Limits, seed: int) -> None:
     event(agree(drawn, limits, seed).status)
+
+
+# The limits that forms are of, and that may have other numbers.
+COUNTED = ("iterations", "model_calls", "tool_calls", "tokens", "fan_out")
+
+
+@settings(max_examples=100, **COMMON)
+@example(drawn=NO_ROUND, limits=Limits(iterations=1, tool_calls=1), others=[0, 0, 0, 0, 0])
+@given(drawn=drawn_graphs(), limits=some_limits(), others=st.lists(st.integers(0, 3), min_size=5, max_size=5))
+def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, others: list[int]) -> None:
+    """A form that was chosen for some numbers bounds the runs with other numbers for the same limits."""
+    changed: dict[str, Any] = {
+        name: other for name, other in zip(COUNTED, others, strict=True) if getattr(limits, name) is not None
+    }
+    other_limits = dataclasses.replace(limits, **changed)
+    chosen = drawn.graph.verify(limits).certificate
+    other = drawn.graph.verify(other_limits).certificate
+    event(f"proved: {chosen is not None and other is not None}")
+    if chosen is None or other is None:
+        return
+    found = explore_table(drawn.graph, other_limits)
+    bounds = chosen.bounds
+    for reached, bound in (
+        (found.longest, bounds.transitions),
+        (found.model_calls, bounds.model_calls),
+        (found.tool_calls, bounds.tool_calls),
+    ):
+        assert reached is not None
+        if bound.form is not None:
+            assert reached <= eval(bound.form, {"__builtins__": {}}, dict(other.limits)), bound.form  # noqa: S307
 
 
 @pytest.mark.slow
