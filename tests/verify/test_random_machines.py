@@ -98,7 +98,7 @@ MAY_ASK = DrawnGraph(
         DrawnNode((Way("Red", None), Way("Green", 0)), meters=("iterations",)),
     )
 )
-# Without a tool call the inner loop cannot be gone round at all: its form was less than nothing, and the bound too small.
+# Without a tool call nobody goes round the inner loop: its form was less than nothing, and the bound too small.
 NO_ROUND = DrawnGraph(
     (
         DrawnNode((Way("Red", 1),)),
@@ -146,7 +146,7 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
     ):
         assert reached is not None
         if bound.form is not None:
-            assert reached <= eval(bound.form, {"__builtins__": {}}, dict(other.limits)), bound.form  # noqa: S307
+            assert reached <= eval(bound.form, {"__builtins__": {}}, dict(other.limits)), bound.form
 
 
 @pytest.mark.slow
