@@ -267,6 +267,42 @@ def test_what_asks_without_being_entered_is_named() -> None:
     ]
 
 
+def test_what_asks_for_more_at_once_than_the_limit_is_named() -> None:
+    trace, proof = trace_of(acting([2])), proof_of(acting([2], max_fan_out=1))
+    trace[0]["limits"]["fan_out"] = 1
+    assert "dispatch_tools asks for 2 effects in one visit, and the limit fan_out is 1" in facts(audit(trace, proof))
+
+
+def test_a_gate_that_was_passed_does_not_stop_the_run_later() -> None:
+    trace, proof = two_steps()
+    spent = trace[1]["spent"]
+    stopped = [
+        *trace[:2],
+        {"event": "asked", "node": "plan", "effects": [{"effect": "AskHuman"}]},
+        {"event": "answered", "node": "plan", "replies": [{"effect": "AskHuman"}], "spent": spent},
+        {"event": "moved", "node": "plan", "outcome": "LimitReached", "target": "stopped_response"},
+        {"event": "entered", "node": "stopped_response", "spent": spent},
+        {"event": "moved", "node": "stopped_response", "outcome": "StoppedResponse", "target": "END"},
+        {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
+    ]
+    assert facts(audit(stopped, proof))[0] == (
+        "plan --LimitReached--> stopped_response is taken before anything is asked for, and AskHuman is"
+    )
+
+
+def test_a_node_is_left_by_a_run_that_is_at_it() -> None:
+    trace, proof = two_steps()
+    line = index(trace, "moved", "plan")
+    assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == ["plan is left, which the run was not at"]
+
+
+@pytest.mark.parametrize("status", ["error", "interrupted"])
+def test_a_run_that_ended_before_its_first_node_conforms(status: str) -> None:
+    trace, proof = two_steps()
+    found = audit([trace[0], trace[-1] | {"status": status, "spent": trace[1]["spent"]}], proof)
+    assert (found.violations, found.transitions, found.status) == ((), 0, status)
+
+
 def test_an_effect_of_a_users_own_may_be_charged_or_not() -> None:
     trace, proof = two_steps()
     for record in trace:
@@ -275,6 +311,12 @@ def test_an_effect_of_a_users_own_may_be_charged_or_not() -> None:
     assert audit(trace, proof).conforms
     trace[-1]["spent"]["tool_calls"] += 1
     assert not audit(trace, proof).conforms
+    # It may be charged as one call, not as two.
+    answered = index(trace, "answered", "plan")
+    for record in trace[answered:]:
+        if "spent" in record:
+            record["spent"]["tool_calls"] += 1
+    assert "plan asked for 1 effects, and more calls are counted" in facts(audit(trace, proof))
 
 
 def test_calls_that_are_not_counted_are_named() -> None:
