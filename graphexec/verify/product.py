@@ -54,7 +54,7 @@ class Product:
         for one in transitions:
             needs = (_surely if sure else _perhaps)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
-            row = self._rows.setdefault(one.source, [])
+            row = self._rows[one.source]
             for spending in self._spending(one):
                 spends = tuple((place[name], amount) for name, amount in spending if name in place)
                 move = _Move(one, spends, resets, needs)
@@ -69,7 +69,7 @@ class Product:
             return [one.spends]
         least = {name: amount for name, amount in one.spends if name in _CALLED}
         entry = tuple((name, amount) for name, amount in one.spends if name not in _CALLED)
-        found = [one.spends] if least else []
+        found: list[tuple[tuple[str, int], ...]] = []
         for name, kind in _CALLS.items():
             most = _below(one, name)
             counts = {max(least.values())} if least else {one.asks}

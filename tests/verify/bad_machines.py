@@ -324,8 +324,8 @@ def unused(b: B) -> Over:
 
 
 # What a type checker would say, too.
-_unfinished: Any = on(Over, END)
-UNHANDLED = draft(edges(look, on(B, turn) | on(Over, END)) | edges(turn, _unfinished), start=look)
+UNFINISHED: Any = on(Over, END)
+UNHANDLED = draft(edges(look, on(B, turn) | on(Over, END)) | edges(turn, UNFINISHED), start=look)
 HANDLED = graph(edges(turn, on(Over, END) | on(A, unheard)) | edges(unheard, on(Over, END)), start=turn)
 UNREACHABLE = draft(edges(unheard, on(Over, END)) | edges(unused, on(Over, END)), start=unheard)
 REACHABLE = graph(edges(unheard, on(Over, END)), start=unheard)

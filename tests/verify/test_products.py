@@ -157,6 +157,15 @@ def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() ->
     assert steps(sure(free, limits), "a") == [("Tob", "b", ())]
 
 
+def test_what_need_not_be_asked_may_be_asked_or_not() -> None:
+    flow = flow_with(
+        way("a", "a", "x", model_calls=1), gate("a", "x"), within("a", "model_calls tokens", model_calls=1), x=2
+    )
+    product = sure(flow, Limits(iterations=None, model_calls=1))
+    assert steps(product, "a", 1, 2) == [("Toa", "a", (1, 1)), ("Toa", "a", (0, 1))]
+    assert steps(product, "a", 0, 2) == [("Toa", "a", (0, 1)), ("within", "END", (0, 2))]
+
+
 # ---- what is sure to be, with a clock: the last counter, 1 while time is left
 
 FIVE = Limits(iterations=None, seconds=5)

@@ -253,6 +253,8 @@ def test_every_node_has_a_rank_and_a_way_on() -> None:
     ):
         with pytest.raises(CertificateError, match=r": c has no rank, or no transition$"):
             check_ranks(dataclasses.replace(lost, flow=flow))
+    # Whatever stands behind the end.
+    assert "c has no rank, or no transition" in refusal([end("a"), way("a", "c")], {"a": ((1, ()),)})
 
 
 def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() -> None:
