@@ -31,7 +31,7 @@ from graphexec.effects import (
 )
 from graphexec.engine import Asking, advance, begin
 from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError, UnprovedError
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.executor import AgentExecutor
 from graphexec.graph import Graph, draft, edges, graph, on
 from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits, Spent
@@ -97,6 +97,7 @@ __all__ = [
     "Perform",
     "Ready",
     "Replied",
+    "Reported",
     "Run",
     "RunResult",
     "Snapshot",

@@ -38,6 +38,8 @@ StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", 
 class AgentStep:
     """An action and what was observed. Unpacks as the pair `(action, observation)`.
 
+    `told` is what the model is told instead of the observation, where that is too long for it.
+
     `status` says how it went: `ok`; `error`, the tool raised; `bad_arguments`, it was not called; `unknown_tool`;
     `timed_out`, the tool's own timeout; `cut`, the run's deadline; `parse_error`, there was no action to run.
     """
@@ -46,6 +48,7 @@ class AgentStep:
     # Whatever the tool returned.
     observation: Any
     status: StepStatus = "ok"
+    told: str | None = None
 
     def __iter__(self) -> Iterator[Any]:
         yield self.action

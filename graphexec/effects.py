@@ -8,7 +8,7 @@ is a frozen dataclass, `class Fetch(Effect[Page])`, with a handler for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
@@ -132,23 +132,29 @@ class CallAgent(Effect[Decided]):
 class ToolResult:
     """What came of a tool call: the observation, and how it went (see `AgentStep.status`).
 
-    `return_direct` says that the observation is to be the run's answer: a successful call of a tool that is so.
+    `return_direct` says that the observation is to be the run's answer: a successful call of a tool that is so. `told`
+    is what the model is told instead of the observation, where that is too long for it.
     """
 
     # Whatever the tool returned.
     observation: Any
     status: StepStatus = "ok"
     return_direct: bool = False
+    told: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallTool(Effect[ToolResult]):
-    """Call the tool `name`. An unknown name is answered, and charged, like any other."""
+    """Call the tool `name`. An unknown name is answered, and charged, like any other.
+
+    `run` is the run so far, for a tool that asks for it; it does not say which call this is.
+    """
 
     budget: ClassVar[Budget | None] = "tool_calls"
     name: str
     # Text for a tool of one argument, or the arguments by name.
     tool_input: str | Mapping[str, Any]
+    run: Run | None = field(default=None, compare=False, repr=False)
 
     def cut(self, exhausted: Exhausted) -> ToolResult:
         """Say in the observation that the deadline cut the call: its siblings keep their results."""

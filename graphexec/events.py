@@ -31,6 +31,16 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """While `effect` is being answered, its handler reports `news`: a `ReplyDelta` of the reply, or a notice."""
+
+    node: str
+    effect: Request
+    # Whatever handlers report.
+    news: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """`effect` was answered with `reply` (a tuple for `All`) after `seconds`; `spent` contains what it cost."""
 
@@ -68,4 +78,4 @@ class Done(Generic[F_co]):
         return self.snapshot.spent
 
 
-Event: TypeAlias = Entered | Asked | Answered | Moved | Done[F]
+Event: TypeAlias = Entered | Asked | Reported | Answered | Moved | Done[F]

@@ -137,7 +137,7 @@ def _decided(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 @node
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     """Call the tools, all at once; the results come in the order of the actions."""
-    results = yield from ask_all([CallTool(action.tool, action.tool_input) for action in acted.actions])
+    results = yield from ask_all([CallTool(action.tool, action.tool_input, acted.run) for action in acted.actions])
     return Observed(acted.run, acted.actions, results)
 
 
@@ -146,7 +146,10 @@ def check_return_direct(observed: Observed) -> Ready | AgentFinish:
     """Take the steps into the run; the result of a single call of a return-direct tool is the answer."""
     actions, results = observed.actions, observed.results
     run = observed.run.observed(
-        [AgentStep(action, result.observation, result.status) for action, result in zip(actions, results, strict=True)]
+        [
+            AgentStep(action, result.observation, result.status, result.told)
+            for action, result in zip(actions, results, strict=True)
+        ]
     )
     if len(results) == 1 and results[0].return_direct:
         return AgentFinish({"output": results[0].observation}, "", run, return_direct=True)

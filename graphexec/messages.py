@@ -63,8 +63,9 @@ class ToolSpec:
 class ChatRequest:
     """A conversation to continue.
 
-    `tools` are offered for native calls; `stop` ends the reply before the first of these texts; `schema` is a JSON
-    schema that the reply's text must follow.
+    `tools` are offered for native calls, which `tool_choice="none"` forbids though the conversation may tell of earlier
+    ones; `stop` ends the reply before the first of these texts; `schema` is a JSON schema that the reply's text must
+    follow.
     """
 
     messages: Sequence[Message]
@@ -72,6 +73,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     # A JSON schema: its values are arbitrary JSON.
     schema: Mapping[str, Any] | None = None
+    tool_choice: Literal["auto", "none"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,17 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit."""
+    """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit.
+
+    `model` is the name that the server gives itself, or nothing; `cost` is in money, as `priced` models reckon it.
+    """
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = field(default=Usage())
     finish_reason: FinishReason = "stop"
+    model: str = ""
+    cost: float = 0.0
 
     @property
     def message(self) -> AssistantMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError
-from graphexec.messages import Model, ModelReply
+from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 
@@ -24,7 +25,8 @@ class Agent:
 
     `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
     raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
-    `input_keys` are the inputs that a run needs.
+    `input_keys` are the inputs that a run needs. `conclude(run)` asks for an answer at once, from the steps so far and
+    without another action: it is the last question of a run that `early_stopping_method="generate"` stops.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -32,6 +34,11 @@ class Agent:
     model: Model | None = None
     function: AgentFunction | None = None
     input_keys: tuple[str, ...] = ("input",)
+    conclude: Callable[[Run], CallModel | CallAgent] | None = None
+
+
+# What a run that has to answer at once is told: LangChain's sentence.
+FINAL = "I now need to return a final answer based on the previous steps:"
 
 
 def chat_agent(
@@ -40,8 +47,13 @@ def chat_agent(
     model: Model,
     *,
     input_keys: Sequence[str] = ("input",),
+    conclude: Callable[[Run], CallModel] | None = None,
 ) -> Agent:
-    """Make an agent of a model and the two functions. Raises `InputError` for what is no model."""
+    """Make an agent of a model and the two functions. Raises `InputError` for what is no model.
+
+    Without `conclude`, the last question of a run that is stopped is the next one with LangChain's sentence behind it,
+    and without a schema or native tool calls.
+    """
     # Users of other libraries pass the model's name.
     if not callable(getattr(model, "complete", None)):
         raise InputError(f"the model is {model!r}; make one, such as graphexec.models.OpenAICompatible('gpt-5-mini')")
@@ -50,15 +62,38 @@ def chat_agent(
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
         return read(reply)
 
-    return Agent(ask, read_reply, model=model, input_keys=tuple(input_keys))
+    def conclude_now(run: Run) -> CallModel:
+        return CallModel(concluding(ask(run).request))
+
+    return Agent(ask, read_reply, model=model, input_keys=tuple(input_keys), conclude=conclude or conclude_now)
+
+
+def concluding(request: ModelRequest) -> ModelRequest:
+    """Return the question with the sentence that asks for a final answer, which nothing but an answer can follow."""
+    if isinstance(request, CompletionRequest):
+        return dataclasses.replace(request, prompt=f"{request.prompt}\n\n{FINAL}")
+    return dataclasses.replace(request, messages=to_conclude(request.messages), schema=None, tool_choice="none")
+
+
+def to_conclude(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation at whose end the model is told to give its final answer."""
+    *before, last = messages
+    if isinstance(last, UserMessage):
+        return (*before, UserMessage(f"{last.content}\n\n{FINAL}"))
+    return (*before, last, UserMessage(FINAL))
 
 
 def callable_agent(function: AgentFunction) -> Agent:
     """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
-    Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`.
+    Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`. A run that is
+    stopped and has to answer at once calls the function with the input `conclude`, which is `True`.
     """
-    return Agent(CallAgent, _read_decision, function=function, input_keys=())
+
+    def conclude(run: Run) -> CallAgent:
+        return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))
+
+    return Agent(CallAgent, _read_decision, function=function, input_keys=(), conclude=conclude)
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from graphexec.actions import AgentStep
 from graphexec.errors import InputError
 from graphexec.tools import AnyTool
 
@@ -57,6 +58,11 @@ def template(text: str, *, required: Sequence[str]) -> Template:
 def rendered_tools(tools: Sequence[AnyTool]) -> str:
     """Describe tools to a model, one on a line: `name(argument: type) - description`."""
     return "\n".join(f"{tool.signature} - {' '.join(tool.description.split())}" for tool in tools)
+
+
+def observed(step: AgentStep) -> str:
+    """What a model is told of a step: its observation as text, or what stands for one that is too long."""
+    return shown(step.observation) if step.told is None else step.told
 
 
 def shown(observation: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.prompt import rendered_tools, shown, template
+from graphexec.agents.prompt import observed, rendered_tools, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError
 from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, UserMessage
@@ -79,7 +79,7 @@ def create_react_agent(
 
 def scratchpad(steps: Steps) -> str:
     """The steps as the text that the model continues: what it said, and what was observed."""
-    return "".join(f"{step.action.log}\nObservation: {shown(step.observation)}\nThought: " for step in steps)
+    return "".join(f"{step.action.log}\nObservation: {observed(step)}\nThought: " for step in steps)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent
+from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
 from graphexec.agents.conversation import Conversation
-from graphexec.agents.prompt import rendered_tools, shown, template
+from graphexec.agents.prompt import observed, rendered_tools, shown, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.json_text import read_object
@@ -75,17 +75,23 @@ def create_structured_agent(
     schema = decision_schema(tools)
     fixed = tuple(head)
 
-    def ask(run: Run) -> CallModel:
-        opening = (*fixed, UserMessage(asked.filled(run.inputs)))
-        return CallModel(ChatRequest(Conversation(opening, run.steps, _steps_told), schema=schema))
+    def conversation(run: Run) -> Conversation:
+        return Conversation((*fixed, UserMessage(asked.filled(run.inputs))), run.steps, _steps_told)
 
-    return chat_agent(ask, read, model, input_keys=asked.variables)
+    def ask(run: Run) -> CallModel:
+        return CallModel(ChatRequest(conversation(run), schema=schema))
+
+    def conclude(run: Run) -> CallModel:
+        # The schema leaves nothing but an answer to say.
+        return CallModel(ChatRequest(to_conclude(conversation(run)), schema=decision_schema(())))
+
+    return chat_agent(ask, read, model, input_keys=asked.variables, conclude=conclude)
 
 
 def _steps_told(steps: Steps) -> Iterator[Message]:
     for step in steps:
         yield AssistantMessage(step.action.log)
-        yield UserMessage(f"Observation: {shown(step.observation)}")
+        yield UserMessage(f"Observation: {observed(step)}")
 
 
 def _told(example: WorkedExample) -> list[Message]:

@@ -8,7 +8,7 @@ from typing import Any
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.conversation import Conversation
-from graphexec.agents.prompt import shown, template
+from graphexec.agents.prompt import observed, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError
 from graphexec.json_text import read_object
@@ -59,12 +59,12 @@ def told(steps: Steps) -> Iterator[Message]:
         answered = _answered(steps, position)
         if step.action.message is None or not answered:
             yield AssistantMessage(step.action.log)
-            yield UserMessage(shown(step.observation))
+            yield UserMessage(observed(step))
             position += 1
             continue
         yield AssistantMessage(step.action.message.content, tuple(call for call, _ in answered))
         for call, one in answered:
-            yield ToolMessage(call.id, shown(one.observation))
+            yield ToolMessage(call.id, observed(one))
         position += len(answered)
 
 

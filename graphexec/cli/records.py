@@ -29,7 +29,7 @@ from graphexec.actions import AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of, line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.effects import All, CallTool, Effect, ToolResult
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.limits import Exhausted, Limits, Spent
 from graphexec.messages import ModelReply
 from graphexec.result import Ending
@@ -66,7 +66,7 @@ class Records:
                 self._write("answered", node=node, seconds=seconds, spent=_spent(spent), replies=told)
             case Moved(node, outcome, target):
                 self._write("moved", node=node, outcome=type(outcome).__name__, target=target)
-            case Done():
+            case Reported() | Done():
                 pass
 
     def ended(self, ending: Ending, reached: Reached) -> None:

@@ -15,7 +15,7 @@ from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
 from graphexec.effects import All, CallTool, Effect
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.limits import Exhausted
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.messages import ModelReply
@@ -119,6 +119,8 @@ class Trace(Answer):
                 self._answered = None
             case Asked(_, effect):
                 self._wait(_asked(effect))
+            case Reported():
+                pass
             case Answered():
                 self._stop_waiting()
                 self._answered = event

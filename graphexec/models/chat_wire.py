@@ -76,6 +76,8 @@ def _chat(request: ChatRequest) -> JSON:
     body: JSON = {"messages": [_message(message) for message in request.messages]}
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
     if request.schema is not None:
         # Not `strict`: OpenAI's strict mode refuses schemas that local servers take (oneOf, optional fields).
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.schema}}

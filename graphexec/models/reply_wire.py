@@ -70,6 +70,7 @@ class _Choice(_Wire):
 
 class _Body(_Wire):
     choices: list[_Choice] | None = None
+    model: str | None = None
     usage: _Usage | None = None
     # Any: an error comes in any shape, even with status 200.
     error: Any = None
@@ -88,11 +89,11 @@ def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
     if not chat:
         if choice.text is None:
             raise _bad(endpoint, "sent a completion without text")
-        return ModelReply(choice.text, (), _usage(parsed.usage), finish)
+        return ModelReply(choice.text, (), _usage(parsed.usage), finish, parsed.model or "")
     if choice.message is None:
         raise _bad(endpoint, "sent a choice without a message")
     calls = tuple(_whole(call, position, endpoint) for position, call in enumerate(choice.message.tool_calls or ()))
-    return ModelReply(_content(choice.message), calls, _usage(parsed.usage), finish)
+    return ModelReply(_content(choice.message), calls, _usage(parsed.usage), finish, parsed.model or "")
 
 
 @dataclass(slots=True)
@@ -117,6 +118,7 @@ class Fold:
     _positions: dict[int, int] = field(default_factory=dict[int, int])
     _usage: Usage | None = None
     _finish: str | None = None
+    _model: str = ""
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
@@ -129,6 +131,7 @@ class Fold:
             self.done = True
             return
         chunk = _parse(data.encode("utf-8", "replace"), self.endpoint)
+        self._model = self._model or chunk.model or ""
         if chunk.usage is not None:
             self._usage = _usage(chunk.usage)
         # The chunk with the usage, and Azure's first one, have no choices.
@@ -178,7 +181,7 @@ class Fold:
         if not self.complete:
             raise _bad(self.endpoint, "ended its stream before the reply was complete")
         calls = tuple(self._whole(pieces) for pieces in self._calls)
-        return ModelReply("".join(self._content), calls, self._usage or Usage(), _finish(self._finish))
+        return ModelReply("".join(self._content), calls, self._usage or Usage(), _finish(self._finish), self._model)
 
     def _whole(self, pieces: _Pieces) -> ToolCall:
         if not pieces.name:

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphexec.edge import END
 from graphexec.effects import Effect
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.graph import Graph
 from graphexec.limits import Limits
 from graphexec.snapshot import Snapshot
@@ -245,6 +245,8 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
                 waiting = True
                 strangers = {type(one) for one in asked} - {*graph[at].effects}
                 assert not strangers, f"{at} asks for {strangers}, which it does not declare"
+            case Reported():
+                assert waiting, f"{event.node} hears of an answer, and did not ask"
             case Answered():
                 assert waiting, f"{event.node} is answered, and did not ask"
                 waiting = False

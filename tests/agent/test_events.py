@@ -19,6 +19,7 @@ from graphexec import (
     Entered,
     Event,
     Moved,
+    Reported,
     create_react_agent,
     tool,
 )
@@ -34,6 +35,8 @@ def line(event: Event[Ending]) -> str:
             return f"enter {node}"
         case Asked(node, effect):
             return f"{node} asks {kinds(effect)}"
+        case Reported(node, _, news):
+            return f"{node} hears {news}"
         case Answered(node, effect):
             return f"{node} has {kinds(effect)}"
         case Moved(node, outcome, target):

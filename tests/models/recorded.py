@@ -11,7 +11,7 @@ CHAT = (
     b'"usage":{"completion_tokens":12,"prompt_tokens":37,"total_tokens":49,"prompt_tokens_details":{"cached_tokens":0}},'
     b'"id":"chatcmpl-j9X","timings":{"cache_n":0,"prompt_n":37,"prompt_ms":156.772}}'
 )
-CHAT_REPLY = ModelReply("Café costs €4.", (), Usage(37, 12), "stop")
+CHAT_REPLY = ModelReply("Café costs €4.", (), Usage(37, 12), "stop", "tiny")
 
 CALLS = (
     b'{"choices":[{"finish_reason":"tool_calls","index":0,"message":{"role":"assistant","content":null,"tool_calls":['
@@ -27,7 +27,8 @@ COMPLETION = (
 COMPLETION_REPLY = ModelReply("-digit numbers", (), Usage(3, 8), "length")
 
 STREAM = (
-    b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}]}\n\n'
+    b'data: {"model":"tiny","choices":[{"finish_reason":null,"index":0,"delta":'
+    b'{"role":"assistant","content":null}}]}\n\n'
     b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"content":"Caf\xc3\xa9"}}]}\n\n'
     b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"content":" costs \xe2\x82\xac4."}}]}\n\n'
     b'data: {"choices":[{"finish_reason":"stop","index":0,"delta":{}}]}\n\n'
