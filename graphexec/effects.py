@@ -30,7 +30,7 @@ _NO_TOKENS = (0, 0)
 class Effect(Generic[R_co]):
     """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
 
-    `budget` names the limit that one such effect is charged to, if any; `tokens` is asked of model calls.
+    `budget` names the limit that one such effect is charged to, if any; `tokens` and `cost` are asked of model calls.
     """
 
     __slots__ = ()
@@ -46,6 +46,11 @@ class Effect(Generic[R_co]):
         """The prompt and completion tokens that the reply took (an `R`, which a covariant class cannot say)."""
         del reply
         return _NO_TOKENS
+
+    def cost(self, reply: Any) -> float:
+        """The money that the reply cost."""
+        del reply
+        return 0.0
 
     def cut(self, exhausted: Exhausted) -> Any:
         """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
@@ -102,6 +107,10 @@ class CallModel(Effect[ModelReply]):
     def tokens(self, reply: ModelReply) -> tuple[int, int]:
         """The tokens that the provider counted."""
         return reply.usage.prompt_tokens, reply.usage.completion_tokens
+
+    def cost(self, reply: ModelReply) -> float:
+        """What `priced` models say that it cost."""
+        return reply.cost
 
 
 @dataclass(frozen=True, slots=True)

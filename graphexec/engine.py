@@ -138,7 +138,7 @@ def advance(
     def answered(value: object, at: float) -> Snapshot:
         return Walk(graph, asked, limits).answered(effect, value, at)
 
-    return Asking(effect, asked, limits.seconds, answered)
+    return Asking(effect, asked, walk.deadline, answered)
 
 
 @final
@@ -151,6 +151,7 @@ class Walk:
 
     __slots__ = (
         "_completion_tokens",
+        "_cost",
         "_entered",
         "_iterations",
         "_limits",
@@ -188,6 +189,7 @@ class Walk:
         self._prompt_tokens = spent.prompt_tokens
         self._completion_tokens = spent.completion_tokens
         self._silent_calls = spent.silent_calls
+        self._cost = spent.cost
         self.seconds = spent.seconds
         # A restart is allowed or not before anything else is.
         self._restarts = spent.restarts
@@ -209,12 +211,24 @@ class Walk:
             completion_tokens=self._completion_tokens,
             silent_calls=self._silent_calls,
             restarts=self._restarts,
+            cost=self._cost,
             budgets=dict(self._own) if self._own else NO_BUDGETS,
         )
 
     def snapshot(self) -> Snapshot:
         """The run as it stands."""
         return Snapshot(self._step.name, self._value, tuple(self._replies), self.spent(), self._entered)
+
+    @property
+    def node(self) -> str:
+        """The node that the run is at."""
+        return self._step.name
+
+    @property
+    def deadline(self) -> float | None:
+        """The second of the run's clock at which what the node asks for is cut, if there is one."""
+        seconds = self._limits.seconds
+        return None if seconds is None else seconds + self._step.grace
 
     def path(self, *, watched: bool = False) -> Generator[Any, tuple[Any, float, float], Any]:
         """The run from here to its end. What is yielded is an effect, or an `Event` (answered with anything)."""
@@ -405,7 +419,7 @@ class Walk:
         `asked` is how many effects this visit has asked for before.
         """
         limits = self._limits
-        if limits.seconds is not None and self.seconds >= limits.seconds:
+        if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
             return Exhausted("seconds", limits.seconds, self.seconds)
         if self._over is not None:
             return self._over
@@ -419,13 +433,16 @@ class Walk:
                 models += 1
             elif budget == "tool_calls":
                 tools += 1
-        if models:
+        if models and not step.reserved:
             if limits.tokens is not None and (tokens := self._tokens()) + models > limits.tokens:
                 return Exhausted("tokens", limits.tokens, tokens, wanted=models)
             if limits.model_calls is not None and self._model_calls + models > limits.model_calls:
                 return Exhausted("model_calls", limits.model_calls, self._model_calls, wanted=models)
-        if tools and limits.tool_calls is not None and self._tool_calls + tools > limits.tool_calls:
-            return Exhausted("tool_calls", limits.tool_calls, self._tool_calls, wanted=tools)
+            if limits.cost is not None and self._cost >= limits.cost:
+                return Exhausted("cost", limits.cost, self._cost, wanted=models)
+        limit = None if step.reserved else limits.tool_calls
+        if tools and limit is not None and self._tool_calls + tools > limit:
+            return Exhausted("tool_calls", limit, self._tool_calls, wanted=tools)
         self._model_calls += models
         self._silent_calls += models
         self._tool_calls += tools
@@ -438,12 +455,12 @@ class Walk:
         if type(answer) is Exhausted:
             raise _not_a_reply(self._step, effect, "only the engine says that a limit is spent")
         if type(answer) is Cut:
-            deadline = self._limits.seconds
-            if deadline is None:
+            limit, deadline = self._limits.seconds, self.deadline
+            if limit is None or deadline is None:
                 raise _not_a_reply(self._step, effect, "there is no deadline that could cut it")
             # What is cut has had all the time there was, also where the clock is a little behind.
             self.seconds = max(self.seconds, deadline)
-            exhausted = Exhausted("seconds", deadline, self.seconds)
+            exhausted = Exhausted("seconds", limit, self.seconds)
             if not isinstance(effect, All):
                 reply = effect.cut(exhausted)
                 return exhausted if reply is None else reply
@@ -479,6 +496,8 @@ class Walk:
         self._completion_tokens += completion
         if prompt + completion > 0:
             self._silent_calls -= 1
+        # Nor money.
+        self._cost += max(0.0, effect.cost(reply))
 
 
 def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:

@@ -120,12 +120,14 @@ class Step:
         "following",
         "function",
         "generator",
+        "grace",
         "iterates",
         "least",
         "metered",
         "meters",
         "most",
         "name",
+        "reserved",
         "resets",
         "returns",
         "spent_outcomes",
@@ -144,6 +146,8 @@ class Step:
         self.meters = tuple(budget.name for budget in source.meters if budget.name != ITERATIONS.name)
         self.least = source.least
         self.most = source.most
+        self.reserved = source.grace is not None
+        self.grace = source.grace or 0.0
         # What the function may return, and what a spent limit makes.
         self.returns = source.returns
         self.spent_outcomes = () if source.spent_outcome is None else (source.spent_outcome,)

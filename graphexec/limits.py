@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias, final, get_args
 
 from graphexec.errors import LimitsError
 
-LimitName: TypeAlias = Literal["iterations", "seconds", "model_calls", "tool_calls", "tokens", "fan_out", "restarts"]
+LimitName: TypeAlias = Literal[
+    "iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"
+]
 LIMIT_NAMES: tuple[LimitName, ...] = get_args(LimitName)
 
 # How long, in seconds, a cancelled coroutine may take to give control back; then it is abandoned.
@@ -20,12 +22,14 @@ NO_BUDGETS: Mapping[str, int] = {}
 
 
 def _fault(name: str, value: object) -> str | None:
-    numbers = (int, float) if name == "seconds" else (int,)
+    kind = {"seconds": "a number of seconds", "cost": "an amount of money"}.get(name)
+    numbers = (int, float) if kind else (int,)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers):
-        kind = "a number of seconds" if name == "seconds" else "a whole number"
-        return f"the limit {name} is {value!r}; give {kind}, or None for no limit"
+        return f"the limit {name} is {value!r}; give {kind or 'a whole number'}, or None for no limit"
+    if name == "cost" and value == 0:
+        return "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"
     if not value >= 0:
         return f"the limit {name} is {value!r}; give 0 or more, or None for no limit"
     if value == math.inf:
@@ -70,10 +74,10 @@ class Limits:
     pauses, `model_calls` and `tool_calls` the attempts, successful or not. They are charged before the call.
     `tokens` counts prompt and completion tokens; how many a call takes is known only after it, so it is compared
     before each model call, and the last call can exceed it. A call counts as one token at least: a provider may report
-    none. `fan_out` is how many effects one visit of a node may ask for, where the node does not say (`asks=`),
-    `restarts` how often a run may be taken up again after a crash (whoever does so says it: `Snapshot.restarted`), and
-    `budgets` are limits for
-    the machine's own budgets, by name.
+    none. `cost` is money, of models that are `priced`; it is compared in the same way, and since a call may cost
+    nothing, it proves of no run that it ends. `fan_out` is how many effects one visit of a node may ask for, where the
+    node does not say (`asks=`), `restarts` how often a run may be taken up again after a crash (whoever does so says
+    it: `Snapshot.restarted`), and `budgets` are limits for the machine's own budgets, by name.
 
     Raises `LimitsError` for a negative limit and for one that is not a number.
     """
@@ -83,6 +87,7 @@ class Limits:
     model_calls: int | None = None
     tool_calls: int | None = None
     tokens: int | None = None
+    cost: float | None = None
     fan_out: int | None = None
     restarts: int | None = None
     budgets: Mapping[str, int | None] = field(default_factory=dict[str, int | None], hash=False)
@@ -115,6 +120,7 @@ class Spent:
     completion_tokens: int = 0
     silent_calls: int = 0
     restarts: int = 0
+    cost: float = 0.0
     budgets: Mapping[str, int] = field(default_factory=lambda: NO_BUDGETS, hash=False)
 
     @property
@@ -141,6 +147,8 @@ class Exhausted:
     wanted: int = field(default=1, compare=False)
 
     def __str__(self) -> str:
+        if self.limit == "cost":
+            return f"the limit of {self.value:g} on the cost was reached ({self.reached:.6g} spent)"
         units = self.limit.replace("_", " ")
         unit = units.removesuffix("s") if self.value == 1 else units
         limit = f"the limit of {_shown(self.value)} {unit}"

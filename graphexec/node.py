@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
@@ -46,8 +47,9 @@ class Node(Generic[In_contra, Out_co]):
     `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
     Each entry costs one of each of `meters`. `when_spent` makes the outcome with which a node is left when a limit
     stops it; `spent_outcome` is its class. A visit asks for `least` effects at least and for `most` at most (`None`: it
-    does not say). `settings` are what `bind` has still to supply. `inner` is the graph that stands in the node's place.
-    Made by `node`, `opaque`, `metered`, `charged` and `embed`.
+    does not say). What a node with a `grace` asks for is `reserved`. `settings` are what `bind` has still to supply.
+    `inner` is the graph that stands in the node's place.
+    Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Node(Generic[In_contra, Out_co]):
     spent_outcome: type | None = None
     least: int = 0
     most: int | None = None
+    # The seconds beyond the run's deadline, of a node whose calls are reserved for it.
+    grace: float | None = None
     # Parameters of the function that are not bound yet, by name, with their classes.
     settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
     # A Graph, which is defined above nodes.
@@ -118,16 +122,22 @@ def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
 
 
 class _Charge(Generic[W_co]):
-    """What `metered` and `charged` return: it adds the outcome for a spent limit to a node's outcomes."""
+    """What `metered`, `charged` and `reserved` return: it adds the outcome for a spent limit to a node's outcomes."""
 
-    __slots__ = ("_asks", "_meters", "_when_spent")
+    __slots__ = ("_asks", "_grace", "_meters", "_when_spent")
 
     def __init__(
-        self, when_spent: Callable[[Any, Exhausted], W_co], *, meters: tuple[Budget, ...], asks: Count | None
+        self,
+        when_spent: Callable[[Any, Exhausted], W_co],
+        *,
+        asks: Count | None,
+        meters: tuple[Budget, ...] = (),
+        grace: float | None = None,
     ) -> None:
         self._when_spent = when_spent
         self._meters = meters
         self._asks = asks
+        self._grace = grace
 
     def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
         made(charged_node, "put @node below @charged or @metered")
@@ -143,6 +153,10 @@ class _Charge(Generic[W_co]):
                 f"{charged_node.name} is left with {charged_node.spent_outcome.__name__} when one limit is spent and "
                 f"with {spent_outcome.__name__} when another is; give both the same when_spent"
             )
+        grace = charged_node.grace if self._grace is None else self._grace
+        meters = tuple(dict.fromkeys((*charged_node.meters, *self._meters)))
+        if grace is not None and meters:
+            raise NodeError(f"{charged_node.name} is reserved, so its entry costs nothing; leave out @metered")
         least, most = _count(charged_node, self._asks)
         outcomes = charged_node.outcomes
         if spent_outcome not in outcomes:
@@ -150,11 +164,12 @@ class _Charge(Generic[W_co]):
         return dataclasses.replace(
             charged_node,
             outcomes=outcomes,
-            meters=tuple(dict.fromkeys((*charged_node.meters, *self._meters))),
+            meters=meters,
             when_spent=self._when_spent,
             spent_outcome=spent_outcome,
             least=least,
             most=most,
+            grace=grace,
         )
 
 
@@ -186,7 +201,20 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = N
 
     Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` cannot be.
     """
-    return _Charge(when_spent, meters=(), asks=asks)
+    return _Charge(when_spent, asks=asks)
+
+
+def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
+    """Keep for each visit of a node what it asks for: counted, but stopped by no limit on calls, tokens or cost.
+
+    It is for the last words of a run that a limit has stopped. `grace` is how many seconds beyond the run's deadline
+    its effects may take; cut then, or where a run was taken up too often, the node is left with `when_spent`'s outcome.
+
+    Raises `NodeError` as `charged` does, for a node that is metered, and for a grace that is no time.
+    """
+    if isinstance(grace, bool) or not 0 <= grace < math.inf:
+        raise NodeError(f"the grace is {grace!r}; give seconds, 0 or more")
+    return _Charge(when_spent, asks=asks, grace=float(grace))
 
 
 def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int | None]:

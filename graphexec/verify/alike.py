@@ -114,6 +114,7 @@ def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None]) -> tup
         (limits.tool_calls, spent.tool_calls),
         # As they are charged: a call takes one at least.
         (limits.tokens, spent.charged_tokens),
+        (limits.cost, spent.cost),
     ):
         if limit is not None:
             # What has passed its limit, as tokens and seconds can, is like what has reached it.

@@ -100,7 +100,7 @@ def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
     That is one for a call at least, whatever its provider reports.
     """
     counts: list[Counts] = []
-    names = [*_counted(certificate), "seconds", "restarts"]
+    names = [*_counted(certificate), "seconds", "cost", "restarts"]
     for one in spent:
         now = {name: one.get(name, 0) if name in LIMIT_NAMES else one["budgets"].get(name, 0) for name in names}
         last: Counts = counts[-1] if counts else dict.fromkeys(names, 0)
@@ -204,7 +204,7 @@ def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certifica
     limit = certificate.limits.get(cause)
     if limit is None or cause == "fan_out":
         return limit is not None
-    if cause in ("seconds", "restarts"):
+    if cause in ("seconds", "cost", "restarts"):
         return _used_up(cause, after, certificate)
     most = way.tool_calls if cause == "tool_calls" else way.model_calls
     # A call without tokens counts as one; how many of them had none is not told.
@@ -235,12 +235,22 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
 def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
     """Whether the limits are kept; of tokens only the calls before the last are bound to."""
     for name in _counted(certificate):
-        limit = certificate.limits.get(name)
+        limit = _allowed(name, certificate)
         for line, spent in zip(lines, counts, strict=False):
             if name != "tokens" and limit is not None and spent[name] > limit:
                 fact = f"{shown(spent[name])} of {name} is spent, and the limit is {shown(limit)}"
                 yield Violation(line, fact, REPORT)
                 break
+
+
+def _allowed(name: str, certificate: Certificate) -> float | None:
+    """How much may be spent of something: its limit and, of calls, what is reserved."""
+    limit = certificate.limits.get(name)
+    if limit is None or name not in ("model_calls", "tool_calls"):
+        return limit
+    bound: float | None = getattr(certificate.bounds, name).number
+    reserved = any(one.reserved for one in certificate.flow.transitions)
+    return bound if reserved and bound is not None else limit
 
 
 def _beyond(visits: Sequence[Visit], result: Record | None, certificate: Certificate, last: int) -> Iterator[Violation]:

@@ -35,16 +35,16 @@ def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits) -> 
         _bound(forms.of(lambda _: _ONE), steps),
         _calls(forms, "model_calls", models, limits),
         _calls(forms, "tool_calls", tools, limits),
-        _seconds(limits),
+        _seconds(flow, limits),
     )
 
 
-def _seconds(limits: Limits) -> Bound:
+def _seconds(flow: Flow, limits: Limits) -> Bound:
     """The seconds until control returns: what is cut at the deadline may still clean up."""
     if limits.seconds is None:
         return Bound(None, None)
-    latest = limits.seconds + GRACE
-    return Bound(f"seconds + {GRACE:g}", latest, value=latest)
+    beyond = flow.grace + GRACE
+    return Bound(f"seconds + {beyond:g}", limits.seconds + beyond, value=limits.seconds + beyond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _calls(forms: _Forms, name: Calls, longest: _Longest | None, limits: Limits)
     if name == "model_calls" and limits.tokens is not None and (limit is None or limits.tokens < limit):
         # A call takes one token at least.
         limit, called = limits.tokens, "tokens"
-    own = Bound(called, limit, value=limit)
+    own = _own(forms, name, called, limit)
     most_of_each = {_calls_of(one, name) for one in forms.transitions}
     if not most_of_each - {0}:
         return Bound("0", 0, exact=True, value=0)
@@ -137,7 +137,19 @@ def _calls(forms: _Forms, name: Calls, longest: _Longest | None, limits: Limits)
     if limit is None:
         return bound
     # A visit that asks for more than is left is refused: no run need come as far as the limit.
-    return own if limit < bound.number else dataclasses.replace(bound, exact=False)
+    return own if own.number is not None and own.number < bound.number else dataclasses.replace(bound, exact=False)
+
+
+def _own(forms: _Forms, name: Calls, called: str, limit: int | None) -> Bound:
+    """The calls that their own limit allows, and those that are reserved."""
+    if limit is None:
+        return Bound(None, None)
+
+    def weight(one: Transition) -> Polynomial:
+        return polynomial.number((_calls_of(one, name) or 0) if one.reserved else 0)
+
+    text, reserved = forms.of(weight, polynomial.name(called))
+    return Bound(text, reserved, value=reserved)
 
 
 def _again(most_of_each: Iterable[int | None], limits: Limits) -> Polynomial:

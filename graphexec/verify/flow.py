@@ -31,7 +31,8 @@ class Transition:
     that much is left. `resets` are full again after it. `causes` are the limits one of which must be spent for a `gate`
     or a `within` (of a gate: a counter of them at 0, or the run's `seconds` or `restarts`); without any of them there
     is no such transition. Such a visit asks for `asks` effects at least; `model_calls` and `tool_calls` are the most
-    calls that it can make (`None`: only the limit `fan_out`, or the limit on such calls, bounds them).
+    calls that it can make (`None`: only the limit `fan_out`, or the limit on such calls, bounds them). Those of a
+    `reserved` visit are not charged to the limits.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Transition:
     asks: int = 0
     model_calls: int | None = 0
     tool_calls: int | None = 0
+    reserved: bool = False
 
     def __str__(self) -> str:
         return f"{self.source} --{self.outcome}--> {self.target}"
@@ -51,12 +53,16 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits."""
+    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits.
+
+    `grace` is how many seconds beyond the limit reserved visits may take.
+    """
 
     start: str
     nodes: tuple[str, ...]
     transitions: tuple[Transition, ...]
     budgets: tuple[tuple[str, int | None], ...] = ()
+    grace: float = 0.0
 
     @property
     def digest(self) -> str:
@@ -76,9 +82,13 @@ def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
     }
 
 
+# The limits that no counter of whole numbers stands for.
+UNCOUNTED = ("seconds", "cost", "fan_out", "restarts")
+
+
 def possible(transition: Transition, limits: Limits, caps: Mapping[str, int | None]) -> bool:
     """Whether there is such a transition under these limits: one that a spent limit takes needs a limit."""
-    known = {**caps, "seconds": limits.seconds, "restarts": limits.restarts, "fan_out": limits.fan_out}
+    known = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
 
@@ -96,16 +106,17 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
             transitions += [
                 dataclasses.replace(way, target=edge.target, resets=resets) for way in _visits(node, outcome)
             ]
-    return Flow(graph.start, tuple(graph.nodes), tuple(transitions), tuple(graph.budgets.items()))
+    grace = max((node.grace for node in graph if node.grace is not None), default=0.0)
+    return Flow(graph.start, tuple(graph.nodes), tuple(transitions), tuple(graph.budgets.items()), grace)
 
 
 def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     """The ways in which a visit can end with `outcome`; where they lead is left open."""
     entry = {budget.name: 1 for budget in node.meters}
     asked = _asked(node)
-    here = Transition(
-        node.name, outcome.__name__, "", model_calls=_most(node, "model_calls"), tool_calls=_most(node, "tool_calls")
-    )
+    reserved = node.grace is not None
+    models, tools = _most(node, "model_calls"), _most(node, "tool_calls")
+    here = Transition(node.name, outcome.__name__, "", model_calls=models, tool_calls=tools, reserved=reserved)
     if outcome in node.returns:
         yield dataclasses.replace(here, spends=tuple({**entry, **asked}.items()), asks=node.least)
     if outcome is node.spent_outcome:
@@ -114,12 +125,16 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
                 here, kind="gate", causes=(*entry, "seconds", "restarts"), model_calls=0, tool_calls=0
             )
         if node.most != 0:
-            causes = [*_charged(node), *(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
+            charged = _charged(node)
+            causes = [*charged, *(("cost",) if "model_calls" in charged else ())]
+            causes += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
             yield dataclasses.replace(here, kind="within", spends=tuple(entry.items()), causes=tuple(causes))
 
 
 def _charged(node: Node[Any, Any]) -> list[str]:
     """The limits that what the node asks for is charged to."""
+    if node.grace is not None:
+        return []
     budgets = {effect.budget for effect in node.effects}
     models = ["model_calls", "tokens"] if "model_calls" in budgets else []
     return [*models, "tool_calls"] if "tool_calls" in budgets else models

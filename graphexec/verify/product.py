@@ -19,7 +19,7 @@ import networkx as nx
 
 from graphexec.edge import END
 from graphexec.limits import Limits
-from graphexec.verify.flow import Flow, Transition, caps_of, possible
+from graphexec.verify.flow import UNCOUNTED, Flow, Transition, caps_of, possible
 
 # A node, and what is left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
@@ -39,7 +39,7 @@ class Product:
         self._nodes = len(flow.nodes)
         self._sure = sure
         caps = caps_of(flow, limits)
-        known = {**caps, **{name: getattr(limits, name) for name in ("seconds", "restarts", "fan_out")}}
+        known = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
         transitions = [one for one in flow.transitions if possible(one, limits, caps)]
         # A visit that has to ask for more than one may does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
@@ -65,7 +65,7 @@ class Product:
 
     def _spending(self, one: Transition) -> list[tuple[tuple[str, int], ...]]:
         """What such a visit may spend: the least, and where it matters the most, on calls of one kind or the other."""
-        if not self._sure or one.kind != "move":
+        if not self._sure or one.kind != "move" or one.reserved:
             return [one.spends]
         least = {name: amount for name, amount in one.spends if name in _CALLED}
         entry = tuple((name, amount) for name, amount in one.spends if name not in _CALLED)
@@ -225,7 +225,8 @@ def _surely(one: Transition, limits: Mapping[str, float | None], place: Mapping[
     needed: list[tuple[int, int]] = []
     for name in one.causes:
         limit, below = limits.get(name), _below(one, name)
-        if limit is None or name in ("seconds", "restarts"):
+        # What calls cost is not known.
+        if limit is None or name in ("seconds", "restarts", "cost"):
             continue
         if below is None or (name not in place and limit < below):
             return None
@@ -241,6 +242,11 @@ def _by_the_clock(plain: _Move, clock: int, waiting: tuple[int, ...] | None) -> 
     (`None`: nothing is asked for). Then nothing is asked for any more, and nothing entered that costs anything.
     """
     one = plain.transition
+    if one.reserved:
+        # It may take time beyond the limit, all of it too.
+        yield dataclasses.replace(plain, needs=None)
+        yield dataclasses.replace(plain, needs=None, sets=(*plain.sets, (clock, 0)))
+        return
     if one.kind == "gate":
         yield dataclasses.replace(plain, needs=(*(plain.needs or ()), (clock, 1)))
         return
@@ -256,7 +262,7 @@ def _by_the_clock(plain: _Move, clock: int, waiting: tuple[int, ...] | None) -> 
 
 def _waiting(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> tuple[int, ...] | None:
     """What must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
-    budgets = [name for name in one.causes if name not in ("seconds", "restarts")]
+    budgets = [name for name in one.causes if name not in ("seconds", "restarts", "cost")]
     if any(limits.get(name) == 0 for name in budgets):
         return None
     return tuple(place[name] for name in budgets if name in place)

@@ -16,7 +16,7 @@ from graphexec.limits import Limits
 from graphexec.node import Node
 from graphexec.verify.bounds import bounds_of
 from graphexec.verify.certificate import Certificate
-from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, possible
+from graphexec.verify.flow import UNCOUNTED, Flow, Transition, caps_of, flow_of, possible
 from graphexec.verify.loops import loops_found
 from graphexec.verify.ranking import ranked
 from graphexec.verify.verdict import Finding, Verdict, Witness, finding_of
@@ -64,12 +64,7 @@ def solved(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Findin
     ranks = ranked(nodes, transitions, [name for name, limit in caps.items() if limit is not None])
     if isinstance(ranks, list):
         return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
-    every = {
-        **caps,
-        "seconds": limits.seconds,
-        "fan_out": limits.fan_out,
-        "restarts": limits.restarts,
-    }
+    every = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
     return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits)), ()
 
 

@@ -141,7 +141,7 @@ class Puppets:
                 if type(item) is Asked and pull.pace == "crash waiting":
                     return Pulled((*events, item), None, walk.snapshot().restarted())
                 if not isinstance(item, (Entered, Asked, Answered, Moved)):
-                    answer = self._answer(item, snapshot.spent.seconds)
+                    answer = self._answer(item, snapshot.spent.seconds, walk.deadline)
                     continue
                 if type(item) is Moved:
                     kind = "move" if self._returned else "within" if walk.snapshot().entered else "gate"
@@ -193,7 +193,7 @@ class Puppets:
             ("model_calls", limits.tokens, spent.charged_tokens),
             ("tool_calls", limits.tool_calls, spent.tool_calls),
         ):
-            if limit is not None and budget in rests:
+            if limit is not None and budget in rests and node.grace is None:
                 rests[budget].append(max(0, limit - count))
         return rests
 
@@ -240,10 +240,10 @@ class Puppets:
             yield All(effects)
         return self._returning(value)
 
-    def _answer(self, effect: Request, now: float) -> tuple[object, float, float]:
+    def _answer(self, effect: Request, now: float, deadline: float | None) -> tuple[object, float, float]:
         """The reply, when it comes and how long it took."""
         pace = self._pull.pace
-        at = now if pace == "in time" else float(self._limits.seconds or 0)
+        at = now if pace == "in time" else deadline or 0.0
         if pace == "cut":
             return Cut(), at, at - now
         if isinstance(effect, Perform):

@@ -92,7 +92,7 @@ class Stepping:
                 return self._on(Walk(self.graph, _resumed(snapshot, self.graph), self.limits), [], waiting.had)
             case "replies" | "replies late" | "cuts":
                 walk = Walk(self.graph, snapshot, self.limits)
-                at = snapshot.spent.seconds if choice.kind == "replies" else float(self.limits.seconds or 0)
+                at = snapshot.spent.seconds if choice.kind == "replies" else walk.deadline or 0.0
                 settled = walk.answered(effect, choice.value, at)
                 # The engine tells of a reply when it comes; of one that it is resumed with, it told before.
                 took = at - snapshot.spent.seconds

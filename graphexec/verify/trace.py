@@ -22,7 +22,7 @@ _BUDGETS: Mapping[str, str | None] = {
 _WHOLE_NUMBERS = ("iterations", "model_calls", "tool_calls", "tokens", "restarts")
 
 # What no edge makes full again, besides the calls, which are counted one by one.
-_RISING = ("seconds", "tokens", "restarts")
+_RISING = ("seconds", "tokens", "cost", "restarts")
 
 
 @final
@@ -87,6 +87,8 @@ class Trace:
         for name, count in counts.items():
             if type(count) is not int or count < 0:
                 yield Violation(line, f"{name} is {count!r}; what is counted is whole and not below 0", REPORT)
+        if not 0 <= spent.get("cost", 0) < float("inf"):
+            yield Violation(line, f"the cost is {spent['cost']!r}; no money is below 0", REPORT)
         for seconds in (spent.get("seconds", 0), record.get("seconds", 0)):
             if not 0 <= seconds < float("inf"):
                 yield Violation(line, f"the seconds are {seconds!r}; no time is below 0", REPORT)

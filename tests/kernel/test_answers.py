@@ -100,7 +100,11 @@ def test_only_a_deadline_cuts() -> None:
 
 def test_only_the_engine_says_that_a_limit_is_spent() -> None:
     spent = Exhausted("iterations", 1, 1)
-    with pytest.raises(InputError, match="only the engine says that a limit is spent; give a reply to it"):
+    text = (
+        "interview asked for Question, and the answer says it was stopped: only the engine says that a limit is spent; "
+        "give a reply to it"
+    )
+    with pytest.raises(InputError, match=text):
         asking(INTERVIEW, Topic("tea")).reply(spent)
     with pytest.raises(InputError, match="only the engine says that a limit is spent"):
         run(INTERVIEW, Topic("tea"), world({Question: lambda question: spent}))
@@ -202,7 +206,7 @@ def test_it_goes_on_if_that_one_has_finished() -> None:
     limits = Limits(seconds=2)
     done = ended(BOTH, asking(BOTH, Left(1), limits).cut(at=2.0, finished=(Cut(), "yes")), limits)
     assert isinstance(done.outcome, Total)
-    assert done.outcome.text.endswith("status='cut', return_direct=False) yes")
+    assert done.outcome.text.endswith("status='cut', return_direct=False, told=None) yes")
 
 
 # ---- what an opaque node returns

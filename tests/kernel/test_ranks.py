@@ -19,7 +19,9 @@ from graphexec import (
     Limits,
     Snapshot,
     Spent,
+    advance,
     ask,
+    begin,
     charged,
     edges,
     graph,
@@ -62,6 +64,11 @@ def test_a_run_whose_rank_falls_is_not_disturbed(made: Callable[[Ranks], Ranks])
     assert told.outcome == Total("halved to 2")
     ticked = agreed(lambda: Script(CLOCK, Tick(), ranked(made(TICKING), iterations=3)), among=LIVE)
     assert ticked.outcome == Stopped(Tick(3), Exhausted("iterations", 3, 3))
+
+
+def test_a_run_that_is_advanced_by_hand_is_held_to_them_too() -> None:
+    with pytest.raises(CertificateError, match="the rank does not fall from halve"):
+        advance(DIAMOND, begin(DIAMOND, Number(4)), Limits(), ranks={**WAY, "join": ((4, ()),)})
 
 
 @pytest.mark.parametrize("level", [2, 3, 4])

@@ -203,6 +203,7 @@ def test_a_snapshot_is_plain_data() -> None:
             "completion_tokens": 0,
             "silent_calls": 0,
             "restarts": 0,
+            "cost": 0.0,
             "budgets": {},
         },
         "entered": False,

@@ -125,7 +125,7 @@ def test_a_node_that_asks_may_be_stopped_within() -> None:
             "Halted",
             "END",
             "within",
-            causes=("model_calls", "tokens", "fan_out", "seconds", "restarts"),
+            causes=("model_calls", "tokens", "cost", "fan_out", "seconds", "restarts"),
             model_calls=None,
         ),
     ]
@@ -141,7 +141,12 @@ def test_one_that_says_how_often_it_asks_is_sure_to_spend_the_least_and_calls_no
     assert ways(charged(when_spent=Halted, asks=(2, 3))(think)) == [
         Transition("think", "Made", "END", spends=(("model_calls", 2), ("tokens", 2)), model_calls=3, asks=2),
         Transition(
-            "think", "Halted", "END", "within", causes=("model_calls", "tokens", "seconds", "restarts"), model_calls=3
+            "think",
+            "Halted",
+            "END",
+            "within",
+            causes=("model_calls", "tokens", "cost", "seconds", "restarts"),
+            model_calls=3,
         ),
     ]
     assert ways(charged(when_spent=Halted, asks=1)(use)) == [
@@ -158,7 +163,7 @@ def test_what_it_spends_is_not_sure_where_it_may_ask_for_several_kinds() -> None
             "Halted",
             "END",
             "within",
-            causes=("model_calls", "tokens", "tool_calls", "seconds", "restarts"),
+            causes=("model_calls", "tokens", "tool_calls", "cost", "seconds", "restarts"),
             model_calls=2,
             tool_calls=2,
         ),
@@ -188,7 +193,7 @@ def test_a_metered_node_that_asks_has_both_ways_out_and_pays_its_entry_on_the_se
             "END",
             "within",
             spends=(("first", 1),),
-            causes=("model_calls", "tokens", "seconds", "restarts"),
+            causes=("model_calls", "tokens", "cost", "seconds", "restarts"),
             model_calls=1,
         ),
     ]
@@ -237,7 +242,9 @@ def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
     one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), model_calls=2)
     flow = Flow("a", ("a",), (one,), (("x", 1),))
     written = json.dumps(dataclasses.asdict(flow), sort_keys=True)
-    assert written.startswith('{"budgets": [["x", 1]], "nodes": ["a"], "start": "a", "transitions": [{"asks": 0, ')
+    assert written.startswith(
+        '{"budgets": [["x", 1]], "grace": 0.0, "nodes": ["a"], "start": "a", "transitions": [{"asks": 0, '
+    )
     assert flow.digest == hashlib.sha256(written.encode()).hexdigest()
 
 
@@ -486,6 +493,7 @@ def test_a_certificate_has_every_limit_by_name() -> None:
         "tokens": 9,
         "first": 3,
         "seconds": 2,
+        "cost": None,
         "fan_out": 4,
         "restarts": 1,
     }
