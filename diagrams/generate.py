@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from graphexec import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, AgentExecutor, Graph
+from graphexec import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, AgentExecutor, Graph
 from graphexec.draw import FORMATS, draw
 
 HERE = Path(__file__).parent
@@ -21,12 +21,13 @@ SUFFIXES = {"mermaid": ".mmd", "dot": ".dot"}
 
 
 def machines() -> Iterator[tuple[str, Graph[Any, Any]]]:
-    """Yield the name and the machine of each picture: the package's two, and one per example.
+    """Yield the name and the machine of each picture: the package's own, and one per example.
 
     An example is read, not run: its `executor` (or `machine`, a graph) stands at the top of its module.
     """
     yield "agent_executor", AGENT_EXECUTOR
     yield "strict_agent_executor", STRICT_AGENT_EXECUTOR
+    yield "generating_agent_executor", GENERATING_AGENT_EXECUTOR
     for path in sorted(EXAMPLES.glob("*.py")):
         module = runpy.run_path(str(path), run_name=path.stem)
         executor = module.get("executor")

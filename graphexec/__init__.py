@@ -37,10 +37,13 @@ from graphexec.graph import Graph, draft, edges, graph, on
 from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits, Spent
 from graphexec.machine import (
     AGENT_EXECUTOR,
+    GENERATING_AGENT_EXECUTOR,
     STRICT_AGENT_EXECUTOR,
+    STRICT_GENERATING_AGENT_EXECUTOR,
     Acted,
     LimitReached,
     Observed,
+    Policies,
     Ready,
     Replied,
     check_return_direct,
@@ -50,17 +53,22 @@ from graphexec.machine import (
     plan,
     stopped_response,
 )
-from graphexec.node import Node, charged, metered, node, opaque, renamed
+from graphexec.node import Node, charged, metered, node, opaque, renamed, reserved
+from graphexec.repeats import stop_repeats
+from graphexec.reporting import report
 from graphexec.result import RunResult
 from graphexec.snapshot import Snapshot, snapshot_of
+from graphexec.stepwise import Stepwise
 from graphexec.surgery import bind, embed, replace, splice, wrap
-from graphexec.tools import AnyTool, Tool, tool
+from graphexec.tools import AnyTool, Tool, ToolRetried, tool
 
 __all__ = [
     "AGENT_EXECUTOR",
     "END",
+    "GENERATING_AGENT_EXECUTOR",
     "ITERATIONS",
     "STRICT_AGENT_EXECUTOR",
+    "STRICT_GENERATING_AGENT_EXECUTOR",
     "Acted",
     "Agent",
     "AgentAction",
@@ -95,6 +103,7 @@ __all__ = [
     "Observed",
     "ParseError",
     "Perform",
+    "Policies",
     "Ready",
     "Replied",
     "Reported",
@@ -103,9 +112,11 @@ __all__ = [
     "Snapshot",
     "Spent",
     "Steps",
+    "Stepwise",
     "StoppedResponse",
     "Tool",
     "ToolResult",
+    "ToolRetried",
     "UnprovedError",
     "WorkedExample",
     "advance",
@@ -134,8 +145,11 @@ __all__ = [
     "plan",
     "renamed",
     "replace",
+    "report",
+    "reserved",
     "snapshot_of",
     "splice",
+    "stop_repeats",
     "stopped_response",
     "tool",
     "wrap",

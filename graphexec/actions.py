@@ -176,11 +176,15 @@ class AgentFinish:
 @final
 @dataclass(frozen=True, slots=True)
 class StoppedResponse:
-    """The run was stopped before the agent had an answer: by which limit, and what the `run` had done by then."""
+    """The run was stopped before the agent had an answer: by which limit, and what the `run` had done by then.
+
+    `generated` says that `output` is the model's own last word, and not a text that says so.
+    """
 
     output: str
     limit: Exhausted
     run: Run = field(default=NO_RUN)
+    generated: bool = False
 
     @property
     def steps(self) -> Steps:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, final
 
 from graphexec.limits import GRACE
+from graphexec.reporting import Listener, heard_by
 from graphexec.waiting import NOT_DONE, NotDone, in_thread, somebody_waits
 
 T = TypeVar("T")
@@ -81,6 +82,48 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
             # One that never got through the gate would be reported as never awaited.
             if inspect.iscoroutine(call) and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
                 call.close()
+
+
+@final
+class Overheard(Generic[T]):
+    """A call in a task, and what is reported meanwhile: go through the `news`, then take the `result`."""
+
+    __slots__ = ("_call", "_task")
+
+    def __init__(self, call: Awaitable[T]) -> None:
+        self._call = call
+        self._task: asyncio.Future[T] | None = None
+
+    async def news(self) -> AsyncGenerator[object, None]:
+        """What is reported, when it is; last, what the call raises is raised. Closing it abandons the call."""
+        coming: asyncio.Queue[object] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        ended = object()
+
+        def hear(one: object) -> None:
+            # From whatever thread; the loop may be closed when an abandoned call reports at last.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(coming.put_nowait, one)
+
+        async def heard() -> T:
+            with heard_by(Listener(hear, pieces=True)):
+                return await self._call
+
+        task = self._task = asyncio.ensure_future(heard())
+        task.add_done_callback(lambda _: hear(ended))
+        try:
+            while (one := await coming.get()) is not ended:
+                yield one
+            task.result()
+        finally:
+            if not task.done():
+                await _abandon([task])
+
+    @property
+    def result(self) -> T:
+        """What the call returned."""
+        assert self._task is not None, "asked for behind the news"
+        return self._task.result()
 
 
 # The loop keeps none of its tasks alive: one that is abandoned and waits on is kept here until it is done.

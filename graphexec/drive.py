@@ -7,7 +7,8 @@ read, and events are passed on. (What loads asyncio is imported where it is used
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar, final
@@ -15,13 +16,14 @@ from typing import Any, Self, TypeVar, final
 from graphexec.effects import All, Effect, Request
 from graphexec.engine import Cut, Walk, begin
 from graphexec.errors import Abandoned
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
 from graphexec.limits import Limits
 from graphexec.rank import Ranks
+from graphexec.reporting import Listener, heard_by
 from graphexec.snapshot import Snapshot, remember
-from graphexec.waiting import NOT_DONE, wait_for, wait_for_all, waiter_here
+from graphexec.waiting import NOT_DONE, overheard, wait_for, wait_for_all, waiter_here
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -75,12 +77,15 @@ def run(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
     return done
 
 
-def stream(graph: Graph[S, F], value: S | Snapshot, world: World) -> Generator[Event[F], None, None]:
+def stream(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, pieces: bool = False
+) -> Generator[Event[F], None, None]:
     """Run `graph` like `run`, and yield each event when it happens; the last is `Done`.
 
+    With `pieces`, models that can stream do so, and each piece of a reply is an event: `Reported`, with a `ReplyDelta`.
     The run goes on only while it is iterated; closing the generator ends it.
     """
-    return _drive(graph, value, world, watched=True)
+    return _drive(graph, value, world, watched=True, pieces=pieces)
 
 
 async def arun(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
@@ -90,12 +95,16 @@ async def arun(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]
     return done
 
 
-def astream(graph: Graph[S, F], value: S | Snapshot, world: World) -> AsyncGenerator[Event[F], None]:
+def astream(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, pieces: bool = False
+) -> AsyncGenerator[Event[F], None]:
     """Run like `stream`, on the running event loop."""
-    return _adrive(graph, value, world, watched=True)
+    return _adrive(graph, value, world, watched=True, pieces=pieces)
 
 
-def _drive(graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool) -> Generator[Event[F], None, None]:
+def _drive(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool, pieces: bool = False
+) -> Generator[Event[F], None, None]:
     with _Ride(graph, value, world, watched=watched) as ride:
         item = ride.on()
         while True:
@@ -106,12 +115,15 @@ def _drive(graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bo
                 item = ride.on()
             else:
                 began = ride.seconds()
-                answer = _answer(world, item, ride.left(began))
-                item = ride.on((answer, now := ride.seconds(), now - began))
+                if watched:
+                    answer, now = yield from _overheard(ride, world, item, ride.left(began), pieces=pieces)
+                else:
+                    answer, now = _answer(world, item, ride.left(began)), ride.seconds()
+                item = ride.on((answer, now, now - began))
 
 
 async def _adrive(
-    graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool, pieces: bool = False
 ) -> AsyncGenerator[Event[F], None]:
     with _Ride(graph, value, world, watched=watched) as ride:
         item = ride.on()
@@ -125,8 +137,28 @@ async def _adrive(
                 if ride.in_turn():
                     await _turn()
                 began = ride.seconds()
-                answer = await _aanswer(world, item, ride.left(began))
-                item = ride.on((answer, now := ride.seconds(), now - began))
+                if not watched:
+                    answer, now = await _aanswer(world, item, ride.left(began)), ride.seconds()
+                elif pieces:
+                    from graphexec.awaiting import Overheard
+
+                    call = Overheard(_timed(ride, _aanswer(world, item, ride.left(began))))
+                    async with aclosing(call.news()) as news:
+                        async for one in news:
+                            yield Reported(ride.node, item, one)
+                    answer, now = call.result
+                else:
+                    heard: list[object] = []
+                    try:
+                        with heard_by(Listener(heard.append)):
+                            answer, now = await _aanswer(world, item, ride.left(began)), ride.seconds()
+                    except Exception:
+                        for one in heard:
+                            yield Reported(ride.node, item, one)
+                        raise
+                    for one in heard:
+                        yield Reported(ride.node, item, one)
+                item = ride.on((answer, now, now - began))
 
 
 @final
@@ -168,6 +200,11 @@ class _Ride:
         except StopIteration as end:
             return Done(end.value, self._walk.snapshot())
 
+    @property
+    def node(self) -> str:
+        """The node that the run is at."""
+        return self._walk.node
+
     def is_news(self, item: object) -> bool:
         """Whether it is an event, for whoever watches, and not a request."""
         return type(item) is Done or (self._watched and isinstance(item, _EVENTS))
@@ -185,6 +222,25 @@ class _Ride:
         """Whether it is time to let others have the event loop."""
         self._replies += 1
         return not self._replies % TURN
+
+
+def _overheard(
+    ride: _Ride, world: World, effect: Request, left: float | None, *, pieces: bool
+) -> Generator[Reported, None, tuple[object, float]]:
+    """Carry out an effect, and yield what its handler reports; return the answer, and when it came."""
+    news = overheard(lambda: (_answer(world, effect, left), ride.seconds()), pieces=pieces)
+    with closing(news):
+        while True:
+            try:
+                one = next(news)
+            except StopIteration as end:
+                answered: tuple[object, float] = end.value
+                return answered
+            yield Reported(ride.node, effect, one)
+
+
+async def _timed(ride: _Ride, answer: Awaitable[object]) -> tuple[object, float]:
+    return await answer, ride.seconds()
 
 
 def _answer(world: World, effect: Request, left: float | None) -> object:

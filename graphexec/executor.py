@@ -5,35 +5,54 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from functools import partial
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.agents import Agent, AgentFunction, callable_agent
+from graphexec.batches import in_threads, on_the_loop
+from graphexec.chunks import Chunk, Chunks, pairs
 from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
 from graphexec.edge import END
 from graphexec.effects import CallAgent, CallModel, CallTool, Effect
-from graphexec.errors import InputError, ParseError, UnprovedError
-from graphexec.events import Event
+from graphexec.errors import InputError, UnprovedError
+from graphexec.events import Done, Event
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
 from graphexec.limits import Limits
-from graphexec.machine import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Feedback, Ready
+from graphexec.machine import (
+    AGENT_EXECUTOR,
+    GENERATING_AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    STRICT_GENERATING_AGENT_EXECUTOR,
+    Ready,
+    ReturnDirect,
+)
+from graphexec.options import ParsePolicy, Trim, policies_of
 from graphexec.result import Ending, RunResult, result_of
 from graphexec.snapshot import Snapshot
+from graphexec.stepwise import Stepwise
 from graphexec.surgery import bind
 from graphexec.tools import AnyTool, named
-from graphexec.tools.calling import calling
-from graphexec.waiting import wait_for_all
+from graphexec.tools.calling import Lookup, calling
+from graphexec.tools.tool import ErrorPolicy
+from graphexec.verbose import Printed
 
 if TYPE_CHECKING:
+    from graphexec.memory import Memory
     from graphexec.verify import Verdict
 
 Inputs: TypeAlias = Mapping[str, Any] | str
-ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
-# What the model is told after a reply that cannot be read, if the parser does not know better: LangChain's text.
-INVALID = "Invalid or incomplete response"
+# Whoever is told of each event of every run.
+Watcher: TypeAlias = Callable[[Event[Ending]], object]
+
+_TABLES = {
+    ("force", True): AGENT_EXECUTOR,
+    ("force", False): STRICT_AGENT_EXECUTOR,
+    ("generate", True): GENERATING_AGENT_EXECUTOR,
+    ("generate", False): STRICT_GENERATING_AGENT_EXECUTOR,
+}
 
 
 class AgentExecutor:
@@ -43,11 +62,22 @@ class AgentExecutor:
     a run; it can be used again, and by several threads and tasks at once.
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
-    `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none. `handle_parsing_errors`: `False` raises a
-    `ParseError`; `True`, a text or a function of the error tells the model and lets it try again. `tool_concurrency` is
-    how many tools of one step run at a time. `handlers` answer the effects of nodes of your own:
-    `{AskHuman: function}`. `return_intermediate_steps` adds the steps to what `invoke` returns;
-    `early_stopping_method` is "force", the only one there is.
+    `max_cost` (money, of `priced` models), `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none.
+
+    - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a function of the error tells the model
+      and lets it try again.
+    - `early_stopping_method`: a stopped run says so ("force"), or asks the model once more for an answer from what is
+      known ("generate"): that call is beyond the limits, and may take 10 seconds beyond `max_execution_time`.
+    - `trim_intermediate_steps`: how many of the last steps the agent is shown (0 or less: all), or a function of them.
+    - `return_direct`: results of return-direct tools are answers where they are their step's only call ("single"), or
+      the last of them in any case ("any").
+    - `handle_tool_errors`: what a tool raises is told the model ("observe"), raised, or told by a function of the
+      error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
+      characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
+    - `memory` adds inputs before a run and is told of its end, unless an exception ends it.
+    - `return_intermediate_steps` adds the steps to what `invoke` returns.
+    - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
+    - `watchers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
 
     An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
     the engine holds each step to it); with `may_run_forever=True` it is made all the same.
@@ -63,8 +93,11 @@ class AgentExecutor:
         "_settings",
         "_verdict",
         "agent",
+        "memory",
         "return_intermediate_steps",
         "tools",
+        "verbose",
+        "watchers",
         "world",
     )
 
@@ -79,16 +112,26 @@ class AgentExecutor:
         max_model_calls: int | None = None,
         max_tool_calls: int | None = None,
         max_tokens: int | None = None,
+        max_cost: float | None = None,
         max_fan_out: int | None = None,
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
-        early_stopping_method: Literal["force"] = "force",
+        early_stopping_method: Literal["force", "generate"] = "force",
+        trim_intermediate_steps: Trim = -1,
+        return_direct: ReturnDirect = "single",
+        handle_tool_errors: ErrorPolicy = "observe",
+        tool_lookup: Lookup = "exact",
+        max_observation: int | None = None,
         tool_concurrency: int = AT_ONCE,
+        memory: Memory | None = None,
         handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        watchers: Sequence[Watcher] = (),
+        verbose: bool = False,
         may_run_forever: bool = False,
     ) -> None:
-        if early_stopping_method != "force":
-            raise InputError(f"early_stopping_method is {early_stopping_method!r}; the only one there is is 'force'")
+        table = _TABLES.get((early_stopping_method, handle_parsing_errors is not False))
+        if table is None:
+            raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
         if not isinstance(tool_concurrency, int) or tool_concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"tool_concurrency is {tool_concurrency!r}; give a whole number, 1 or more")
         if not isinstance(agent, Agent) and not callable(agent):
@@ -102,12 +145,19 @@ class AgentExecutor:
             model_calls=max_model_calls,
             tool_calls=max_tool_calls,
             tokens=max_tokens,
+            cost=max_cost,
             fan_out=max_fan_out,
         )
-        answers = {**_answers(self.agent, self.tools), **(handlers or {})}
+        self.memory = memory
+        self.watchers = tuple(watchers)
+        self.verbose = verbose
+        answers = _answers(self.agent)
+        answers[CallTool] = calling(
+            self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+        )
+        answers |= handlers or {}
         self.world = World(handlers_for(answers), limits, tool_concurrency)
-        table = STRICT_AGENT_EXECUTOR if handle_parsing_errors is False else AGENT_EXECUTOR
-        self._settings = (self.agent, Feedback(_observation(handle_parsing_errors)))
+        self._settings = (self.agent, policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct))
         self._may_run_forever = may_run_forever
         self._prove(bind(table, *self._settings), limits)
 
@@ -174,85 +224,179 @@ class AgentExecutor:
         Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
         raise, and a `ParseError` if they are not handled.
         """
-        return result_of(run(self._graph, self._ready(inputs), self.world), self.limits)
+        start = self._start(inputs, self._loaded(inputs))
+        return result_of(self._remembered(start, self._done(start)), self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return result_of(await arun(self._graph, self._ready(inputs), self.world), self.limits)
+        start = self._start(inputs, await self._aloaded(inputs))
+        return result_of(await self._aremembered(start, await self._adone(start)), self.limits)
 
-    def stream(self, inputs: Inputs | Snapshot) -> Generator[Event[Ending], None, None]:
-        """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated."""
-        return stream(self._graph, self._ready(inputs), self.world)
+    def stream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> Generator[Event[Ending], None, None]:
+        """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated.
 
-    def astream(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Event[Ending], None]:
+        With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
+        """
+        return self._streamed(self._start(inputs, self._loaded(inputs)), tokens=tokens)
+
+    def astream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
-        return astream(self._graph, self._ready(inputs), self.world)
+        # Wrong inputs are refused here, unless a memory that is still to be read has what they lack.
+        start = self._start(inputs, {}) if self.memory is None else None
+        return self._astreamed(inputs, start, tokens=tokens)
 
-    def invoke(self, inputs: Inputs) -> dict[str, Any]:
+    def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
+        """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
+        chunks = Chunks(with_steps=self.return_intermediate_steps)
+        with closing(self.stream(inputs)) as events:
+            for event in events:
+                yield from chunks.of(event)
+
+    async def astream_chunks(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Chunk, None]:
+        """Run like `stream_chunks`, on the running event loop."""
+        chunks = Chunks(with_steps=self.return_intermediate_steps)
+        async with aclosing(self.astream(inputs)) as events:
+            async for event in events:
+                for chunk in chunks.of(event):
+                    yield chunk
+
+    def iter(self, inputs: Inputs) -> Stepwise:
+        """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
+        return Stepwise(
+            lambda snapshot: self.stream(inputs if snapshot is None else snapshot),
+            lambda snapshot: self.astream(inputs if snapshot is None else snapshot),
+            self.limits,
+        )
+
+    def invoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
         """Run to the end and return the inputs with the answer under `output`: LangChain's shape.
 
         With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`. Raises
         as `run` does.
         """
-        return self._returned(inputs, self.run(inputs))
+        return self._returned(inputs, self.run(inputs), only_outputs=return_only_outputs)
 
-    async def ainvoke(self, inputs: Inputs) -> dict[str, Any]:
+    async def ainvoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
-        return self._returned(inputs, await self.arun(inputs))
+        return self._returned(inputs, await self.arun(inputs), only_outputs=return_only_outputs)
 
     def batch(
-        self, many: Sequence[Inputs], *, max_concurrency: int | None = None, return_exceptions: bool = False
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: bool = False,
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
-        The first exception is raised, or with `return_exceptions` each stands in the place of its result.
+        The first exception is raised, or with `return_exceptions` each stands in the place of its result. `progress`
+        draws a bar on stderr (with rich).
         """
-
-        def invoke(inputs: Inputs) -> Any:
-            try:
-                return self.invoke(inputs)
-            except Exception as error:
-                if return_exceptions:
-                    return error
-                raise
-
-        _several(many)
-        width = _width(max_concurrency)
-        if not many:
-            return []
-        return list(wait_for_all([partial(invoke, one) for one in many], None, at_once=width))
+        return in_threads(
+            self.invoke,
+            many,
+            max_concurrency=max_concurrency,
+            return_exceptions=return_exceptions,
+            progress=progress,
+        )
 
     async def abatch(
-        self, many: Sequence[Inputs], *, max_concurrency: int | None = None, return_exceptions: bool = False
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: bool = False,
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
+        return await on_the_loop(
+            self.ainvoke,
+            many,
+            max_concurrency=max_concurrency,
+            return_exceptions=return_exceptions,
+            progress=progress,
+        )
 
-        async def invoke(inputs: Inputs) -> Any:
-            try:
-                return await self.ainvoke(inputs)
-            except Exception as error:
-                if return_exceptions:
-                    return error
-                raise
+    def _loaded(self, inputs: Inputs | Snapshot) -> Mapping[str, Any]:
+        """What memory adds to the inputs; a run that is gone on with has it already."""
+        if self.memory is None or isinstance(inputs, Snapshot):
+            return {}
+        return self.memory.load(self._named(inputs))
 
-        _several(many)
-        # Before a coroutine is made that nobody would await.
-        width = _width(max_concurrency)
-        if not many:
-            return []
-        from graphexec.awaiting import await_all
+    async def _aloaded(self, inputs: Inputs | Snapshot) -> Mapping[str, Any]:
+        if self.memory is None or isinstance(inputs, Snapshot):
+            return {}
+        return await self.memory.aload(self._named(inputs))
 
-        return list(await await_all([invoke(one) for one in many], None, at_once=width))
-
-    def _ready(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
+    def _start(self, inputs: Inputs | Snapshot, loaded: Mapping[str, Any]) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
             return inputs
-        named_inputs = self._named(inputs)
-        missing = [key for key in self.agent.input_keys if key not in named_inputs]
+        every = {**loaded, **self._named(inputs)}
+        missing = [key for key in self.agent.input_keys if key not in every]
         if missing:
             wanted = ", ".join(f"{key!r}: ..." for key in self.agent.input_keys)
             raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}", missing=missing)
-        return Ready(Run(named_inputs))
+        return Ready(Run(every))
+
+    def _streamed(self, start: Ready | Snapshot, *, tokens: bool) -> Generator[Event[Ending], None, None]:
+        """The events of a run, the last after the memory has been told."""
+        with closing(self._events(start, tokens=tokens)) as events:
+            for event in events:
+                yield self._remembered(start, event) if isinstance(event, Done) else event
+
+    async def _astreamed(
+        self, inputs: Inputs | Snapshot, start: Ready | Snapshot | None, *, tokens: bool
+    ) -> AsyncGenerator[Event[Ending], None]:
+        begun = self._start(inputs, await self._aloaded(inputs)) if start is None else start
+        async with aclosing(self._aevents(begun, tokens=tokens)) as events:
+            async for event in events:
+                yield await self._aremembered(begun, event) if isinstance(event, Done) else event
+
+    def _events(self, start: Ready | Snapshot, *, tokens: bool) -> Generator[Event[Ending], None, None]:
+        """The events of a run, after the watchers have had each."""
+        watchers = self._watching()
+        with closing(stream(self._graph, start, self.world, pieces=tokens)) as events:
+            for event in events:
+                for watcher in watchers:
+                    watcher(event)
+                yield event
+
+    async def _aevents(self, start: Ready | Snapshot, *, tokens: bool) -> AsyncGenerator[Event[Ending], None]:
+        watchers = self._watching()
+        async with aclosing(astream(self._graph, start, self.world, pieces=tokens)) as events:
+            async for event in events:
+                for watcher in watchers:
+                    watcher(event)
+                yield event
+
+    def _watching(self) -> tuple[Watcher, ...]:
+        return (*self.watchers, Printed()) if self.verbose else self.watchers
+
+    def _done(self, start: Ready | Snapshot) -> Done[Ending]:
+        if not self.watchers and not self.verbose:
+            return run(self._graph, start, self.world)
+        *_, done = self._events(start, tokens=False)
+        assert isinstance(done, Done), "Done is the last event"
+        return done
+
+    async def _adone(self, start: Ready | Snapshot) -> Done[Ending]:
+        if not self.watchers and not self.verbose:
+            return await arun(self._graph, start, self.world)
+        *_, done = [event async for event in self._aevents(start, tokens=False)]
+        assert isinstance(done, Done), "Done is the last event"
+        return done
+
+    def _remembered(self, start: Ready | Snapshot, done: Done[Ending]) -> Done[Ending]:
+        """Tell the memory how the run ended, before anybody else is told."""
+        if self.memory is not None:
+            self.memory.save(_inputs(start), _outputs(done.outcome))
+        return done
+
+    async def _aremembered(self, start: Ready | Snapshot, done: Done[Ending]) -> Done[Ending]:
+        if self.memory is not None:
+            await self.memory.asave(_inputs(start), _outputs(done.outcome))
+        return done
 
     def _named(self, inputs: Inputs) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
@@ -268,49 +412,27 @@ class AgentExecutor:
             case keys:
                 raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
 
-    def _returned(self, inputs: Inputs, result: RunResult) -> dict[str, Any]:
-        ending = result.ending
-        values = ending.return_values if isinstance(ending, AgentFinish) else {"output": ending.output}
-        returned = {**self._named(inputs), **values}
+    def _returned(self, inputs: Inputs, result: RunResult, *, only_outputs: bool) -> dict[str, Any]:
+        returned = {**({} if only_outputs else self._named(inputs)), **_outputs(result.ending)}
         if self.return_intermediate_steps:
-            returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
+            returned["intermediate_steps"] = pairs(result.steps)
         return returned
 
 
-def _several(many: Sequence[Inputs]) -> None:
-    # A text is a sequence of texts, and a dict looks like one.
-    if isinstance(many, (str, Mapping)):
-        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
+def _inputs(start: Ready | Snapshot) -> Mapping[str, Any]:
+    """The inputs that a run began with; where a node of the user's own carries no run, there are none."""
+    value = start.value if isinstance(start, Snapshot) else start
+    run = getattr(value, "run", None)
+    return run.inputs if isinstance(run, Run) else {}
 
 
-def _width(max_concurrency: int | None) -> int:
-    if max_concurrency is not None and max_concurrency < 1:
-        raise InputError(f"max_concurrency is {max_concurrency}; give 1 or more, or None for {AT_ONCE}")
-    return max_concurrency or AT_ONCE
+def _outputs(ending: Ending) -> dict[str, Any]:
+    return dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
 
 
-def _observation(policy: ParsePolicy) -> Callable[[ParseError], str]:
-    """What the model is told of a parse error."""
-    if isinstance(policy, str):
-        return lambda _: policy
-    if isinstance(policy, bool):
-        return lambda error: error.observation or INVALID
-    if not callable(policy):
-        raise InputError(f"handle_parsing_errors is {policy!r}; give True, False, a text, or a function of the error")
-
-    def observation(error: ParseError) -> str:
-        told = policy(error)
-        # Users without a type checker return what they like.
-        if not isinstance(told, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"handle_parsing_errors returned {told!r}; return the text that the model is told")
-        return told
-
-    return observation
-
-
-def _answers(agent: Agent, tools: Mapping[str, AnyTool]) -> dict[type[Effect[Any]], Answer]:
-    """Who answers what the five nodes ask: the model or the agent's function, and the tools."""
-    answers: dict[type[Effect[Any]], Answer] = {CallTool: calling(tools)}
+def _answers(agent: Agent) -> dict[type[Effect[Any]], Answer]:
+    """Who answers what plan asks: the model, or the agent's function."""
+    answers: dict[type[Effect[Any]], Answer] = {}
     if agent.model is not None:
         answers[CallModel] = asking_model(agent.model)
     if agent.function is not None:

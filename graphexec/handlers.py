@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform, Unreadable
-from graphexec.errors import AgentError, BadReply, InputError, NoHandler, ParseError
+from graphexec.errors import Abandoned, AgentError, BadReply, InputError, NoHandler, ParseError
 from graphexec.messages import Model, ModelReply
-from graphexec.waiting import own_loop
+from graphexec.reporting import pieces_wanted, report
+from graphexec.waiting import own_loop, waiter_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,34 @@ _BEYOND = 1.0
 
 def asking_model(model: Model) -> Handler:
     """Answer `CallModel` with a model. One that has `instant = True` is called without a thread or a task."""
+    # Any: a protocol with these two would refuse the models that cannot stream.
+    stream: Any = getattr(model, "stream", None)
+    astream: Any = getattr(model, "astream", None)
 
     def called(effect: CallModel, left: float | None) -> ModelReply:
-        return checked(model.complete(effect.request, timeout=None if left is None else left + _BEYOND))
+        timeout = None if left is None else left + _BEYOND
+        if stream is None or not pieces_wanted():
+            return checked(model.complete(effect.request, timeout=timeout))
+        waiter = waiter_here()
+        last: Any = None
+        with closing(stream(effect.request, timeout=timeout)) as pieces:
+            for last in pieces:
+                if waiter is not None and waiter.gone:
+                    raise Abandoned("nobody waits for this reply any more, so it is not read on")
+                if not isinstance(last, ModelReply):
+                    report(last)
+        return checked(last)
 
     async def awaited(effect: CallModel, left: float | None) -> ModelReply:
-        return checked(await model.acomplete(effect.request, timeout=None if left is None else left + _BEYOND))
+        timeout = None if left is None else left + _BEYOND
+        if astream is None or not pieces_wanted():
+            return checked(await model.acomplete(effect.request, timeout=timeout))
+        last: Any = None
+        async with aclosing(astream(effect.request, timeout=timeout)) as pieces:
+            async for last in pieces:
+                if not isinstance(last, ModelReply):
+                    report(last)
+        return checked(last)
 
     def checked(reply: ModelReply) -> ModelReply:
         # A model of the user's own may know no better.
@@ -87,43 +111,79 @@ def asking_model(model: Model) -> Handler:
 
 
 def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
-    """Answer `CallAgent` with a callable agent, `def` or `async def`; raises `AgentError` for what is no decision."""
-    if inspect.iscoroutinefunction(function):
+    """Answer `CallAgent` with a callable agent, `def` or `async def`, that returns its decision or yields it in chunks.
 
-        async def awaited(effect: CallAgent) -> Decided:
-            try:
-                return decided(function, await function(effect.run.steps, dict(effect.run.inputs)))
-            except ParseError as error:
-                return Decided(Unreadable(str(error), error.observation, error.llm_output))
+    Chunks add up: actions are one decision, in their order; a finish comes alone. What a generator returns is its last
+    chunk. Raises `AgentError` for what is no decision.
+    """
 
-        return answering(awaited)
-
-    def called(effect: CallAgent) -> Decided:
+    def called(effect: CallAgent) -> Decided | Coroutine[Any, Any, Decided]:
         try:
-            return decided(function, function(effect.run.steps, dict(effect.run.inputs)))
+            decision = function(effect.run.steps, dict(effect.run.inputs))
+            # A lambda may hide that what it calls is async.
+            if inspect.iscoroutine(decision) or inspect.isasyncgen(decision):
+                return later(decision)
+            return decided(function, *(_chunks(decision) if inspect.isgenerator(decision) else [decision]))
         except ParseError as error:
-            return Decided(Unreadable(str(error), error.observation, error.llm_output))
+            return _unreadable(error)
 
-    return answering(called)
+    async def later(decision: Any) -> Decided:
+        try:
+            if inspect.isasyncgen(decision):
+                return decided(function, *[chunk async for chunk in decision])
+            return decided(function, await decision)
+        except ParseError as error:
+            return _unreadable(error)
+
+    async def awaited(effect: CallAgent) -> Decided:
+        return await later(function(effect.run.steps, dict(effect.run.inputs)))
+
+    on_the_loop = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    return answering(awaited if on_the_loop else called)
 
 
-def decided(function: Callable[..., Any], decision: object) -> Decided:
-    """Return what a callable agent decided, checked. Raises `AgentError` if it is no decision."""
-    if isinstance(decision, AgentFinish):
-        return Decided(decision)
-    if isinstance(decision, AgentAction):
-        return Decided((decision,))
+def _unreadable(error: ParseError) -> Decided:
+    return Decided(Unreadable(str(error), error.observation, error.llm_output))
+
+
+def _chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:
+    """What a generator yields, and what it returns, if it does."""
+    last = yield from generator
+    if last is not None:
+        yield last
+
+
+def decided(function: Callable[..., Any], *chunks: object) -> Decided:
+    """Return what a callable agent decided, checked and added up. Raises `AgentError` if it is no decision."""
     name = getattr(function, "__name__", type(function).__name__)
-    if not isinstance(decision, (list, tuple)):
+    finishes: list[AgentFinish] = []
+    actions: list[AgentAction] = []
+    for chunk in chunks:
+        if isinstance(chunk, AgentFinish):
+            finishes.append(chunk)
+        else:
+            actions.extend(_actions(name, chunk))
+    if len(finishes) > 1 or (finishes and actions):
+        told = f"{len(finishes)} times an AgentFinish" if len(finishes) > 1 else "an AgentFinish and actions"
+        raise AgentError(f"the agent {name} yielded {told}; yield one AgentFinish, or actions only")
+    if not chunks:
+        raise AgentError(f"the agent {name} yielded nothing; yield an AgentAction, a list of them, or an AgentFinish")
+    return Decided(finishes[0] if finishes else tuple(actions))
+
+
+def _actions(name: str, chunk: object) -> list[AgentAction]:
+    if isinstance(chunk, AgentAction):
+        return [chunk]
+    if not isinstance(chunk, (list, tuple)):
         raise AgentError(
-            f"the agent {name} returned {decision!r}; return an AgentAction, a list of them, or an AgentFinish"
+            f"the agent {name} returned {chunk!r}; return an AgentAction, a list of them, or an AgentFinish"
         )
     actions: list[AgentAction] = []
-    for action in decision:  # pyright: ignore[reportUnknownVariableType]
+    for action in chunk:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(action, AgentAction):
             raise AgentError(f"the agent {name} returned a list with {action!r}; return a list of AgentAction only")
         actions.append(action)
-    return Decided(tuple(actions))
+    return actions
 
 
 def _perform(effect: Perform, left: float | None) -> Any:

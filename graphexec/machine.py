@@ -5,19 +5,21 @@ plan → parse → dispatch_tools → check_return_direct → plan …, until an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Literal, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
+from graphexec.agents.prompt import shown
 from graphexec.edge import END
 from graphexec.effects import Asks, CallAgent, CallModel, CallTool, Decided, ToolResult, ask, ask_all
 from graphexec.errors import ParseError
-from graphexec.graph import edges, graph, on
+from graphexec.graph import Graph, edges, graph, on
 from graphexec.limits import Exhausted
 from graphexec.messages import ModelReply
-from graphexec.node import charged, metered, node, renamed
+from graphexec.node import Node, charged, metered, node, renamed, reserved
 
 
 @final
@@ -79,11 +81,40 @@ def limit_reached(given: HasRun, limit: Exhausted) -> LimitReached:
     return LimitReached(given.run, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """What the model is told after a reply that could not be read: a text made of the error."""
+# What the model is told after a reply that cannot be read, if the parser does not know better: LangChain's text.
+INVALID = "Invalid or incomplete response"
 
-    observation: Callable[[ParseError], str]
+
+def invalid(error: ParseError) -> str:
+    """What the parser says that the model is to be told, or that its reply was no good."""
+    return error.observation or INVALID
+
+
+def every_step(steps: Steps) -> Sequence[AgentStep]:
+    """All of them."""
+    return steps
+
+
+# Which tools' results are the answer: that of a step's only call, or also of the last one of several.
+ReturnDirect: TypeAlias = Literal["single", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What an executor's options say to its nodes.
+
+    `feedback` makes what the model is told after a reply that could not be read; `shown` are the steps that the agent
+    is shown of all there are; `return_direct` says which results are the answer at once.
+    """
+
+    feedback: Callable[[ParseError], str] = invalid
+    shown: Callable[[Steps], Sequence[AgentStep]] = every_step
+    return_direct: ReturnDirect = "single"
+
+    def trimmed(self, run: Run) -> Run:
+        """The run as the agent is shown it."""
+        shown = self.shown(run.steps)
+        return run if shown is run.steps else Run(run.inputs, Steps(shown))
 
 
 # The tool of a step in which there was none to call, as it is known.
@@ -92,23 +123,27 @@ EXCEPTION_TOOL = "_Exception"
 
 @metered(when_spent=limit_reached, asks=1)
 @node
-def plan(ready: Ready, agent: Agent) -> Asks[CallModel | CallAgent, Replied]:
+def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    match agent.ask(ready.run):
-        case CallModel() as question:
-            reply: ModelReply | Decided = yield from ask(question)
-        case CallAgent() as question:
-            reply = yield from ask(question)
+    reply = yield from _asked(agent.ask(policies.trimmed(ready.run)))
     return Replied(ready.run, reply)
 
 
+def _asked(question: CallModel | CallAgent) -> Asks[CallModel | CallAgent, ModelReply | Decided]:
+    match question:
+        case CallModel():
+            return (yield from ask(question))
+        case CallAgent():
+            return (yield from ask(question))
+
+
 @node
-def parse(replied: Replied, agent: Agent, feedback: Feedback) -> Acted | AgentFinish | Ready:
+def parse(replied: Replied, agent: Agent, policies: Policies) -> Acted | AgentFinish | Ready:
     """Read the model's reply; one that cannot be read is fed back as an observation."""
     try:
         return _decided(replied, agent)
     except ParseError as error:
-        observation = feedback.observation(error)
+        observation = policies.feedback(error)
         action = AgentAction(EXCEPTION_TOOL, observation, error.llm_output or str(error))
         return Ready(replied.run.observed((AgentStep(action, observation, "parse_error"),)))
 
@@ -142,8 +177,11 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
 
 
 @node
-def check_return_direct(observed: Observed) -> Ready | AgentFinish:
-    """Take the steps into the run; the result of a single call of a return-direct tool is the answer."""
+def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
+    """Take the steps into the run; the result of a single call of a return-direct tool is the answer.
+
+    Of several calls it is the last such result, where the policies say so.
+    """
     actions, results = observed.actions, observed.results
     run = observed.run.observed(
         [
@@ -151,8 +189,9 @@ def check_return_direct(observed: Observed) -> Ready | AgentFinish:
             for action, result in zip(actions, results, strict=True)
         ]
     )
-    if len(results) == 1 and results[0].return_direct:
-        return AgentFinish({"output": results[0].observation}, "", run, return_direct=True)
+    direct = [result for result in results if result.return_direct]
+    if direct and (len(results) == 1 or policies.return_direct == "any"):
+        return AgentFinish({"output": direct[-1].observation}, "", run, return_direct=True)
     return Ready(run)
 
 
@@ -163,30 +202,78 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 @node
 def stopped_response(reached: LimitReached) -> StoppedResponse:
     """Say that the run was stopped, by which limit, and with which steps; it asks for nothing."""
+    return _stopped(reached)
+
+
+def _stopped(reached: LimitReached) -> StoppedResponse:
     limit = reached.limit
     known = limit.limit in ("iterations", "seconds")
     text = STOPPED if known else f"Agent stopped due to {limit.limit.replace('_', ' ').removesuffix('s')} limit."
     return StoppedResponse(text, limit, reached.run)
 
 
-_acting = (
-    edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
-    | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
-    | edges(stopped_response, on(StoppedResponse, END))
-)  # fmt: skip
+def unanswered(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
+    """Say that the run was stopped, where the model did not answer in time: by the limit that stopped it first."""
+    del limit
+    return _stopped(reached)
 
-AGENT_EXECUTOR = graph(
-    edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
-    | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
-    | _acting,
-    start=plan,
-)
 
-# `handle_parsing_errors=False`: the same table without the edge back to plan.
+@reserved(when_spent=unanswered)
+@node
+def generate_response(
+    reached: LimitReached, agent: Agent, policies: Policies
+) -> Asks[CallModel | CallAgent, StoppedResponse]:
+    """Ask the model once more, for an answer from the steps so far. What it says is the answer, read as usual.
+
+    A reply that cannot be read is taken as it is. One that wants to act again, or says nothing, is none: then the text
+    is that of `stopped_response`.
+    """
+    reply = yield from _asked((agent.conclude or agent.ask)(policies.trimmed(reached.run)))
+    try:
+        decision = agent.read(reply)
+    except ParseError as error:
+        text = reply.content if isinstance(reply, ModelReply) else error.llm_output
+    else:
+        text = _answer(decision) if isinstance(decision, AgentFinish) else ""
+    stopped = _stopped(reached)
+    return dataclasses.replace(stopped, output=text.strip(), generated=True) if text.strip() else stopped
+
+
+def _answer(finish: AgentFinish) -> str:
+    values = finish.return_values
+    return shown(values.get("output", values))
+
+
+def _executor(stopping: Node[LimitReached, StoppedResponse]) -> Graph[Ready, AgentFinish | StoppedResponse]:
+    return graph(
+        edges(plan, on(Replied, parse) | on(LimitReached, stopping))
+        | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
+        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopping))
+        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+        | edges(stopping, on(StoppedResponse, END)),
+        start=plan,
+    )
+
+
+# `handle_parsing_errors=False`: the same table without the edge from parse back to plan.
 _strict_parse = renamed(parse_or_raise, "parse")
-STRICT_AGENT_EXECUTOR = graph(
-    edges(plan, on(Replied, _strict_parse) | on(LimitReached, stopped_response))
-    | edges(_strict_parse, on(Acted, dispatch_tools) | on(AgentFinish, END))
-    | _acting,
-    start=plan,
-)
+
+
+def _strict(stopping: Node[LimitReached, StoppedResponse]) -> Graph[Ready, AgentFinish | StoppedResponse]:
+    return graph(
+        edges(plan, on(Replied, _strict_parse) | on(LimitReached, stopping))
+        | edges(_strict_parse, on(Acted, dispatch_tools) | on(AgentFinish, END))
+        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopping))
+        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+        | edges(stopping, on(StoppedResponse, END)),
+        start=plan,
+    )
+
+
+AGENT_EXECUTOR = _executor(stopped_response)
+STRICT_AGENT_EXECUTOR = _strict(stopped_response)
+
+# `early_stopping_method="generate"`: the model has the last word.
+_generating = renamed(generate_response, "stopped_response")
+GENERATING_AGENT_EXECUTOR = _executor(_generating)
+STRICT_GENERATING_AGENT_EXECUTOR = _strict(_generating)

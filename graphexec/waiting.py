@@ -12,7 +12,10 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
+from queue import SimpleQueue
 from typing import Generic, TypeVar, final
+
+from graphexec.reporting import Listener, heard_by
 
 T = TypeVar("T")
 
@@ -175,6 +178,37 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     if batch.error is not None:
         raise batch.error
     return tuple(batch.results)
+
+
+def overheard(call: Callable[[], T], *, pieces: bool) -> Generator[object, None, T]:
+    """Run `call`, yield what is reported meanwhile, and return what it returns.
+
+    With `pieces` the call runs in a thread, and each piece of news is yielded when it comes; otherwise when it has
+    returned, or raised. Closing the generator abandons the call.
+    """
+    if not pieces:
+        news: list[object] = []
+        try:
+            with heard_by(Listener(news.append)):
+                result = call()
+        except Exception:
+            yield from news
+            raise
+        yield from news
+        return result
+    coming: SimpleQueue[object] = SimpleQueue()
+    ended = object()
+
+    def heard() -> T:
+        with heard_by(Listener(coming.put, pieces=True)):
+            return call()
+
+    with somebody_waits() as waiter:
+        future = in_thread(heard, waiter)
+        future.add_done_callback(lambda _: coming.put(ended))
+        while (one := coming.get()) is not ended:
+            yield one
+        return future.result()
 
 
 def own_loop(call: Callable[[], Awaitable[T]]) -> T:

@@ -26,7 +26,8 @@ class Agent:
     `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
     raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
     `input_keys` are the inputs that a run needs. `conclude(run)` asks for an answer at once, from the steps so far and
-    without another action: it is the last question of a run that `early_stopping_method="generate"` stops.
+    without another action: it is the last question of a run that `early_stopping_method="generate"` stops (`ask`,
+    where there is none).
     """
 
     ask: Callable[[Run], CallModel | CallAgent]

@@ -128,6 +128,8 @@ def scripted_tool(
         return_direct=return_direct or own.return_direct,
         timeout=own.timeout if timeout is None else timeout,
         on_error=own.on_error,
+        retry=own.retry,
+        max_observation=own.max_observation,
         is_async=waits,
         calls=calls,
         left=left,

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, NotRequired
+from types import NoneType, UnionType
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
+from graphexec.actions import Run
 from graphexec.annotations import resolved
 from graphexec.errors import ToolDefinitionError
 
 
-def arguments_of(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
-    """The arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
+def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
+    """The arguments as a typed dict, which pydantic validates to a dict and describes as an object.
+
+    Apart from them, the names of the parameters that take the run, which no model gives.
+    """
     try:
         hints = resolved(function, extras=True)
     except NameError as error:
@@ -25,12 +30,16 @@ def arguments_of(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
     except TypeError as error:
         raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
     fields: dict[str, Any] = {}
+    given_the_run: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")
         if parameter.name not in hints:
             raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
         kind = hints[parameter.name]
+        if _is_run(kind):
+            given_the_run.append(parameter.name)
+            continue
         if isinstance(parameter.default, FieldInfo):
             text = f"{name} has Field(...) as the default of {parameter.name}, which the function would be called with"
             raise ToolDefinitionError(f"{text}; write {parameter.name}: Annotated[..., Field(...)]")
@@ -46,7 +55,16 @@ def arguments_of(function: Callable[..., Any], name: str) -> TypeAdapter[Any]:
     except PydanticUserError as error:
         first = str(error).splitlines()[0]
         raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
-    return adapter
+    return adapter, tuple(given_the_run)
+
+
+def _is_run(kind: object) -> bool:
+    """Whether it is `Run`, `Run | None`, or either of them in `Annotated`."""
+    if get_origin(kind) is Annotated:
+        return _is_run(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return all(one is NoneType or _is_run(one) for one in get_args(kind))
+    return kind is Run
 
 
 def _shown_default(default: object) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic_core import ValidationError
 from graphexec.errors import ToolDefinitionError
 from graphexec.json_text import read_container
 from graphexec.messages import ToolSpec
+from graphexec.tools.retry import Retry
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -24,8 +25,9 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
-# What an exception in a tool becomes: an observation that tells the model, or the end of the run.
-ErrorPolicy: TypeAlias = Literal["observe", "raise"]
+# What an exception in a tool becomes: an observation that tells the model, in our words or in those that a function
+# makes of it, or the end of the run.
+ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str]
 
 
 # How many faults of a call the model is told: a long list with one mistake per item is not to fill its context.
@@ -40,8 +42,9 @@ class BadArguments(ValueError):
 class Tool(Generic[P, R_co]):
     """A function as a model sees it; calling the tool calls the function.
 
-    `timeout` is in seconds, for one call. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments, an object.
+    `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
+    `parameters` is the JSON schema of the arguments, an object; `given_the_run` are the parameters that are none of
+    them, and get the run so far. `on_error` and `max_observation` (characters): `None` is the executor's default.
     """
 
     name: str
@@ -52,8 +55,11 @@ class Tool(Generic[P, R_co]):
     arguments: TypeAdapter[Any]
     return_direct: bool = False
     timeout: float | None = None
-    on_error: ErrorPolicy = "observe"
+    on_error: ErrorPolicy | None = None
     is_async: bool = False
+    retry: Retry | None = None
+    max_observation: int | None = None
+    given_the_run: tuple[str, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself: no validation, no timeout, and its exceptions are raised."""
@@ -153,9 +159,14 @@ def tool(
     description: str | None = None,
     return_direct: bool = False,
     timeout: float | None = None,
-    on_error: ErrorPolicy = "observe",
+    on_error: ErrorPolicy | None = None,
+    retries: int = 0,
+    retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
+    retry_wait: float = 0.0,
+    max_observation: int | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(
+# One keyword per setting is what people know from other decorators of tools.
+def tool(  # noqa: PLR0913
     function: Callable[..., Any] | None = None,
     /,
     *,
@@ -163,25 +174,60 @@ def tool(
     description: str | None = None,
     return_direct: bool = False,
     timeout: float | None = None,
-    on_error: ErrorPolicy = "observe",
+    on_error: ErrorPolicy | None = None,
+    retries: int = 0,
+    retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
+    retry_wait: float = 0.0,
+    max_observation: int | None = None,
 ) -> Any:
     """Make a tool of a typed function, `def` or `async def`.
 
     Its name is the function's, its description the docstring, its schema what pydantic makes of the annotations
-    (`Annotated[str, Field(description=...)]` describes an argument). `timeout` is in seconds. What a call raises is
-    an observation, unless `on_error="raise"`.
+    (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` is not part of it: it
+    gets the run so far.
+
+    What a call raises is an observation; `on_error` may be "raise", or a function that makes the observation of the
+    exception (what that raises ends the run). Before, it is called up to `retries` more times where it raises
+    `retry_on`: `retry_wait` seconds later, then twice that, up to a minute. `timeout` is in seconds, for one attempt,
+    and one that timed out is not made again. All attempts count as one of the run's tool calls.
+
+    An observation of more than `max_observation` characters is kept whole, but the model is told its beginning only.
 
     Raises `ToolDefinitionError` if an argument is not annotated, has a type without a schema or is `*args` or
-    `**kwargs`, if there is no description, or if `timeout` is not a positive number.
+    `**kwargs`, if there is no description, or for an option that cannot be.
     """
-    seconds = _timeout(timeout, name or "a tool")
+    subject = name or "a tool"
+    fault = fault_of_policy(on_error) or fault_of_length(max_observation)
+    if fault:
+        raise ToolDefinitionError(f"{subject} cannot be made: {fault}")
+    seconds = _timeout(timeout, subject)
+    retry = _retry(retries, retry_on, retry_wait, subject)
 
     def made(undecorated: Callable[..., Any]) -> AnyTool:
         return dataclasses.replace(
-            _tool(undecorated, name, description), return_direct=return_direct, timeout=seconds, on_error=on_error
+            _tool(undecorated, name, description),
+            return_direct=return_direct,
+            timeout=seconds,
+            on_error=on_error,
+            retry=retry,
+            max_observation=max_observation,
         )
 
     return made if function is None else made(function)
+
+
+def fault_of_policy(policy: object) -> str | None:
+    """Return what is wrong with an `on_error`, or `None`."""
+    if policy in (None, "observe", "raise") or (callable(policy) and not inspect.iscoroutinefunction(policy)):
+        return None
+    return f"on_error is {policy!r}; give 'observe', 'raise', or a function (def) from the exception to a text"
+
+
+def fault_of_length(most: object) -> str | None:
+    """Return what is wrong with a `max_observation`, or `None`."""
+    if most is None or (isinstance(most, int) and most >= 1):
+        return None
+    return f"max_observation is {most!r}; give a whole number of characters, 1 or more, or leave it out"
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -207,6 +253,21 @@ def _timeout(seconds: float | None, name: str) -> float | None:
     return seconds
 
 
+def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str) -> Retry | None:
+    # Users without a type checker give texts, and classes that are no Exception.
+    if not isinstance(times, int) or times < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ToolDefinitionError(f"{name} has retries={times!r}; give a whole number, 0 for none")
+    classes = on if isinstance(on, tuple) else (on,)
+    for one in classes:
+        if not (isinstance(one, type) and issubclass(one, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
+    if not (isinstance(wait, (int, float)) and math.isfinite(wait) and wait >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ToolDefinitionError(f"{name} has retry_wait={wait!r}; give seconds, 0 or more")
+    if not times and (wait or classes != (Exception,)):
+        raise ToolDefinitionError(f"{name} says how to retry, but not to; add retries=2, say")
+    return Retry(times, classes, wait) if times else None
+
+
 def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
     called = name or str(getattr(function, "__name__", type(function).__name__))
     told = description or inspect.getdoc(function)
@@ -215,13 +276,14 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
     # pydantic, which reads the annotations, is loaded by those who make tools.
     from graphexec.tools.arguments import arguments_of
 
-    adapter = arguments_of(function, called)
+    adapter, given_the_run = arguments_of(function, called)
     schema = adapter.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})
     for described in schema["properties"].values():
         described.pop("title", None)
-    return Tool(called, told, schema, function, adapter, is_async=inspect.iscoroutinefunction(function))
+    is_async = inspect.iscoroutinefunction(function)
+    return Tool(called, told, schema, function, adapter, is_async=is_async, given_the_run=given_the_run)
 
 
 def _where(location: tuple[int | str, ...]) -> str:

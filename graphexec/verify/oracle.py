@@ -155,7 +155,7 @@ def tool_results(call: CallTool, tools: Mapping[str, AnyTool]) -> list[Reply]:
         Reply("ok", ToolResult("done", "ok", tool.return_direct)),
         Reply("bad_arguments", ToolResult(f"{call.name} was not called", "bad_arguments")),
     ]
-    if tool.on_error == "observe":
+    if tool.on_error != "raise":
         found.append(Reply("error", ToolResult(f"{call.name} failed", "error")))
     if tool.timeout is not None:
         found.append(Reply("timed_out", ToolResult(f"{call.name} timed out", "timed_out")))

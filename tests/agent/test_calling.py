@@ -10,8 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, RunResult, Tool, create_react_agent, snapshot_of, tool
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    CallTool,
+    RunResult,
+    Tool,
+    ToolResult,
+    create_react_agent,
+    snapshot_of,
+    tool,
+)
+from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
 from graphexec.tools.calling import calling
 from tests.agent.actors import (
@@ -220,8 +233,65 @@ def test_an_unknown_tool_is_told_with_the_names_there_are() -> None:
         told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
         return observations(told)[0]
 
-    assert observed(echo, fail) == " echo  is not a valid tool, try one of [echo, fail]."
+    assert observed(fail) == " echo  is not a valid tool, try one of [fail]."
     assert observed() == " echo  is not a valid tool, try one of []."
+
+
+def titled(*names: str) -> dict[str, AnyTool]:
+    return {name: tool(name=name)(echo.function) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("requested", "suggested"),
+    [
+        ("web_serch", " Did you mean web_search?"),
+        ("WebSearch", " Did you mean web_search?"),
+        ("WEB_SEARCH", " Did you mean web_search?"),
+        ("calculator", " Did you mean Calculate?"),
+        ("weather", ""),
+        ("", ""),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_closest_one_behind_langchains_sentence(
+    requested: str, suggested: str
+) -> None:
+    result = calling(titled("web_search", "Calculate")).call(CallTool(requested, "x"), None)
+    first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
+    assert result == ToolResult(first + suggested, "unknown_tool")
+
+
+@given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
+def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name: str, names: list[str]) -> None:
+    result = calling(titled(*names)).call(CallTool(name, "x"), None)
+    if name in names:
+        assert result == ToolResult("x")
+    else:
+        assert result.status == "unknown_tool"
+        assert result.observation.startswith(f"{name} is not a valid tool, try one of [{', '.join(names)}].")
+
+
+def test_names_in_another_case_are_found_if_so_wanted() -> None:
+    tools = titled("Web_Search", "Straße")
+    handler = calling(tools, lookup="case_insensitive")
+    for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
+        assert handler.call(CallTool(name, "x"), None) == ToolResult("x")
+    assert handler.call(CallTool("websearch", "x"), None).observation == (
+        "websearch is not a valid tool, try one of [Web_Search, Straße]. Did you mean Web_Search?"
+    )
+    assert calling(tools).call(CallTool("web_search", "x"), None).status == "unknown_tool"
+
+
+def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() -> None:
+    tools = titled("search", "Search")
+    assert calling(tools).call(CallTool("Search", "x"), None) == ToolResult("x")
+    with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
+        calling(tools, lookup="case_insensitive")
+
+
+def test_a_lookup_that_is_none_is_refused() -> None:
+    wrong: Any = "fuzzy"
+    with pytest.raises(InputError, match="lookup is 'fuzzy'; give 'exact' or 'case_insensitive'"):
+        calling({}, lookup=wrong)
 
 
 class Opaque:
@@ -286,8 +356,6 @@ def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -
 
 
 def test_the_handler_of_tools_answers_without_an_executor() -> None:
-    from graphexec import CallTool, ToolResult
-
     handler = calling({"echo": echo})
     assert handler.call(CallTool("echo", "hi"), None) == ToolResult("hi")
     assert handler.call(CallTool("echo", {"text": "hi"}), 1.0) == ToolResult("hi")

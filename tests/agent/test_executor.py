@@ -258,8 +258,8 @@ def test_an_agent_that_is_none_is_refused_when_the_executor_is_made(agent: Any) 
 
 
 def test_an_early_stopping_method_that_there_is_not_is_refused_when_the_executor_is_made() -> None:
-    method: Any = "generate"
-    with pytest.raises(InputError, match="early_stopping_method is 'generate'; the only one there is is 'force'"):
+    method: Any = "guess"
+    with pytest.raises(InputError, match="early_stopping_method is 'guess'; give 'force' or 'generate'"):
         AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
 
 

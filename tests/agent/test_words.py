@@ -31,7 +31,7 @@ from graphexec.actions import Run
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError, UnprovedError
 from graphexec.limits import Exhausted, Limits
-from graphexec.machine import STRICT_AGENT_EXECUTOR, Acted, Feedback, LimitReached, Observed, limit_reached
+from graphexec.machine import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, limit_reached
 from graphexec.messages import ModelReply
 from graphexec.models.scripted import ScriptedModel
 from tests.agent.actors import act, answer, echo, fail, run_async, run_sync, scripted
@@ -53,8 +53,8 @@ a_dict: Any = {"input": "hello"}
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "an early stopping method": (
-        lambda: executor(early_stopping_method="generate"),
-        "early_stopping_method is 'generate'; the only one there is is 'force'",
+        lambda: executor(early_stopping_method="guess"),
+        "early_stopping_method is 'guess'; give 'force' or 'generate'",
     ),
     "a concurrency of nothing": (
         lambda: executor(tool_concurrency=0),
@@ -339,4 +339,3 @@ def test_the_strict_machine_has_no_way_back_from_parsing() -> None:
         "parse --AgentFinish--> END",
     ]
     assert Acted in STRICT_AGENT_EXECUTOR["parse"].returns
-    assert Feedback(str).observation(ParseError("x")) == "x"

@@ -1,0 +1,96 @@
+"""A stuck run: the agent does the same again and again. A node that tells it so, and then stops the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TypeVar
+
+from graphexec.actions import AgentStep, Run, Steps
+from graphexec.agents.prompt import observed
+from graphexec.errors import InputError
+from graphexec.graph import Graph, checked, edges, edges_of, on
+from graphexec.limits import Exhausted
+from graphexec.machine import LimitReached, Ready, plan, stopped_response
+from graphexec.node import node
+
+F = TypeVar("F")
+
+# How many steps a round may have that is gone again and again: a step alone, or a few in turn.
+ROUND = 4
+
+# The name of the limit that stops such a run, in its stopped response.
+REPEATS = "repeats"
+
+WARNING = (
+    "(You have done exactly this {times} times, with the same result. Do something else, or give your final answer.)"
+)
+
+
+def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: int = 3) -> Graph[Ready, F]:
+    """Return the agent's graph with a node `notice_repeats` on every way back to `plan`.
+
+    When the last step, or a round of up to four, was done `warn_after` times in a row (the same tool, input and
+    observation), the model is told so with the observation; after `stop_after` times the run is stopped by the limit
+    `repeats`. Each visit costs a look at the last few steps, however long the run is.
+
+    Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
+    """
+    if not 2 <= warn_after <= stop_after:  # noqa: PLR2004 - once is no repetition
+        raise InputError(
+            f"warn_after is {warn_after} and stop_after {stop_after}; give 2 or more, and no less to stop after"
+        )
+    for needed in (plan, stopped_response):
+        if needed.name not in machine:
+            raise InputError(f"the graph has no {needed.name}; make it from executor.graph")
+
+    @node
+    def notice_repeats(ready: Ready) -> Ready | LimitReached:
+        """Tell the model that it repeats itself, or stop the run."""
+        times = repeated(ready.run.steps, stop_after)
+        if times >= stop_after:
+            return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
+        return Ready(_warned(ready.run, times)) if times >= warn_after else ready
+
+    routes = on(Ready, plan) | on(LimitReached, stopped_response)
+    row = [edge for source, row in edges(notice_repeats, routes).rows for edge in edges_of(source, row)]
+    back = [
+        dataclasses.replace(edge, target=notice_repeats.name) if edge.target == plan.name else edge
+        for edge in machine.edges
+    ]
+    return checked([*machine, notice_repeats], [*back, *row], machine.start)
+
+
+def repeated(steps: Sequence[AgentStep], most: int) -> int:
+    """How often the last round of steps was done in a row, of the rounds that were done most often; `most` at most."""
+    return max((_times(steps, size, most) for size in range(1, ROUND + 1)), default=0)
+
+
+def _times(steps: Sequence[AgentStep], size: int, most: int) -> int:
+    """How often the last `size` steps were done in a row."""
+    tail = steps[-size * most :]
+    if len(tail) < size:
+        return 0
+    times = 1
+    last = tail[-size:]
+    while times < most and len(tail) >= size * (times + 1):
+        before = tail[-size * (times + 1) : -size * times]
+        if not all(_same(one, other) for one, other in zip(before, last, strict=True)):
+            break
+        times += 1
+    return times
+
+
+def _same(one: AgentStep, other: AgentStep) -> bool:
+    return (
+        one.action.tool == other.action.tool
+        and one.action.tool_input == other.action.tool_input
+        # As text: what == means is the observation's own affair.
+        and observed(dataclasses.replace(one, told=None)) == observed(dataclasses.replace(other, told=None))
+    )
+
+
+def _warned(run: Run, times: int) -> Run:
+    *before, last = run.steps
+    told = f"{observed(last)}\n{WARNING.format(times=times)}"
+    return Run(run.inputs, Steps([*before, dataclasses.replace(last, told=told)]))
