@@ -1,0 +1,22 @@
+"""Memory: what a conversation leaves behind for its next run, and where it is kept."""
+
+from graphexec.memory.conversation import BufferMemory, Memory, TokenWindowMemory, WindowMemory, estimated_tokens
+from graphexec.memory.database import SQLiteHistory
+from graphexec.memory.history import History, MemoryHistory, Turn
+from graphexec.memory.lines import FileHistory
+from graphexec.memory.summary import SUMMARY_PROMPT, SummaryMemory
+
+__all__ = [
+    "SUMMARY_PROMPT",
+    "BufferMemory",
+    "FileHistory",
+    "History",
+    "Memory",
+    "MemoryHistory",
+    "SQLiteHistory",
+    "SummaryMemory",
+    "TokenWindowMemory",
+    "Turn",
+    "WindowMemory",
+    "estimated_tokens",
+]

@@ -1,0 +1,230 @@
+"""What a run remembers of the runs before it: the conversation, whole or its last turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, final
+
+from graphexec.agents.prompt import shown
+from graphexec.errors import InputError
+from graphexec.memory.history import History, MemoryHistory, Turn
+from graphexec.messages import AssistantMessage, Message, UserMessage
+
+T = TypeVar("T")
+
+
+class Memory(Protocol):
+    """What gives a run inputs of its own, and is told what came of it: anything with these five.
+
+    `inputs` are what the caller passed, `outputs` what the run returned: their values are whatever they are. Several
+    runs at once may share a memory.
+    """
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the inputs that it provides."""
+        ...
+
+    def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return those inputs, before a run."""
+        ...
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        """Remember a run that ended; one that raised is not told."""
+        ...
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return those inputs, as `load` does."""
+        ...
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        """Remember a run, as `save` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TurnMemory:
+    """What the memories of a conversation's turns have in common.
+
+    A run's turn is `inputs[input_key]` with `outputs[output_key]`: text as it is, anything else as JSON. What is loaded
+    is the one input `key`: the turns as text, a line `Human: ...` and a line `AI: ...` each, with `human` and `ai` for
+    these names; or, `as_messages`, a tuple of user and assistant messages. In the text, what was said may itself have
+    lines that look like these; messages cannot be mistaken for one another.
+
+    Without a `history` it has one of its own in memory. Two memories with one history share the conversation. A turn is
+    added when its run ends, so the turns of runs at once stand in the order in which these ended. A save that is
+    cancelled may still store its turn, but never a part of it.
+
+    `save` raises `InputError` for inputs without `input_key`, and for outputs without `output_key`.
+    """
+
+    history: History = field(default_factory=MemoryHistory)
+    key: str = "chat_history"
+    input_key: str = "input"
+    output_key: str = "output"
+    as_messages: bool = False
+    human: str = "Human"
+    ai: str = "AI"
+
+    def __post_init__(self) -> None:
+        if self.key == self.input_key:
+            raise InputError(
+                f"{type(self).__name__}'s key and input_key are both {self.key}, and what a caller passes hides what "
+                "is remembered; give them two names"
+            )
+        check_history(self, "history", self.history)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The name of the one input that it provides."""
+        return (self.key,)
+
+    # What is remembered does not depend on what is asked now; another memory's may.
+    def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:  # noqa: ARG002
+        """Return what is remembered as `{key: ...}`."""
+        return {self.key: self._told()}
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:  # noqa: ARG002 - as `load`
+        """Return what is remembered, as `load` does."""
+        return {self.key: await waited(self._told, self._histories())}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        """Put this turn behind the others."""
+        self.history.add(self._turn(inputs, outputs))
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        """Put this turn behind the others, as `save` does."""
+        turn = self._turn(inputs, outputs)
+        await waited(lambda: self.history.add(turn), self._histories())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for history in self._histories():
+            history.clear()
+
+    def _histories(self) -> tuple[History, ...]:
+        return (self.history,)
+
+    def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Those of the turns that are told."""
+        return turns
+
+    def _told(self) -> str | tuple[Message, ...]:
+        turns = self._kept(self.history.turns())
+        return self._messages(turns) if self.as_messages else self._text(turns)
+
+    def _turn(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Turn:
+        return Turn(
+            _text_at(self.input_key, inputs, f"{type(self).__name__}'s input_key", "inputs"),
+            _text_at(self.output_key, outputs, f"{type(self).__name__}'s output_key", "outputs"),
+        )
+
+    def _text(self, turns: Sequence[Turn]) -> str:
+        return "\n".join([f"{self.human}: {turn.input}\n{self.ai}: {turn.output}" for turn in turns])
+
+    def _messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
+        return tuple(said for turn in turns for said in (UserMessage(turn.input), AssistantMessage(turn.output)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferMemory(TurnMemory):
+    """The whole conversation. It grows with every run; `TurnMemory` tells of the options."""
+
+    # Said again because it may be passed by position here.
+    history: History = field(default_factory=MemoryHistory)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowMemory(TurnMemory):
+    """The last `turns` of the conversation, none for zero; `TurnMemory` tells of the other options.
+
+    The history keeps the older ones. Raises `InputError` for a number that is none, or negative.
+    """
+
+    turns: int
+
+    def __post_init__(self) -> None:
+        TurnMemory.__post_init__(self)
+        check_count("WindowMemory's turns", self.turns)
+
+    def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        return turns[max(0, len(turns) - self.turns) :]
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate the tokens of a text: one for four characters, rounded up.
+
+    That is about right for English prose. Other languages, code and figures take more, up to one a character and over:
+    pass a tokenizer's own count where it matters.
+    """
+    return (len(text) + 3) // 4
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenWindowMemory(TurnMemory):
+    """The last turns that fit into `max_tokens` together; `TurnMemory` tells of the other options.
+
+    A turn costs what `count` says of its two lines with the line break behind them, messages too. Turns are counted one
+    by one from the last back to the first that does not fit; a last one too long for `max_tokens` leaves none. So the
+    text fits if `count` finds no more in a whole than in its parts, which is true of `estimated_tokens` and, but for a
+    few tokens, of tokenizers.
+
+    The history keeps the older ones. Raises `InputError` for a number that is none, or negative.
+    """
+
+    max_tokens: int
+    count: Callable[[str], int] = field(default=estimated_tokens, kw_only=True)
+
+    def __post_init__(self) -> None:
+        TurnMemory.__post_init__(self)
+        check_count("TokenWindowMemory's max_tokens", self.max_tokens)
+
+    def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        first, left = len(turns), self.max_tokens
+        while first > 0:
+            left -= self.count(f"{self._text(turns[first - 1 : first])}\n")
+            if left < 0:
+                break
+            first -= 1
+        return turns[first:]
+
+
+async def waited(call: Callable[[], T], histories: Sequence[History]) -> T:
+    """Call what reads or writes the histories: in a thread, unless none of them makes anybody wait."""
+    if all(getattr(history, "instant", False) for history in histories):
+        return call()
+    from graphexec.awaiting import from_thread
+
+    return await from_thread(call)
+
+
+def check_count(name: str, number: int) -> None:
+    """Raise `InputError` for what counts nothing."""
+    # The annotation says int; a bool is one, and nothing checks a caller without types.
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{name} is {number!r}; pass a whole number, zero or more")
+
+
+def check_history(memory: object, name: str, history: History) -> None:
+    """Raise `InputError` for what is no history, a class of histories among it."""
+    methods = ("turns", "add", "clear")
+    if isinstance(history, type) or not all(callable(getattr(history, method, None)) for method in methods):
+        raise InputError(
+            f"{type(memory).__name__}'s {name} is {history!r}, which has not the methods of a history; "
+            "pass MemoryHistory(), FileHistory(path) or another"
+        )
+
+
+def _text_at(key: str, values: Mapping[str, Any], option: str, place: str) -> str:
+    if key not in values:
+        there = ", ".join(map(str, values)) or "none"
+        raise InputError(
+            f"{option} is {key}, which the {place} have not; the keys there are: {there}; name one of them",
+            missing=[key],
+        )
+    # A text of a class of its own, an enumeration's say, becomes plain text, as it would by being stored.
+    return str.__str__(shown(values[key]))

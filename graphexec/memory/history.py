@@ -1,0 +1,92 @@
+"""The turns of a conversation, and what keeps them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, final
+
+from graphexec.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was said to the agent, and what it answered. Raises `InputError` for what is not text."""
+
+    input: str
+    output: str
+
+    def __post_init__(self) -> None:
+        for name, value in (("input", self.input), ("output", self.output)):
+            # The annotation says so; a turn that is not text would be found out only when it is read again.
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass text")
+
+
+class History(Protocol):
+    """What keeps the turns of one conversation: anything with these three methods.
+
+    Several threads may call them at once, and so may several processes where it outlives one. A history whose class
+    has `instant = True` does not wait for anything; an async run calls any other in a thread.
+    """
+
+    def turns(self) -> Sequence[Turn]:
+        """Return every turn, the oldest first."""
+        ...
+
+    def add(self, turn: Turn, /) -> None:
+        """Put a turn behind the others: the whole of it or, where this raises, nothing."""
+        ...
+
+    def clear(self) -> None:
+        """Forget every turn."""
+        ...
+
+
+@final
+class MemoryHistory:
+    """A history in memory: it ends with the process."""
+
+    instant: ClassVar[bool] = True
+    """It answers without waiting; an async run needs no thread for it."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        # Each method does one atomic thing with the list, so threads need no lock.
+        self._turns: list[Turn] = []
+
+    def turns(self) -> tuple[Turn, ...]:
+        """Return every turn, the oldest first."""
+        return tuple(self._turns)
+
+    def add(self, turn: Turn, /) -> None:
+        """Put a turn behind the others."""
+        self._turns.append(turn)
+
+    def clear(self) -> None:
+        """Forget every turn."""
+        self._turns.clear()
+
+    def __repr__(self) -> str:
+        return f"<MemoryHistory: {len(self._turns)} turns>"
+
+
+def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of `owner`'s file: where it is stays the same when the process changes its directory.
+
+    Raises `InputError` where there can be no file, since the first save would be late to find out.
+    """
+    from pathlib import Path
+
+    file = Path(path).absolute()
+    if file.is_dir():
+        raise InputError(f"{owner}'s path {file} is a directory; name a file in it")
+    if not file.parent.is_dir():
+        raise InputError(f"{owner}'s path {file} is in no directory that there is; make {file.parent} first")
+    return file

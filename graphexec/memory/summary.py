@@ -1,0 +1,176 @@
+"""A memory that tells the older turns as a model's summary."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
+
+from graphexec.agents.prompt import Template, template
+from graphexec.errors import BadReply, InputError
+from graphexec.memory.conversation import TurnMemory, check_count, check_history, waited
+from graphexec.memory.history import History, MemoryHistory, Turn
+from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
+
+SUMMARY_PROMPT = """\
+Keep the notes on a conversation between {human} and {ai}.
+
+The notes so far:
+{summary}
+
+What was said since:
+{turns}
+
+Write the notes anew, so that they hold both. Keep names, numbers, decisions, wishes and open questions; leave out
+courtesies. Write in the language of the conversation, and nothing but the notes."""
+
+_NOTHING_YET = "(none)"
+
+# What saving waits for: work with a history, or a model's answer. Each step knows what it is sent.
+_Step: TypeAlias = Callable[[], Any] | ChatRequest
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SummaryMemory(TurnMemory):
+    """A model's summary of the conversation, and the last `keep_turns` as they were said; see `TurnMemory`.
+
+    A save stores the turn first and then asks the model at most once, for a summary of the last one and of all turns
+    since, but for `keep_turns`. What no summary tells of is told as it was said: turns that came while another save
+    was asking, or those of a save whose model failed. So where `save` raises a `ModelError`, the turn is remembered,
+    and the next save tries again. An empty summary, or one that was cut short, is a `BadReply`.
+
+    Summaries are turns too, of `summaries`: from a fingerprint of the turns it tells of to the summary's text. To
+    have them outlive the process as the turns do, keep them in a history of their own, such as another file. One that
+    does not tell of the history's first turns, since that was cleared, is not used.
+
+    It is told as `Summary: ...` before the turns, or as a system message. `prompt` is a template with `{summary}` and
+    `{turns}`, and perhaps `{human}` and `{ai}`.
+
+    Raises `InputError` for a prompt that is no such template, for a `keep_turns` that is no number or negative, and
+    where `summaries` is the history itself.
+    """
+
+    model: Model
+    keep_turns: int = field(default=0, kw_only=True)
+    prompt: str = field(default=SUMMARY_PROMPT, kw_only=True, repr=False)
+    summaries: History = field(default_factory=MemoryHistory, kw_only=True)
+    _template: Template = field(init=False, repr=False)
+    # Whoever holds it asks the model; nobody waits for it.
+    _asking: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        TurnMemory.__post_init__(self)
+        check_count("SummaryMemory's keep_turns", self.keep_turns)
+        check_history(self, "summaries", self.summaries)
+        if self.summaries == self.history:
+            raise InputError("SummaryMemory's summaries are its history; give them a history of their own")
+        read = template(self.prompt, required=("summary", "turns"))
+        odd = [name for name in read.variables if name not in ("summary", "turns", "human", "ai")]
+        if odd:
+            raise InputError(f"SummaryMemory's prompt has {{{odd[0]}}}, which nothing fills; write {{{{ for a brace")
+        object.__setattr__(self, "_template", read)
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        """Store this turn, then have the older ones summarised."""
+        with closing(self._saving(self._turn(inputs, outputs))) as steps:
+            reply: Any = None
+            while (step := _next(steps, reply)) is not None:
+                reply = self.model.complete(step) if isinstance(step, ChatRequest) else step()
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        """Store this turn, then have the older ones summarised, as `save` does."""
+        with closing(self._saving(self._turn(inputs, outputs))) as steps:
+            reply: Any = None
+            while (step := _next(steps, reply)) is not None:
+                if isinstance(step, ChatRequest):
+                    reply = await self.model.acomplete(step)
+                else:
+                    reply = await waited(step, self._histories())
+
+    def _histories(self) -> tuple[History, ...]:
+        return (self.history, self.summaries)
+
+    def _told(self) -> str | tuple[Message, ...]:
+        turns = self.history.turns()
+        summary, covered = self._summary_of(turns)
+        since = turns[covered:]
+        if not covered:
+            return self._messages(since) if self.as_messages else self._text(since)
+        told = f"Summary: {summary}"
+        if self.as_messages:
+            return (SystemMessage(told), *self._messages(since))
+        return "\n".join([told, self._text(since)]) if since else told
+
+    def _saving(self, turn: Turn) -> Generator[_Step, Any, None]:
+        yield lambda: self.history.add(turn)
+        if not self._asking.acquire(blocking=False):
+            # Another save is asking; the next one will summarise this turn as well.
+            return
+        try:
+            turns: Sequence[Turn] = yield self.history.turns
+            older = turns[: max(0, len(turns) - self.keep_turns)]
+            request: ChatRequest | None = yield lambda: self._request(turns, older)
+            if request is None:
+                return
+            reply: ModelReply = yield request
+            summary = Turn(_fingerprints(older)[-1], _read(reply))
+            yield lambda: self.summaries.add(summary)
+        finally:
+            self._asking.release()
+
+    def _request(self, turns: Sequence[Turn], older: Sequence[Turn]) -> ChatRequest | None:
+        """What to ask the model for a summary of the older turns, unless there is one of as many or more."""
+        summary, covered = self._summary_of(turns)
+        if covered >= len(older):
+            return None
+        told = {
+            "summary": summary or _NOTHING_YET,
+            "turns": self._text(older[covered:]),
+            "human": self.human,
+            "ai": self.ai,
+        }
+        return ChatRequest((UserMessage(self._template.filled(told)),))
+
+    def _summary_of(self, turns: Sequence[Turn]) -> tuple[str, int]:
+        """The summary that tells of the most of the first turns, and of how many."""
+        summaries = {summary.input: summary.output for summary in self.summaries.turns()}
+        if summaries:
+            prints = _fingerprints(turns)
+            for covered in range(len(turns), 0, -1):
+                if prints[covered - 1] in summaries:
+                    return summaries[prints[covered - 1]], covered
+        return "", 0
+
+
+def _next(steps: Generator[_Step, Any, None], reply: Any) -> _Step | None:
+    try:
+        return steps.send(reply)
+    except StopIteration:
+        return None
+
+
+def _read(reply: ModelReply) -> str:
+    summary = reply.content.strip()
+    if reply.finish_reason == "length":
+        raise BadReply("the model's summary was cut short; the turns are kept as they are; allow it more tokens")
+    if not summary:
+        raise BadReply("the model's summary is empty; the turns are kept as they are; try another prompt or model")
+    return summary
+
+
+def _fingerprints(turns: Sequence[Turn]) -> list[str]:
+    """A name for each beginning of these turns, which no other turns have: the first one's, the first two's, and on."""
+    import hashlib
+
+    whole = hashlib.sha256()
+    prints: list[str] = []
+    for turn in turns:
+        for text in (turn.input, turn.output):
+            written = text.encode("utf-8", "surrogatepass")
+            whole.update(b"%d:" % len(written))
+            whole.update(written)
+        prints.append(whole.hexdigest())
+    return prints

@@ -1,0 +1,309 @@
+"""What a run is told of the runs before it: the whole conversation, or the last of it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import enum
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec.errors import InputError
+from graphexec.memory import (
+    BufferMemory,
+    FileHistory,
+    History,
+    Memory,
+    MemoryHistory,
+    SQLiteHistory,
+    SummaryMemory,
+    TokenWindowMemory,
+    Turn,
+    WindowMemory,
+    estimated_tokens,
+)
+from graphexec.memory.conversation import TurnMemory
+from graphexec.messages import AssistantMessage, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.memory.stores import SlowHistory, stores, turn, turns
+
+
+def save(memory: Memory, *said: Turn) -> None:
+    for each in said:
+        memory.save({"input": each.input}, {"output": each.output})
+
+
+def text(*said: Turn) -> str:
+    return "\n".join(f"Human: {each.input}\nAI: {each.output}" for each in said)
+
+
+def test_a_buffer_tells_the_whole_conversation_as_text_or_as_messages() -> None:
+    history = MemoryHistory()
+    memory = BufferMemory(history)
+    assert memory.keys == ("chat_history",)
+    assert memory.load({}) == {"chat_history": ""}
+    save(memory, Turn("Hi", "Hello!"), Turn("And you?", "Fine."))
+    assert memory.load({}) == {"chat_history": "Human: Hi\nAI: Hello!\nHuman: And you?\nAI: Fine."}
+    messages = BufferMemory(history, as_messages=True).load({})["chat_history"]
+    assert messages == (
+        UserMessage("Hi"),
+        AssistantMessage("Hello!"),
+        UserMessage("And you?"),
+        AssistantMessage("Fine."),
+    )
+
+
+def test_every_name_can_be_another() -> None:
+    memory = BufferMemory(key="so_far", input_key="question", output_key="answer", human="Frage", ai="Antwort")
+    memory.save({"question": "1+1?", "input": "no"}, {"answer": "2", "output": "no"})
+    assert memory.keys == ("so_far",)
+    assert memory.load({}) == {"so_far": "Frage: 1+1?\nAntwort: 2"}
+
+
+@given(said=st.lists(turns, max_size=6), most=st.integers(0, 8))
+def test_a_window_tells_exactly_the_last_turns(said: list[Turn], most: int) -> None:
+    history = MemoryHistory()
+    memory, messages = WindowMemory(most, history=history), WindowMemory(most, history=history, as_messages=True)
+    save(memory, *said)
+    last = said[max(0, len(said) - most) :]
+    assert memory.load({}) == {"chat_history": text(*last)}
+    assert len(messages.load({})["chat_history"]) == 2 * len(last)
+    assert list(history.turns()) == said
+
+
+@given(said=st.lists(turns, max_size=6), most=st.integers(0, 60), messages=st.booleans())
+def test_a_token_window_tells_exactly_the_last_turns_that_fit(said: list[Turn], most: int, messages: bool) -> None:
+    memory = TokenWindowMemory(most, as_messages=messages)
+    save(memory, *said)
+    costs = [estimated_tokens(f"{text(each)}\n") for each in said]
+    fitting = max(n for n in range(len(said) + 1) if sum(costs[len(said) - n :]) <= most)
+    last = said[len(said) - fitting :]
+    whole = BufferMemory(as_messages=messages)
+    save(whole, *last)
+    told = memory.load({})["chat_history"]
+    assert told == whole.load({})["chat_history"]
+    assert estimated_tokens(text(*last)) <= most
+
+
+def test_tokens_are_counted_as_one_says() -> None:
+    counted: list[str] = []
+
+    def words(said: str) -> int:
+        counted.append(said)
+        return len(said.split())
+
+    memory = TokenWindowMemory(8, count=words)
+    save(memory, Turn("one", "two"), Turn("three", "four"), Turn("five", "six"))
+    assert memory.load({})["chat_history"] == text(Turn("three", "four"), Turn("five", "six"))
+    # From the last back to the first that does not fit.
+    assert counted == ["Human: five\nAI: six\n", "Human: three\nAI: four\n", "Human: one\nAI: two\n"]
+
+
+@given(st.text())
+def test_the_estimate_is_a_token_for_four_characters_rounded_up(said: str) -> None:
+    assert estimated_tokens(said) == math.ceil(len(said) / 4)
+
+
+# Not a StrEnum: this one calls itself Colour.RED in an f-string.
+class Colour(str, enum.Enum):  # noqa: UP042
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ({"a": [1, None]}, '{"a":[1,null]}'),
+        (7, "7"),
+        (None, "null"),
+        (dt.date(2026, 2, 28), '"2026-02-28"'),
+        (Colour.RED, "red"),
+        ("", ""),
+        (b"\xff", "b'\\xff'"),
+    ],
+)
+def test_what_is_not_text_is_kept_as_json(value: object, stored: str) -> None:
+    memory = BufferMemory()
+    memory.save({"input": value}, {"output": value})
+    assert memory.load({})["chat_history"] == text(Turn(stored, stored))
+    assert [type(each.input) for each in memory.history.turns()] == [str]
+
+
+def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
+    memory = WindowMemory(2, input_key="question")
+    with pytest.raises(InputError) as raised:
+        memory.save({"input": "a", "topic": "b"}, {"output": "c"})
+    assert str(raised.value) == (
+        "WindowMemory's input_key is question, which the inputs have not; the keys there are: input, topic; "
+        "name one of them"
+    )
+    assert raised.value.missing == ("question",)
+    with pytest.raises(InputError, match="output_key is output, which the outputs have not; the keys there are: none"):
+        asyncio.run(memory.asave({"question": "a"}, {}))
+    assert memory.history.turns() == ()
+
+
+def test_a_key_that_the_caller_fills_is_refused() -> None:
+    with pytest.raises(InputError, match="key and input_key are both input"):
+        BufferMemory(key="input")
+
+
+@pytest.mark.parametrize("number", [-1, True, 2.0, "3"])
+def test_a_number_that_counts_nothing_is_refused(number: Any) -> None:
+    with pytest.raises(InputError, match=r"WindowMemory's turns is .*; pass a whole number"):
+        WindowMemory(number)
+    with pytest.raises(InputError, match=r"TokenWindowMemory's max_tokens is .*; pass a whole number"):
+        TokenWindowMemory(number)
+    with pytest.raises(InputError, match=r"SummaryMemory's keep_turns is .*; pass a whole number"):
+        SummaryMemory(ScriptedModel([]), keep_turns=number)
+
+
+@pytest.mark.parametrize("history", ["chat_history", MemoryHistory, [], None])
+def test_what_is_no_history_is_refused(history: Any) -> None:
+    with pytest.raises(InputError, match=r"BufferMemory's history is .* has not the methods of a history"):
+        BufferMemory(history)
+
+
+def test_memories_share_nothing_unless_they_are_given_one_history() -> None:
+    model = ScriptedModel(["S"], repeat_last=True)
+    pairs: list[tuple[TurnMemory, TurnMemory]] = [
+        (BufferMemory(), BufferMemory()),
+        (WindowMemory(3), WindowMemory(3)),
+        (TokenWindowMemory(100), TokenWindowMemory(100)),
+        (SummaryMemory(model), SummaryMemory(model)),
+    ]
+    for one, other in pairs:
+        save(one, turn(1))
+        assert one.load({})["chat_history"]
+        assert other.load({})["chat_history"] == ""
+        assert other.history.turns() == ()
+
+
+def test_memories_with_one_history_are_one_conversation() -> None:
+    history = MemoryHistory()
+    whole, last = BufferMemory(history), WindowMemory(1, history=history)
+    save(whole, turn(1))
+    save(last, turn(2))
+    assert whole.load({})["chat_history"] == text(turn(1), turn(2))
+    assert last.load({})["chat_history"] == text(turn(2))
+    whole.clear()
+    assert last.load({})["chat_history"] == ""
+
+
+class Greeting:
+    """A memory of a user's own, with nothing of ours in it."""
+
+    keys = ("greeting",)
+
+    def load(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {"greeting": f"Hello {inputs['name']}"}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        pass
+
+    async def aload(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return self.load(inputs)
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        pass
+
+
+def test_every_memory_is_one_to_the_type_checkers() -> None:
+    memories: Sequence[Memory] = (
+        Greeting(),
+        BufferMemory(),
+        WindowMemory(1),
+        TokenWindowMemory(1),
+        SummaryMemory(ScriptedModel([])),
+    )
+    assert [set(memory.load({"name": "Ada"})) for memory in memories] == [set(memory.keys) for memory in memories]
+
+
+@settings(max_examples=12)
+@given(said=st.lists(turns, max_size=4), most=st.integers(0, 4))
+def test_an_async_run_is_told_what_a_sync_one_is(
+    said: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("both")
+
+    async def both(history: History, other: History) -> None:
+        awaited, called = WindowMemory(most, history=history), WindowMemory(most, history=other)
+        for each in said:
+            await awaited.asave({"input": each.input}, {"output": each.output})
+            save(called, each)
+            assert await awaited.aload({}) == awaited.load({}) == called.load({})
+        assert list(history.turns()) == list(other.turns()) == said
+
+    one, other = stores(directory), stores(directory)
+    for kind in one:
+        asyncio.run(both(one[kind](), other[kind]()))
+
+
+def test_an_async_run_leaves_to_a_thread_what_may_block() -> None:
+    history = SlowHistory()
+    memory = BufferMemory(history)
+
+    async def run() -> None:
+        await memory.asave({"input": "a"}, {"output": "b"})
+        assert await memory.aload({}) == {"chat_history": text(Turn("a", "b"))}
+
+    asyncio.run(run())
+    assert history.threads
+    assert threading.get_ident() not in history.threads
+    memory.load({})
+    assert threading.get_ident() in history.threads
+
+
+@settings(max_examples=20)
+@given(order=st.permutations(range(5)))
+def test_runs_at_once_stand_in_the_order_in_which_they_ended(order: list[int]) -> None:
+    memory = BufferMemory()
+    ends = [threading.Event() for _ in order]
+
+    def thread_run(number: int) -> None:
+        ends[number].wait()
+        save(memory, turn(number))
+
+    threads = [threading.Thread(target=thread_run, args=(number,)) for number in range(len(order))]
+    for thread in threads:
+        thread.start()
+    for number in order:
+        ends[number].set()
+        threads[number].join()
+
+    async def task_run(number: int, ending: asyncio.Event) -> None:
+        await ending.wait()
+        await memory.asave({"input": f"in{number}"}, {"output": f"out{number}"})
+
+    async def tasks_run() -> None:
+        endings = [asyncio.Event() for _ in order]
+        tasks = [asyncio.create_task(task_run(number, ending)) for number, ending in enumerate(endings)]
+        for number in order:
+            endings[number].set()
+            await tasks[number]
+
+    asyncio.run(tasks_run())
+    assert memory.history.turns() == tuple(turn(number) for number in [*order, *order])
+
+
+def test_tasks_that_save_at_once_lose_no_turn(tmp_path: Path) -> None:
+    histories: list[History] = [
+        MemoryHistory(),
+        FileHistory(tmp_path / "turns.jsonl"),
+        SQLiteHistory(tmp_path / "turns.sqlite", conversation="me"),
+    ]
+
+    async def save_all(memory: BufferMemory) -> None:
+        saving = [memory.asave({"input": f"in{number}"}, {"output": f"out{number}"}) for number in range(12)]
+        await asyncio.gather(*saving)
+
+    for history in histories:
+        asyncio.run(save_all(BufferMemory(history)))
+        assert len(history.turns()) == 12
+        assert set(history.turns()) == {turn(number) for number in range(12)}

@@ -1,0 +1,272 @@
+"""Histories keep every turn as it was, whoever writes, and say where a file is not one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from graphexec.errors import InputError
+from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
+from tests.memory.stores import stores, texts, turn, turns
+
+KINDS = ["memory", "file", "sqlite"]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("histories")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
+@given(steps=st.lists(turns | st.just("clear"), max_size=6))
+@example(steps=[Turn("\ud83d", "\ude00"), Turn("\ud83d\ude00", "😀"), Turn("a\nb", "c\u2028d")])
+def test_a_history_opened_again_has_exactly_the_turns_since_it_was_cleared(
+    kind: str, steps: list[Turn | str], directory: Path
+) -> None:
+    store = stores(directory)[kind]
+    expected: list[Turn] = []
+    for step in steps:
+        if isinstance(step, Turn):
+            store().add(step)
+            expected.append(step)
+        else:
+            store().clear()
+            expected.clear()
+        assert list(store().turns()) == expected
+
+
+# Few: every example makes a database, which waits for the disk.
+@settings(max_examples=8)
+@given(names=st.lists(texts, min_size=2, max_size=4, unique=True))
+@example(names=["", " ", "a", "A"])
+@example(names=["\ud800", "?", "\ufffd"])
+def test_a_database_keeps_its_conversations_apart(names: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("apart") / "all.sqlite"
+    for name in (*names, *names):
+        SQLiteHistory(file, conversation=name).add(Turn(name, "x"))
+    SQLiteHistory(file, conversation=names[0]).clear()
+    assert SQLiteHistory(file, conversation=names[0]).turns() == ()
+    for name in names[1:]:
+        assert SQLiteHistory(file, conversation=name).turns() == (Turn(name, "x"),) * 2
+
+
+def at_once(*calls: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_that_write_at_once_lose_no_turn_and_tear_none(kind: str, directory: Path) -> None:
+    store = stores(directory)[kind]
+    shared = store()
+
+    def writer(name: int, history: History) -> Callable[[], None]:
+        def write() -> None:
+            for number in range(8):
+                history.add(Turn(f"{name}", f"{number}" * 5000))
+
+        return write
+
+    # Two share one object, two have one of their own.
+    at_once(writer(0, shared), writer(1, shared), writer(2, store()), writer(3, store()))
+    kept = store().turns()
+    assert len(kept) == 32
+    for name in range(4):
+        assert [each.output for each in kept if each.input == f"{name}"] == [f"{n}" * 5000 for n in range(8)]
+
+
+WRITE = """
+import sys
+from graphexec.memory import FileHistory, SQLiteHistory, Turn
+lines, database, name = sys.argv[1:]
+histories = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(10):
+    for history in histories:
+        history.add(Turn(name, f"{number} " * 3000))
+"""
+
+
+def test_processes_that_write_at_once_lose_no_turn_and_readers_see_only_whole_ones(tmp_path: Path) -> None:
+    lines, database = tmp_path / "turns.jsonl", tmp_path / "turns.sqlite"
+    histories: list[History] = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]
+    with contextlib.ExitStack() as running:
+        processes = [
+            running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", WRITE, lines, database, name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for name in ("a", "b", "c")
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        seen: list[Sequence[Turn]] = [(), ()]
+        while any(process.poll() is None for process in processes):
+            for which, history in enumerate(histories):
+                now = history.turns()
+                assert now[: len(seen[which])] == seen[which]
+                seen[which] = now
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    for history in histories:
+        kept = history.turns()
+        assert len(kept) == 30
+        for name in ("a", "b", "c"):
+            assert [each.output for each in kept if each.input == name] == [f"{n} " * 3000 for n in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"input": "cut sh', "it is not JSON: Unterminated string"),
+        (b"", "it is not JSON"),
+        (b"\xff\xfe", "it is not JSON: 'utf-8' codec"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b'["in", "out"]', "it has not the texts input and output"),
+        (b'{"input": "in"}', "it has not the texts input and output"),
+        (b'{"input": "in", "output": 7}', "it has not the texts input and output"),
+    ],
+)
+def test_a_line_that_is_no_turn_is_named_and_nothing_is_lost(line: bytes, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "turns.jsonl"
+    history = FileHistory(file)
+    history.add(turn(1))
+    good = file.read_bytes()
+    file.write_bytes(good + line + b"\n" + good)
+    with pytest.raises(InputError) as raised:
+        history.turns()
+    assert str(raised.value).startswith(f"{file}, line 2, is no turn: {why}")
+    history.add(turn(2))
+    assert file.read_bytes().startswith(good + line + b"\n" + good)
+    file.write_bytes(file.read_bytes().replace(line + b"\n", b"", 1))
+    assert history.turns() == (turn(1), turn(1), turn(2))
+
+
+def test_a_last_line_that_a_crash_cut_short_does_not_spoil_the_next_turn(tmp_path: Path) -> None:
+    file = tmp_path / "turns.jsonl"
+    history = FileHistory(file)
+    file.write_bytes(b'{"input": "a", "out')
+    history.add(turn(2))
+    assert file.read_bytes() == b'{"input": "a", "out\n{"input": "in2", "output": "out2"}\n'
+    with pytest.raises(InputError, match="line 1, is no turn"):
+        history.turns()
+
+
+def test_a_last_line_without_a_line_break_is_a_turn(tmp_path: Path) -> None:
+    file = tmp_path / "turns.jsonl"
+    file.write_text(json.dumps({"output": "b", "note": "mine", "input": "a"}), encoding="utf-8")
+    history = FileHistory(file)
+    assert history.turns() == (Turn("a", "b"),)
+    history.add(turn(2))
+    assert history.turns() == (Turn("a", "b"), turn(2))
+
+
+def test_a_turn_for_which_there_is_no_room_leaves_no_part_of_itself(tmp_path: Path) -> None:
+    history = FileHistory(tmp_path / "turns.jsonl")
+    history.add(turn(1))
+    before = history.path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 4000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            history.add(Turn("x" * 8000, "y"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert history.path.read_bytes() == before
+
+
+def test_what_is_no_database_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "turns.sqlite"
+    file.write_text("some notes of mine, which are long enough to be a header\n" * 4, encoding="utf-8")
+    before = file.read_bytes()
+    history = SQLiteHistory(file, conversation="me")
+    calls: list[Callable[[], Any]] = [history.turns, lambda: history.add(turn(1)), history.clear]
+    for call in calls:
+        with pytest.raises(InputError, match="is no SQLite database: file is not a database; mend it") as raised:
+            call()
+        assert str(file) in str(raised.value)
+    assert file.read_bytes() == before
+
+
+def test_what_the_database_itself_forbids_is_told_in_its_own_words(tmp_path: Path) -> None:
+    file = tmp_path / "turns.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE graphexec_turns (id INTEGER, conversation, input, output CHECK (output <> ''))")
+    history = SQLiteHistory(file, conversation="me")
+    with pytest.raises(sqlite3.IntegrityError):
+        history.add(Turn("a", ""))
+    history.add(Turn("a", "b"))
+    assert history.turns() == (Turn("a", "b"),)
+
+
+@pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
+def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path], History], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a directory; name a file in it"):
+        history(tmp_path)
+    with pytest.raises(InputError, match=r"is in no directory that there is; make .*missing first"):
+        history(tmp_path / "missing" / "turns")
+
+
+def test_a_database_in_memory_is_refused() -> None:
+    with pytest.raises(InputError, match="use MemoryHistory"):
+        SQLiteHistory(":memory:", conversation="me")
+
+
+def test_a_conversation_is_named_by_text(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="conversation is 7; pass text"):
+        # Wrong on purpose: what a caller without a type checker passes.
+        SQLiteHistory(tmp_path / "x", conversation=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_history_stays_where_it_is_when_the_process_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    histories: list[History] = [FileHistory("turns.jsonl"), SQLiteHistory("turns.sqlite", conversation="me")]
+    for history in histories:
+        history.add(turn(1))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [history.turns() for history in histories] == [(turn(1),)] * 2
+
+
+def test_a_history_that_nobody_wrote_to_has_no_turns_and_makes_no_file_of_lines(tmp_path: Path) -> None:
+    assert FileHistory(tmp_path / "turns.jsonl").turns() == ()
+    assert not (tmp_path / "turns.jsonl").exists()
+    assert SQLiteHistory(tmp_path / "turns.sqlite", conversation="me").turns() == ()
+
+
+def test_a_turn_is_text() -> None:
+    with pytest.raises(InputError, match="Turn's output is of the class int; pass text"):
+        # Wrong on purpose: what a caller without a type checker passes.
+        Turn("a", 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_history_says_how_long_it_is_and_not_what_was_said() -> None:
+    history = MemoryHistory()
+    history.add(Turn("secret", "secret"))
+    assert repr(history) == "<MemoryHistory: 1 turns>"

@@ -1,0 +1,273 @@
+"""A summary tells of the older turns, and nothing that was said is ever untold."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import BadReply, InputError, RateLimited
+from graphexec.memory import FileHistory, MemoryHistory, SummaryMemory, Turn
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    UserMessage,
+)
+from graphexec.models.scripted import ScriptedModel
+from tests.memory.stores import SlowHistory, turn
+
+# A summary that is the prompt itself, so that a test sees what it tells of.
+ECHO = "{summary} {turns}"
+
+
+class EchoModel:
+    """A model that says what it is told, unless it is told to fail."""
+
+    def __init__(self) -> None:
+        self.failing = False
+        self.requests: list[ModelRequest] = []
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.requests.append(request)
+        if self.failing:
+            raise RateLimited("too many requests")
+        return ModelReply(prompt_of(request).replace("\n", " "))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return self.complete(request, timeout=timeout)
+
+
+def prompt_of(request: ModelRequest) -> str:
+    assert isinstance(request, ChatRequest)
+    (message,) = request.messages
+    assert isinstance(message, UserMessage)
+    return message.content
+
+
+def save(memory: SummaryMemory, number: int) -> None:
+    memory.save({"input": f"in{number}"}, {"output": f"out{number}"})
+
+
+def told(memory: SummaryMemory) -> str:
+    return str(memory.load({})["chat_history"])
+
+
+def test_older_turns_become_a_summary_and_the_last_stay_as_they_were_said() -> None:
+    model = ScriptedModel(["They met.", "They met and talked."])
+    history, summaries = MemoryHistory(), MemoryHistory()
+    memory = SummaryMemory(model, keep_turns=1, history=history, summaries=summaries, human="Ada", ai="Bot")
+    save(memory, 1)
+    assert told(memory) == "Ada: in1\nBot: out1"
+    assert model.requests == []
+    save(memory, 2)
+    assert told(memory) == "Summary: They met.\nAda: in2\nBot: out2"
+    save(memory, 3)
+    assert told(memory) == "Summary: They met and talked.\nAda: in3\nBot: out3"
+    asked = prompt_of(model.requests[1])
+    assert "between Ada and Bot" in asked
+    assert "The notes so far:\nThey met.\n\nWhat was said since:\nAda: in2\nBot: out2\n\n" in asked
+    model.assert_complete()
+
+    messages = SummaryMemory(model, history=history, summaries=summaries, as_messages=True)
+    assert messages.load({})["chat_history"] == (
+        SystemMessage("Summary: They met and talked."),
+        UserMessage("in3"),
+        AssistantMessage("out3"),
+    )
+    assert history.turns() == (turn(1), turn(2), turn(3))
+
+
+def test_with_nothing_kept_the_summary_is_all_that_is_told() -> None:
+    memory = SummaryMemory(ScriptedModel(["One.", "Two."]))
+    assert told(memory) == ""
+    assert SummaryMemory(ScriptedModel([]), as_messages=True).load({}) == {"chat_history": ()}
+    save(memory, 1)
+    save(memory, 2)
+    assert told(memory) == "Summary: Two."
+
+
+@given(failing=st.lists(st.booleans(), max_size=8), keep=st.integers(0, 3), awaited=st.booleans())
+def test_whatever_fails_every_turn_is_told_once_and_in_order(failing: list[bool], keep: int, awaited: bool) -> None:
+    model = EchoModel()
+    memory = SummaryMemory(model, keep_turns=keep, prompt=ECHO)
+
+    async def run() -> None:
+        summarised = 0
+        for number, fails in enumerate(failing):
+            model.failing = fails
+            values = {"input": f"in{number}"}, {"output": f"out{number}"}
+            older = max(0, number + 1 - keep)
+            raised = False
+            try:
+                if awaited:
+                    await memory.asave(*values)
+                else:
+                    memory.save(*values)
+            except RateLimited:
+                raised = True
+            assert raised == (fails and older > summarised)
+            if not fails:
+                summarised = older
+            every = [f"{word}{n}" for n in range(number + 1) for word in ("in", "out")]
+            text = (await memory.aload({}))["chat_history"]
+            assert text == told(memory)
+            assert re.findall(r"(?:in|out)\d+", text) == every
+            # Those that are told as they were said begin a line.
+            assert len(re.findall("^Human:", text, re.MULTILINE)) == number + 1 - summarised
+
+    asyncio.run(run())
+    assert len(model.requests) <= len(failing)
+
+
+@pytest.mark.parametrize("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
+def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply) -> None:
+    memory = SummaryMemory(ScriptedModel([reply, "Both."]))
+    with pytest.raises(BadReply, match="the turns are kept as they are"):
+        save(memory, 1)
+    assert told(memory) == "Human: in1\nAI: out1"
+    save(memory, 2)
+    assert told(memory) == "Summary: Both."
+
+
+def test_a_conversation_in_files_goes_on_with_its_summary(tmp_path: Path) -> None:
+    def opened(*replies: str) -> SummaryMemory:
+        return SummaryMemory(
+            ScriptedModel(replies),
+            keep_turns=1,
+            history=FileHistory(tmp_path / "turns.jsonl"),
+            summaries=FileHistory(tmp_path / "summaries.jsonl"),
+        )
+
+    first = opened("One.")
+    save(first, 1)
+    save(first, 2)
+    again = opened("Two.")
+    assert told(again) == told(first) == "Summary: One.\nHuman: in2\nAI: out2"
+    asyncio.run(again.asave({"input": "in3"}, {"output": "out3"}))
+    assert told(opened()) == "Summary: Two.\nHuman: in3\nAI: out3"
+
+
+def test_a_summary_of_what_was_cleared_is_never_told() -> None:
+    memory = SummaryMemory(ScriptedModel(["Of one.", "Of another."]), history=MemoryHistory())
+    save(memory, 1)
+    # Somebody else clears the history alone, and as many turns come as the summary tells of.
+    memory.history.clear()
+    assert told(memory) == ""
+    memory.history.add(turn(7))
+    assert told(memory) == "Human: in7\nAI: out7"
+    memory.clear()
+    save(memory, 8)
+    assert told(memory) == "Summary: Of another."
+    assert len(memory.summaries.turns()) == 1
+
+
+@given(st.text(), st.text())
+def test_two_conversations_that_read_alike_are_not_taken_for_one(start: str, end: str) -> None:
+    memory = SummaryMemory(ScriptedModel(["Of one."]))
+    memory.save({"input": f"{start}1:{end}"}, {"output": "x"})
+    memory.history.clear()
+    memory.history.add(Turn(start, f"1:{end}x"))
+    assert "Of one." not in told(memory)
+
+
+def test_what_a_summary_tells_of_already_is_not_summarised_again() -> None:
+    history, summaries = MemoryHistory(), MemoryHistory()
+    first = SummaryMemory(ScriptedModel(["One.", "Two."]), history=history, summaries=summaries)
+    save(first, 1)
+    save(first, 2)
+    longer = SummaryMemory(ScriptedModel(["Three."]), keep_turns=2, history=history, summaries=summaries)
+    save(longer, 3)
+    save(longer, 4)
+    assert told(longer) == "Summary: Two.\nHuman: in3\nAI: out3\nHuman: in4\nAI: out4"
+    save(longer, 5)
+    assert told(longer) == "Summary: Three.\nHuman: in4\nAI: out4\nHuman: in5\nAI: out5"
+
+
+class WaitingModel:
+    """A model that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.awaited = asyncio.Event()
+        self.let = threading.Event()
+        self.calls = 0
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.calls += 1
+        self.asked.set()
+        assert self.let.wait(10)
+        return ModelReply(f"Summary number {self.calls}.")
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.calls += 1
+        self.awaited.set()
+        if not self.let.is_set():
+            await asyncio.Event().wait()
+        return ModelReply(f"Summary number {self.calls}.")
+
+
+def test_a_save_waits_for_no_other_saves_summary_and_its_turn_is_told_meanwhile() -> None:
+    model = WaitingModel()
+    memory = SummaryMemory(model)
+    first = threading.Thread(target=save, args=(memory, 1))
+    first.start()
+    assert model.asked.wait(10)
+    save(memory, 2)
+    assert told(memory) == "Human: in1\nAI: out1\nHuman: in2\nAI: out2"
+    model.let.set()
+    first.join()
+    assert told(memory) == "Summary: Summary number 1.\nHuman: in2\nAI: out2"
+    save(memory, 3)
+    assert told(memory) == "Summary: Summary number 2."
+
+
+def test_a_save_that_is_cancelled_keeps_its_turn_and_leaves_the_next_one_free_to_ask() -> None:
+    model = WaitingModel()
+    memory = SummaryMemory(model, history=SlowHistory())
+
+    async def run() -> None:
+        task = asyncio.create_task(memory.asave({"input": "in1"}, {"output": "out1"}))
+        await model.awaited.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        model.let.set()
+        assert (await memory.aload({}))["chat_history"] == "Human: in1\nAI: out1"
+        await memory.asave({"input": "in2"}, {"output": "out2"})
+        assert (await memory.aload({}))["chat_history"] == "Summary: Summary number 2."
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
+        ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
+        ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has {topic}, which nothing fills"),
+        ({"summaries": None}, "SummaryMemory's summaries is None, which has not the methods of a history"),
+        ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
+    ],
+)
+def test_what_cannot_work_is_found_out_when_the_memory_is_made(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError) as raised:
+        SummaryMemory(ScriptedModel([]), **options)
+    assert why in str(raised.value)
+
+
+def test_summaries_among_the_turns_are_refused(tmp_path: Path) -> None:
+    shared = MemoryHistory()
+    with pytest.raises(InputError, match="summaries are its history"):
+        SummaryMemory(ScriptedModel([]), history=shared, summaries=shared)
+    file = tmp_path / "turns.jsonl"
+    with pytest.raises(InputError, match="summaries are its history"):
+        SummaryMemory(ScriptedModel([]), history=FileHistory(file), summaries=FileHistory(file))
