@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.agents import Agent, AgentFunction, callable_agent
+from graphexec.answer import Answering
 from graphexec.batches import in_threads, on_the_loop
 from graphexec.chunks import Chunk, Chunks, pairs
 from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
@@ -259,6 +260,22 @@ class AgentExecutor:
             async for event in events:
                 for chunk in chunks.of(event):
                     yield chunk
+
+    def stream_answer(self, inputs: Inputs | Snapshot) -> Generator[str, None, None]:
+        """Run and yield the text of the final answer only, piece by piece as the model says it; see `Answering`."""
+        answering = Answering(self.agent)
+        with closing(self.stream(inputs, tokens=True)) as events:
+            for event in events:
+                if piece := answering.of(event):
+                    yield piece
+
+    async def astream_answer(self, inputs: Inputs | Snapshot) -> AsyncGenerator[str, None]:
+        """Run like `stream_answer`, on the running event loop."""
+        answering = Answering(self.agent)
+        async with aclosing(self.astream(inputs, tokens=True)) as events:
+            async for event in events:
+                if piece := answering.of(event):
+                    yield piece
 
     def iter(self, inputs: Inputs) -> Stepwise:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
+from graphexec.agents.answers import AnswerReader
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
@@ -27,7 +28,8 @@ class Agent:
     raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
     `input_keys` are the inputs that a run needs. `conclude(run)` asks for an answer at once, from the steps so far and
     without another action: it is the last question of a run that `early_stopping_method="generate"` stops (`ask`,
-    where there is none).
+    where there is none). `answer()` makes a reader of one reply that tells, piece by piece, what of it is the final
+    answer; without it, that is known when the reply is whole.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -36,6 +38,7 @@ class Agent:
     function: AgentFunction | None = None
     input_keys: tuple[str, ...] = ("input",)
     conclude: Callable[[Run], CallModel | CallAgent] | None = None
+    answer: Callable[[], AnswerReader] | None = None
 
 
 # What a run that has to answer at once is told: LangChain's sentence.
@@ -49,6 +52,7 @@ def chat_agent(
     *,
     input_keys: Sequence[str] = ("input",),
     conclude: Callable[[Run], CallModel] | None = None,
+    answer: Callable[[], AnswerReader] | None = None,
 ) -> Agent:
     """Make an agent of a model and the two functions. Raises `InputError` for what is no model.
 
@@ -66,7 +70,14 @@ def chat_agent(
     def conclude_now(run: Run) -> CallModel:
         return CallModel(concluding(ask(run).request))
 
-    return Agent(ask, read_reply, model=model, input_keys=tuple(input_keys), conclude=conclude or conclude_now)
+    return Agent(
+        ask,
+        read_reply,
+        model=model,
+        input_keys=tuple(input_keys),
+        conclude=conclude or conclude_now,
+        answer=answer,
+    )
 
 
 def concluding(request: ModelRequest) -> ModelRequest:

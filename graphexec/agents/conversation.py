@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 from graphexec.actions import Steps
+from graphexec.errors import InputError
 from graphexec.messages import Message
 
 
@@ -44,3 +45,12 @@ class Conversation(Sequence[Message]):
 
     def __repr__(self) -> str:
         return repr(list(self))
+
+
+def earlier(inputs: Mapping[str, Any], key: str) -> tuple[Message, ...]:
+    """The messages of an earlier conversation in the inputs, if any. Raises `InputError` for anything else."""
+    given: Any = inputs.get(key, ())
+    if not isinstance(given, (tuple, list)) or not all(isinstance(one, Message) for one in given):  # pyright: ignore[reportUnknownVariableType]
+        raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")
+    messages: Sequence[Message] = given  # pyright: ignore[reportUnknownVariableType]
+    return tuple(messages)

@@ -13,6 +13,7 @@ from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
+from graphexec.agents.answers import in_json
 from graphexec.agents.conversation import Conversation
 from graphexec.agents.prompt import observed, rendered_tools, shown, template
 from graphexec.effects import CallModel
@@ -85,7 +86,7 @@ def create_structured_agent(
         # The schema leaves nothing but an answer to say.
         return CallModel(ChatRequest(to_conclude(conversation(run)), schema=decision_schema(())))
 
-    return chat_agent(ask, read, model, input_keys=asked.variables, conclude=conclude)
+    return chat_agent(ask, read, model, input_keys=asked.variables, conclude=conclude, answer=in_json)
 
 
 def _steps_told(steps: Steps) -> Iterator[Message]:

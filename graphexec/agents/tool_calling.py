@@ -7,7 +7,7 @@ from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.conversation import Conversation
+from graphexec.agents.conversation import Conversation, earlier
 from graphexec.agents.prompt import observed, template
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError
@@ -29,12 +29,18 @@ SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; ans
 
 
 def create_tool_calling_agent(
-    model: Model, tools: Sequence[AnyTool], *, system: str = SYSTEM_PROMPT, prompt: str = "{input}"
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    system: str = SYSTEM_PROMPT,
+    prompt: str = "{input}",
+    history: str = "chat_history",
 ) -> Agent:
     """Make an agent of a model that calls tools natively.
 
     `prompt` is the template of the user's message; its variables are the inputs of a run. A reply without tool calls
-    is the answer.
+    is the answer. Messages in the input `history` come between the instructions and the question: those of a memory
+    with `as_messages=True`, say.
     """
     tools = tuple(named(tools).values())
     question = template(prompt, required=())
@@ -42,7 +48,8 @@ def create_tool_calling_agent(
     instructions = SystemMessage(system)
 
     def ask(run: Run) -> CallModel:
-        head = (instructions, UserMessage(question.filled(run.inputs)))
+        before = earlier(run.inputs, history)
+        head = (instructions, *before, UserMessage(question.filled(run.inputs)))
         return CallModel(ChatRequest(Conversation(head, run.steps, told), tools=specs))
 
     return chat_agent(ask, read, model, input_keys=question.variables)
