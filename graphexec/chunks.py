@@ -54,7 +54,7 @@ class Chunks:
         return [{"steps": [step], "messages": [_seen(step)]} for step in new]
 
     def _last(self, ending: Ending) -> Chunk:
-        values = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
+        values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
         if self._with_steps:
             values["intermediate_steps"] = pairs(ending.steps)
         log = ending.log if isinstance(ending, AgentFinish) else ""

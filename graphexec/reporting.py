@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import final
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,19 @@ def pieces_wanted() -> bool:
     return listener is not None and listener.pieces
 
 
-@contextmanager
-def heard_by(listener: Listener) -> Generator[None, None, None]:
-    """Let a listener hear what is reported inside."""
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+@final
+class heard_by:  # noqa: N801 - it is used as a function
+    """Let a listener hear what is reported inside of `with heard_by(listener):`."""
+
+    __slots__ = ("_listener", "_token")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def __enter__(self) -> None:
+        self._token = _listener.set(self._listener)
+
+    def __exit__(self, *raised: object) -> None:
+        # A call that was abandoned while it waited is closed elsewhere, where it was never set.
+        with suppress(ValueError):
+            _listener.reset(self._token)

@@ -1,9 +1,16 @@
 """Agents: what to ask a model, and how to read its reply."""
 
 from graphexec.agents.agent import Agent, AgentFunction, Decision, callable_agent, chat_agent
+from graphexec.agents.chat import create_chat_agent
+from graphexec.agents.conversational import create_conversational_agent
+from graphexec.agents.json_chat import create_json_chat_agent
+from graphexec.agents.mrkl import create_mrkl_agent
 from graphexec.agents.react import create_react_agent
+from graphexec.agents.self_ask import create_self_ask_agent
 from graphexec.agents.structured import WorkedExample, create_structured_agent
+from graphexec.agents.structured_chat import create_structured_chat_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent
+from graphexec.agents.xml import create_xml_agent
 
 __all__ = [
     "Agent",
@@ -12,7 +19,14 @@ __all__ = [
     "WorkedExample",
     "callable_agent",
     "chat_agent",
+    "create_chat_agent",
+    "create_conversational_agent",
+    "create_json_chat_agent",
+    "create_mrkl_agent",
     "create_react_agent",
+    "create_self_ask_agent",
     "create_structured_agent",
+    "create_structured_chat_agent",
     "create_tool_calling_agent",
+    "create_xml_agent",
 ]

@@ -98,6 +98,7 @@ def to_conclude(messages: Sequence[Message]) -> tuple[Message, ...]:
 def callable_agent(function: AgentFunction) -> Agent:
     """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
+    Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone.
     Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`. A run that is
     stopped and has to answer at once calls the function with the input `conclude`, which is `True`.
     """

@@ -12,7 +12,8 @@ AnswerReader: TypeAlias = Callable[[str], str]
 
 
 def after(marker: str) -> AnswerReader:
-    """Read what follows the marker, such as `Final Answer:`, without the blanks before it."""
+    """Read what follows the marker, such as `Final Answer:` in whatever case, without the blanks before it."""
+    marked = re.compile(re.escape(marker), re.IGNORECASE)
     waiting = ""
     answering = begun = False
 
@@ -20,12 +21,12 @@ def after(marker: str) -> AnswerReader:
         nonlocal waiting, answering, begun
         if not answering:
             waiting += piece
-            place = waiting.find(marker)
-            if place < 0:
+            found = marked.search(waiting)
+            if found is None:
                 # The marker may be cut in two.
                 waiting = waiting[-(len(marker) - 1) :]
                 return ""
-            answering, piece, waiting = True, waiting[place + len(marker) :], ""
+            answering, piece, waiting = True, waiting[found.end() :], ""
         if not begun:
             piece = piece.lstrip()
             begun = bool(piece)

@@ -49,8 +49,8 @@ class Conversation(Sequence[Message]):
 
 def earlier(inputs: Mapping[str, Any], key: str) -> tuple[Message, ...]:
     """The messages of an earlier conversation in the inputs, if any. Raises `InputError` for anything else."""
-    given: Any = inputs.get(key, ())
-    if not isinstance(given, (tuple, list)) or not all(isinstance(one, Message) for one in given):  # pyright: ignore[reportUnknownVariableType]
+    given: Sequence[Message] = inputs.get(key, ())
+    # Users pass texts and pairs.
+    if not isinstance(given, (tuple, list)) or not all(isinstance(one, Message) for one in given):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")
-    messages: Sequence[Message] = given  # pyright: ignore[reportUnknownVariableType]
-    return tuple(messages)
+    return tuple(given)

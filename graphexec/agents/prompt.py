@@ -5,13 +5,13 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic_core import to_json
 
 from graphexec.actions import AgentStep
 from graphexec.errors import InputError
 from graphexec.tools import AnyTool
+from graphexec.tools.showing import shown
+
+__all__ = ["Template", "observed", "rendered_tools", "shown", "template"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,3 @@ def rendered_tools(tools: Sequence[AnyTool]) -> str:
 def observed(step: AgentStep) -> str:
     """What a model is told of a step: its observation as text, or what stands for one that is too long."""
     return shown(step.observation) if step.told is None else step.told
-
-
-def shown(observation: Any) -> str:
-    """An observation as text for a model: text as it is, everything else as JSON, or as Python shows it."""
-    if isinstance(observation, str):
-        return observation
-    try:
-        return to_json(observation, fallback=str).decode()
-    except ValueError:
-        # Bytes that are no text, a list that contains itself: what JSON cannot say.
-        return repr(observation)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Literal
 
-from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.prompt import observed, rendered_tools, template
-from graphexec.effects import CallModel
+from graphexec.actions import AgentFinish
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
+from graphexec.agents.scratchpad import TextProtocol, form, text_agent, thoughts
 from graphexec.errors import ParseError
-from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, UserMessage
-from graphexec.tools import AnyTool, named
+from graphexec.messages import Model, ModelReply
+from graphexec.tools import AnyTool
 
 REACT_PROMPT = """\
 Answer the question as well as you can. These tools are at your disposal:
@@ -37,15 +35,6 @@ Thought: {agent_scratchpad}"""
 
 STOP = ("\nObservation",)
 
-MISSING_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
-MISSING_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
-BOTH = "Parsing LLM output produced both a final answer and a parse-able action:"
-
-# Bounded repetitions: hostile text is read in linear time.
-_ACTION = re.compile(r"Action[ \t]{0,3}\d{0,3}[ \t]{0,3}:")
-_INPUT = re.compile(r"Action[ \t]{0,3}\d{0,3}[ \t]{0,3}Input[ \t]{0,3}\d{0,3}[ \t]{0,3}:")
-_FINAL = "Final Answer:"
-
 
 def create_react_agent(
     model: Model,
@@ -53,7 +42,7 @@ def create_react_agent(
     *,
     prompt: str = REACT_PROMPT,
     stop: Sequence[str] = STOP,
-    protocol: Literal["chat", "completion"] = "chat",
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that thinks and acts in plain text.
 
@@ -62,48 +51,25 @@ def create_react_agent(
 
     Raises `InputError` if the prompt lacks one of the three.
     """
-    tools = tuple(named(tools).values())
-    text = template(prompt, required=("tools", "tool_names", "agent_scratchpad"))
-    fixed = {"tools": rendered_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
-    stops = tuple(stop)
-
-    def ask(run: Run) -> CallModel:
-        full = text.filled({**run.inputs, **fixed, "agent_scratchpad": scratchpad(run.steps)})
-        if protocol == "completion":
-            return CallModel(CompletionRequest(full, stops))
-        return CallModel(ChatRequest((UserMessage(full),), stop=stops))
-
-    inputs = [name for name in text.variables if name not in (*fixed, "agent_scratchpad")]
-    return chat_agent(ask, read, model, input_keys=inputs)
-
-
-def scratchpad(steps: Steps) -> str:
-    """The steps as the text that the model continues: what it said, and what was observed."""
-    return "".join(f"{step.action.log}\nObservation: {observed(step)}\nThought: " for step in steps)
+    asked = form(prompt, tools, required=("tools", "tool_names", "agent_scratchpad"), scratchpad=thoughts)
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, marker="Final Answer:")
 
 
 def read(reply: ModelReply) -> Decision:
     """Read `Action:` with `Action Input:`, or `Final Answer:`.
 
-    An `Observation:` of the model's own, and everything behind it, is cut off: it is never believed. Raises
-    `ParseError` if neither is there, or both.
+    An `Observation:` of the model's own, and everything behind it, is cut off: it is never believed. Labels may be in
+    another case, the tool and the input in a fence. Raises `ParseError` if there is neither an action nor an answer, if
+    there are both, and for an action in a reply that was cut at the token limit.
     """
-    text = f"\n{reply.content}".partition("\nObservation")[0].removeprefix("\n")
-    action = _ACTION.search(text)
-    given = _INPUT.search(text, action.end()) if action else None
-    final = text.rfind(_FINAL)
-    if action and given:
-        if final >= 0:
-            raise ParseError(f"{BOTH}: {text}", llm_output=text)
-        tool = text[action.end() : given.start()].strip().strip("`")
-        return (AgentAction(tool, _unquoted(text[given.end() :].strip()), text),)
-    if final >= 0:
-        return AgentFinish({"output": text[final + len(_FINAL) :].strip()}, text)
-    missing = MISSING_INPUT if action else MISSING_ACTION
-    raise ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text)
-
-
-def _unquoted(text: str) -> str:
-    """Text without the quotes around it, if they are around it: an unbalanced one belongs to it."""
-    inner = text[1:-1]
-    return inner if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in inner else text
+    text = believed(reply.content)
+    found = action_in(text, reply)
+    final = last(FINAL, text)
+    if found and final:
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
+    if found:
+        _, action = found
+        return (action,)
+    if final:
+        return AgentFinish({"output": text[final.end() :].strip()}, text)
+    raise no_action(text)

@@ -80,6 +80,8 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot: Snapshot
         self.state: Asking | Done[Any] | None = None
         self.asked: list[Effect[Any]] = []
+        # The parts of the world that those were asked of which no limit stops.
+        self.reserved: list[str] = []
         self.before = Spent()
         self.crashes = 0
         # The run's clock, as whoever drives it reads it.
@@ -122,8 +124,8 @@ class RunByHand(RuleBasedStateMachine):
         finished: tuple[object, ...] = ()
         if some and isinstance(asking.effect, All):
             finished = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
-        assert self.limits.seconds is not None, "the precondition"
-        self.seconds = self.limits.seconds
+        assert asking.deadline is not None, "the precondition"
+        self.seconds = asking.deadline
         self.snapshot = asking.cut(at=self.seconds, finished=finished)
         self._advance()
 
@@ -188,14 +190,16 @@ class RunByHand(RuleBasedStateMachine):
         own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
         counted = [
             (limits.iterations, spent.iterations),
-            (limits.model_calls, spent.model_calls),
-            (limits.tool_calls, spent.tool_calls),
+            (limits.model_calls, spent.model_calls - self.reserved.count("turns")),
+            (limits.tool_calls, spent.tool_calls - self.reserved.count("results")),
             *((limit, spent.budgets.get(name, 0)) for name, limit in own.items()),
         ]
         assert all(limit is None or reached <= limit for limit, reached in counted), f"{spent} within {limits}"
         if isinstance(self.state, Asking):
-            assert self.state.deadline == limits.seconds
-            assert limits.seconds is None or spent.seconds < limits.seconds, f"it asks after {spent.seconds} seconds"
+            deadline = self.state.deadline
+            grace = self.trial.graph[self.state.snapshot.node].grace or 0.0
+            assert deadline == (None if limits.seconds is None else limits.seconds + grace)
+            assert deadline is None or spent.seconds < deadline, f"it asks after {spent.seconds} seconds"
             assert limits.restarts is None or spent.restarts <= limits.restarts, (
                 f"it asks after {spent.restarts} crashes"
             )
@@ -234,3 +238,5 @@ class RunByHand(RuleBasedStateMachine):
             return
         if isinstance(self.state, Asking):
             self.asked += members(self.state.effect)
+            if self.trial.graph[self.state.snapshot.node].grace is not None:
+                self.reserved += [part_of(effect) for effect in members(self.state.effect)]

@@ -202,7 +202,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
     try:
         check_ending(trial, told)
         check_path(trial.graph, told.events)
-        check_bounds(told, certificate.bounds, limits)
+        check_bounds(told, certificate.bounds, limits, trial.graph)
         again = told_async(trial, attack, limits)
         assert again is not None, "the run ended, and waits for ever when it is run again"
         assert again.gist == told.gist, f"a second run is not like the first: {again.gist}, {told.gist}"
@@ -261,13 +261,20 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
                 assert at == END.name, f"the run is done at {at}"
 
 
-def check_bounds(told: Told, bounds: Bounds, limits: Limits) -> None:
+def check_bounds(told: Told, bounds: Bounds, limits: Limits, graph: Graph[Any, Any]) -> None:
     """What was done is within what is proved, what was asked for was charged, and nothing is above its limit."""
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
     asked = [one for event in told.events if isinstance(event, Asked) for one in members(event.effect)]
     models = sum(part_of(one) == "turns" for one in asked)
     tools = sum(part_of(one) == "results" for one in asked)
+    charged = [
+        one
+        for event in told.events
+        if isinstance(event, Asked) and graph[event.node].grace is None
+        for one in members(event.effect)
+    ]
+    limited = [sum(part_of(one) == part for one in charged) for part in ("turns", "results")]
     _within(moved, bounds.transitions, "transitions", limits)
     _within(models, bounds.model_calls, "model calls", limits)
     _within(tools, bounds.tool_calls, "tool calls", limits)
@@ -279,8 +286,8 @@ def check_bounds(told: Told, bounds: Bounds, limits: Limits) -> None:
         # Only what is asked for takes time.
         assert abs(spent.seconds - told.seconds) < _ROUNDING, f"{told.seconds:g} seconds, but {spent}"
         assert (spent.model_calls, spent.tool_calls) == (models, tools), f"{models} and {tools} calls, but {spent}"
-        assert limits.model_calls is None or models <= limits.model_calls, f"{models} model calls within {limits}"
-        assert limits.tool_calls is None or tools <= limits.tool_calls, f"{tools} tool calls within {limits}"
+        for calls, limit in zip(limited, (limits.model_calls, limits.tool_calls), strict=True):
+            assert limit is None or calls <= limit, f"{models} model calls and {tools} tool calls within {limits}"
     for part in PARTS:
         # What is cut before it begins is never seen.
         assert told.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than were asked for"

@@ -45,6 +45,22 @@ def decided(text: str) -> AgentAction | AgentFinish:
         ("Action: f\nAction Input: x\nObservation: made up\nFinal Answer: 7", "f", "x"),
         ("Action: f\nAction Input: x\nObservation: y\nThought: z\nAction: g\nAction Input: w", "f", "x"),
         ("Action: f\nAction Input: naïve ☃", "f", "naïve ☃"),
+        # Fences are not part of what is meant, quotes in one are.
+        ("Action: ```search```\nAction Input: cats", "search", "cats"),
+        ("Action:\n```text\nsearch\n```\nAction Input: cats", "search", "cats"),
+        ('Action: f\nAction Input: ```json\n{"a": 1}\n```', "f", '{"a": 1}'),
+        ('Action: f\nAction Input:\n```JSON {"a": 1}```\n', "f", '{"a": 1}'),
+        ("Action: sql\nAction Input:\n```sql\nSELECT 1\n  FROM t\n```", "sql", "SELECT 1\n  FROM t"),
+        ("Action: sql\nAction Input: ```SELECT 1```", "sql", "SELECT 1"),
+        ('Action: say\nAction Input: ```\n"hi"\n```', "say", '"hi"'),
+        ('Action: f\nAction Input: ```json\n{"a": "```b```"}\n```', "f", '{"a": "```b```"}'),
+        # No fence around all of it.
+        ("Action: f\nAction Input: ```a``` and ```b```", "f", "```a``` and ```b```"),
+        ("Action: f\nAction Input: ```\na\n```\nand\n```\nb\n```", "f", "```\na\n```\nand\n```\nb\n```"),
+        ("Action: f\nAction Input: ```json\n{", "f", "```json\n{"),
+        ("Action: f\nAction Input: ```", "f", "```"),
+        ("Action: f\nAction Input: ````", "f", "````"),
+        ("Action: f\nAction Input: `x`", "f", "`x`"),
     ],
 )
 def test_an_action_is_read_with_its_input(text: str, tool: str, tool_input: str) -> None:
@@ -52,6 +68,64 @@ def test_an_action_is_read_with_its_input(text: str, tool: str, tool_input: str)
     assert isinstance(action, AgentAction)
     assert (action.tool, action.tool_input) == (tool, tool_input)
     assert action.log == text.partition("\nObservation")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "tool_input"),
+    [
+        ("thought: x\naction: search\naction input: cats", "search", "cats"),
+        ("ACTION : search\n ACTION INPUT 1: cats", "search", "cats"),
+        ("My action: look it up\nAction: search\nAction Input: cats", "search", "cats"),
+        ("Action: search\nAction Input: which action input: cats?", "search", "which action input: cats?"),
+    ],
+)
+def test_labels_in_another_case_are_read_where_a_line_begins_with_them(text: str, tool: str, tool_input: str) -> None:
+    action = decided(text)
+    assert isinstance(action, AgentAction)
+    assert (action.tool, action.tool_input) == (tool, tool_input)
+
+
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "Observation: y",
+        "Observation y",
+        "observation: y",
+        " OBSERVATION 1 : y",
+        "\tObservation: y",
+        "**Observation:** y",
+    ],
+)
+def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(made_up: str) -> None:
+    action = decided(f"Action: f\nAction Input: x\n{made_up}\nThought: I know\nFinal Answer: y")
+    assert isinstance(action, AgentAction)
+    assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
+
+
+def test_an_observation_is_only_a_line_of_its_own() -> None:
+    action = decided("Action: f\nAction Input: an Observation: x\nobservations: y")
+    assert isinstance(action, AgentAction)
+    assert action.tool_input == "an Observation: x\nobservations: y"
+
+
+def test_an_action_that_the_token_limit_cut_is_not_carried_out() -> None:
+    text = "Action: shell\nAction Input: rm -rf /home/me"
+    with pytest.raises(ParseError, match="cut at the token limit") as raised:
+        read(ModelReply(f"{text}", finish_reason="length"))
+    assert raised.value.observation is not None
+    assert "was not carried out" in raised.value.observation
+    # What comes before a made-up observation is whole, and an answer is one as far as it goes.
+    decision = read(ModelReply(f"{text}/tmp\nObservation: do", finish_reason="length"))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == "rm -rf /home/me/tmp"
+    assert isinstance(read(ModelReply("Final Answer: 4", finish_reason="length")), AgentFinish)
+
+
+def test_an_unbalanced_quote_is_not_eaten() -> None:
+    for text in ('SELECT "x" FROM "y"', '"x', 'x"', '"', '"a" or "b"'):
+        action = decided(f"Action: sql\nAction Input: {text}")
+        assert isinstance(action, AgentAction)
+        assert action.tool_input == text
 
 
 @pytest.mark.parametrize(
@@ -63,6 +137,8 @@ def test_an_action_is_read_with_its_input(text: str, tool: str, tool_input: str)
         ("Final Answer:", ""),
         ("Final Answer: 42\nObservation: made up", "42"),
         ("Action: none needed\nFinal Answer: 42", "42"),
+        ("final answer: 42", "42"),
+        ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
     ],
 )
 def test_a_final_answer_is_read(text: str, output: str) -> None:
@@ -76,7 +152,8 @@ def test_a_final_answer_is_read(text: str, output: str) -> None:
     [
         ("", "Invalid Format: Missing 'Action:' after 'Thought:'"),
         ("I think.", "Invalid Format: Missing 'Action:' after 'Thought:'"),
-        ("action: search\naction input: x", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("The next action: search", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("action: search", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
         ("Action: search", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
         ("Action: search\nAction Inp", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
         ("Action: f\nAction Input: x\nFinal Answer: 42", None),

@@ -9,6 +9,19 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 PRINTED = {
+    "plan_and_execute": """\
+1. Find the population of Malta.
+2. Find its area.
+3. Divide the one by the other.
+population(Malta) -> 563443
+area(Malta) -> 316
+About 1783 people live on each square kilometre of Malta.
+PROVED
+  transitions: 4*iterations + 3 = 27 (exact)
+  model calls: iterations + 1 = 7 (exact)
+  tool calls: fan_out*iterations = 6 (exact)
+  seconds: no bound
+""",
     "react": """\
 population(Lisbon) -> 567131
 population(Porto) -> 248769

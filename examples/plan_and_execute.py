@@ -1,0 +1,96 @@
+"""Plan and execute: the model first makes a plan, once; then the usual loop works through it.
+
+`make_plan` stands in front of the whole agent, which is embedded behind it as `execute`: one table, one picture, one
+proof. The plan becomes an input of the run, and the agent's prompt says where it stands.
+"""
+
+import dataclasses
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    Asks,
+    CallModel,
+    LimitReached,
+    Ready,
+    Run,
+    StoppedResponse,
+    ask,
+    charged,
+    create_react_agent,
+    edges,
+    embed,
+    graph,
+    limit_reached,
+    node,
+    on,
+    stopped_response,
+    tool,
+)
+from graphexec.messages import ChatRequest, UserMessage
+from graphexec.models import ScriptedModel
+
+PROMPT = """\
+Work through the plan, a step at a time, with these tools:
+{tools}
+
+Write "Action:" with one of {tool_names} and "Action Input:", or "Final Answer:" when the plan is done.
+
+Task: {input}
+The plan:
+{plan}
+
+Thought: {agent_scratchpad}"""
+
+
+@tool
+def population(country: str) -> int:
+    """How many people live in a country."""
+    return {"Malta": 563_443, "Iceland": 389_444}[country]
+
+
+@tool
+def area(country: str) -> int:
+    """The area of a country in square kilometres."""
+    return {"Malta": 316, "Iceland": 103_000}[country]
+
+
+@charged(when_spent=limit_reached, asks=1)
+@node
+def make_plan(ready: Ready) -> Asks[CallModel, Ready]:
+    """Ask the model for a numbered plan, and give it to the run as an input."""
+    question = f"Make a numbered plan for this task, one line for each step: {ready.run.inputs['input']}"
+    reply = yield from ask(CallModel(ChatRequest((UserMessage(question),))))
+    return Ready(Run({**ready.run.inputs, "plan": reply.content}, ready.run.steps))
+
+
+model = ScriptedModel(
+    [
+        "1. Find the population of Malta.\n2. Find its area.\n3. Divide the one by the other.",
+        "Step 1.\nAction: population\nAction Input: Malta",
+        "Step 2.\nAction: area\nAction Input: Malta",
+        "Step 3: 563443 / 316 is about 1783.\nFinal Answer: About 1783 people live on each square kilometre of Malta.",
+    ]
+)
+tools = [population, area]
+# Whoever starts a run gives the task; the plan is made on the way.
+agent = dataclasses.replace(create_react_agent(model, tools, prompt=PROMPT), input_keys=("input",))
+loop = AgentExecutor(agent=agent, tools=tools, max_iterations=6, max_fan_out=1)
+execute = embed(loop.graph, "execute")
+
+machine = graph(
+    edges(make_plan, on(Ready, execute) | on(LimitReached, stopped_response))
+    | edges(execute, on(AgentFinish, END) | on(StoppedResponse, END))
+    | edges(stopped_response, on(StoppedResponse, END)),
+    start=make_plan,
+)
+executor = loop.with_graph(machine)
+
+if __name__ == "__main__":
+    result = executor.run("How densely is Malta populated?")
+    print(result.ending.run.inputs["plan"])
+    for action, observation in result.steps:
+        print(f"{action.tool}({action.tool_input}) -> {observation}")
+    print(result.output)
+    print(executor.verify())

@@ -1,0 +1,87 @@
+"""What a model writes, as strategies: names of tools, inputs, and text made of the pieces that parsers look for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+# No colon and no fence: what has them may be a label, or a fence, and is then read as one.
+_PLAIN = st.characters(codec="utf-8", exclude_characters=":`<>")
+
+
+def names() -> st.SearchStrategy[str]:
+    """The names of tools."""
+    return st.from_regex(r"[a-z_]\w{0,10}", fullmatch=True)
+
+
+def _as_it_is(text: str) -> bool:
+    return "\nObservation" not in f"\n{text}" and not (text[:1] == '"' == text[-1:])
+
+
+def plain() -> st.SearchStrategy[str]:
+    """Inputs in plain text, stripped, with neither labels, fences nor quotes around them."""
+    return st.text(_PLAIN).map(str.strip).filter(_as_it_is)
+
+
+def objects() -> st.SearchStrategy[dict[str, Any]]:
+    """Inputs by name, with JSON of any kind as values, and fences and labels in texts."""
+    texts = st.text(st.characters(codec="utf-8")) | st.sampled_from(
+        ["```", '"```"', "Final Answer: no", "\nObservation: no", "\\", '\\"', "Action: {}"]
+    )
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | texts,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+        max_leaves=6,
+    )
+    return st.dictionaries(texts, values, max_size=3)
+
+
+PIECES = (
+    "Action:",
+    "action:",
+    "Action Input:",
+    "Final Answer:",
+    "Observation:",
+    "\nObservation",
+    "\nAI:",
+    "Follow up:",
+    "So the final answer is:",
+    "Intermediate answer:",
+    "```",
+    "```json",
+    '{"action":',
+    '"a"',
+    ', "action_input":',
+    '"Final Answer"',
+    "null",
+    "}",
+    "]",
+    "[",
+    "{",
+    '"',
+    "'",
+    "\\",
+    "`",
+    "<tool>",
+    "</tool>",
+    "<tool_input>",
+    "</tool_input>",
+    "<observation>",
+    "<final_answer>",
+    "</final_answer>",
+    "&lt;",
+    "&amp;",
+    "x",
+    ":",
+    " ",
+    "\n",
+    "1",
+    "☃",
+    "\ud800",
+)
+
+
+def anything() -> st.SearchStrategy[str]:
+    """Text of every kind, most of it nearly what some parser looks for."""
+    return st.lists(st.sampled_from(PIECES), max_size=20).map("".join) | st.text()
