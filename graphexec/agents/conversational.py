@@ -61,10 +61,9 @@ def create_conversational_agent(
         )
     asked = form(prompt, tools, required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
     asked = Form(asked.text, {**asked.fixed, "ai_prefix": ai_prefix}, asked.scratchpad)
-    said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(ai_prefix.strip())}[ \t]{{0,3}}:")
-    return text_agent(
-        model, lambda reply: read(reply, said), asked, stop=STOP, protocol=protocol, marker=f"{ai_prefix.strip()}:"
-    )
+    label = ai_prefix.strip()
+    said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
+    return text_agent(model, lambda reply: read(reply, said), asked, stop=STOP, protocol=protocol, marker=f"{label}:")
 
 
 _SAID = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")
