@@ -71,10 +71,11 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
     try:
         if tasks and (seconds is None or seconds > 0):
             finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
-            for task in tasks:
-                if task in finished and not task.cancelled() and task.exception() is not None:
-                    # raises what the call raised
-                    task.result()
+            # Asked of every one: what nobody asks for, the loop reports as never retrieved.
+            failed = [one for one in tasks if one in finished and not one.cancelled() and one.exception() is not None]
+            for task in failed[:1]:
+                # raises what the call raised
+                task.result()
         return tuple(NOT_DONE if task in late else task.result() for task in tasks)
     finally:
         await _abandon([task for task in tasks if not task.done()])

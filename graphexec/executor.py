@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
@@ -31,7 +31,7 @@ from graphexec.machine import (
 )
 from graphexec.options import ParsePolicy, Trim, policies_of
 from graphexec.result import Ending, RunResult, result_of
-from graphexec.snapshot import Snapshot
+from graphexec.snapshot import Snapshot, remember
 from graphexec.stepwise import Stepwise
 from graphexec.surgery import bind
 from graphexec.tools import AnyTool, named
@@ -75,7 +75,8 @@ class AgentExecutor:
     - `handle_tool_errors`: what a tool raises is told the model ("observe"), raised, or told by a function of the
       error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
       characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
-    - `memory` adds inputs before a run and is told of its end, unless an exception ends it.
+    - `memory` adds inputs before a run and is told of its end, unless an exception ends it. What it raises then has the
+      run with it: `executor.run(snapshot_of(error))`.
     - `return_intermediate_steps` adds the steps to what `invoke` returns.
     - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
     - `watchers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
@@ -407,12 +408,14 @@ class AgentExecutor:
     def _remembered(self, start: Ready | Snapshot, done: Done[Ending]) -> Done[Ending]:
         """Tell the memory how the run ended, before anybody else is told."""
         if self.memory is not None:
-            self.memory.save(_inputs(start), _outputs(done.outcome))
+            with _kept(done):
+                self.memory.save(_inputs(start), _outputs(done.outcome))
         return done
 
     async def _aremembered(self, start: Ready | Snapshot, done: Done[Ending]) -> Done[Ending]:
         if self.memory is not None:
-            await self.memory.asave(_inputs(start), _outputs(done.outcome))
+            with _kept(done):
+                await self.memory.asave(_inputs(start), _outputs(done.outcome))
         return done
 
     def _named(self, inputs: Inputs) -> dict[str, Any]:
@@ -434,6 +437,16 @@ class AgentExecutor:
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
         return returned
+
+
+@contextmanager
+def _kept(done: Done[Ending]) -> Generator[None, None, None]:
+    """Let what a memory raises carry the run's last state: gone on with from there, it ends again at no cost."""
+    try:
+        yield
+    except Exception as error:
+        remember(error, done.snapshot)
+        raise
 
 
 def _inputs(start: Ready | Snapshot) -> Mapping[str, Any]:

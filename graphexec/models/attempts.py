@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphexec.errors import ModelError
+from graphexec.errors import ModelError, RateLimited, ServerError
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.failures import Failure, breakdown, refusal, timed_out
 
@@ -75,7 +75,8 @@ class Attempts:
             yield
         except ModelError as error:
             if self._failure is None or self._failure.error is not error:
-                self._failure = Failure(error)
+                # Told in a body or an event that came with status 200.
+                self._failure = Failure(error, transient=isinstance(error, ServerError | RateLimited))
             raise
         # Any exception of the client's; those of others go on as they are.
         except Exception as error:

@@ -5,14 +5,8 @@ Source: OpenAI's API reference, and llama.cpp's `tools/server/README.md` for wha
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
-from pydantic_core import from_json
-
-from graphexec.errors import BadRequest
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -24,18 +18,8 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-
-# JSON on its way out: its values are arbitrary.
-JSON = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How a model is to answer, whatever the request. `None` leaves it to the server. `max_tokens` bounds the reply."""
-
-    model: str
-    temperature: float | None = None
-    max_tokens: int | None = None
+from graphexec.models.bodies import JSON, object_of, write
+from graphexec.models.dialect import Sampling
 
 
 def route(request: ModelRequest) -> str:
@@ -62,14 +46,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     if stream:
         # Without the option a stream tells no usage, and a limit on tokens would count nothing.
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    try:
-        # ASCII: a lone surrogate in a message is escaped instead of failing here.
-        return json.dumps(body, default=_plain, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(
-            f"the request to {sampling.model} cannot be written as JSON ({error}); "
-            "give tool parameters and schemas as plain dicts, lists, texts and numbers"
-        ) from error
+    return write(body)
 
 
 def _chat(request: ChatRequest) -> JSON:
@@ -103,26 +80,10 @@ def _message(message: Message) -> JSON:
 def _call(call: ToolCall) -> JSON:
     # llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation.
     # What the model had written is in the tool's answer to it.
-    arguments = call.arguments if _is_object(call.arguments) else "{}"
+    arguments = call.arguments if object_of(call.arguments) is not None else "{}"
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(from_json(text, allow_inf_nan=False), dict)
-    except ValueError:
-        return False
 
 
 def _tool(tool: ToolSpec) -> JSON:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
-
-
-# Any: the values inside are arbitrary, as in every mapping on its way to JSON.
-def _plain(value: object) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        # isinstance cannot tell the types inside, and JSON does not ask.
-        mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return dict(mapping)
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -7,14 +7,35 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-OPENAI = "https://api.openai.com/v1"
-BASE_URL_VARIABLE = "OPENAI_BASE_URL"
-KEY_VARIABLE = "OPENAI_API_KEY"
-
 # Characters of a server's text that an error shows: enough for a sentence or two, less than a page of HTML.
 SHOWN = 300
 # Characters. A shorter key guards nothing, and is a piece of ordinary words: to hide it would garble them.
 SECRET = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Whose protocol is spoken: its own server's address, the variables of the environment, and words for errors.
+
+    `kind` is whose a base URL must be, `hint` says how one ends, and `example` is one.
+    """
+
+    url: str
+    base_url_variable: str
+    key_variable: str
+    kind: str
+    hint: str
+    example: str
+
+
+OPENAI = Provider(
+    "https://api.openai.com/v1",
+    "OPENAI_BASE_URL",
+    "OPENAI_API_KEY",
+    kind="an OpenAI-compatible server's",
+    hint="which usually ends in /v1",
+    example="http://127.0.0.1:8080/v1",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +45,7 @@ class Endpoint:
     model: str
     base_url: str
     key: str = field(default="", repr=False)
+    provider: Provider = OPENAI
 
     def __str__(self) -> str:
         return f"{one_line(self.model)} at {self.shown_url}"

@@ -24,19 +24,24 @@ from graphexec.errors import (
     RateLimited,
     ServerError,
 )
-from graphexec.models.endpoint import BASE_URL_VARIABLE, KEY_VARIABLE, Endpoint
+from graphexec.models.endpoint import Endpoint
 
 # Seconds. A server that asks for a longer wait is not waited for: the caller is told, and decides.
 LONGEST_ADVISED = 60.0
 
-# Errors are read in Python and on the command line, which name their parameters and options differently. So they name
-# the things, and the environment's variables, which are the same for both.
-_BASE_URL = f"the base URL (given, or in {BASE_URL_VARIABLE})"
-_KEY = f"the API key (given, or in {KEY_VARIABLE})"
+# vLLM, OpenAI and Anthropic say the numbers only in the sentence.
+_CONTEXT = re.compile(
+    r"(?:maximum context length is|prompt is too long: \d{1,12} tokens >|exceed context limit: [\d +]{1,40}>)"
+    r" (\d{1,12})"
+)
+_PROMPT = re.compile(
+    r"(?:resulted in|requested|contains|has|prompt is too long:) (?:at least )?(\d{1,12}) (?:input )?tokens"
+    r"|exceed context limit: (\d{1,12})"
+)
 
-# vLLM and OpenAI say the numbers only in the sentence.
-_CONTEXT = re.compile(r"maximum context length is (\d{1,12}) tokens")
-_PROMPT = re.compile(r"(?:resulted in|requested|contains|has) (?:at least )?(\d{1,12}) (?:input )?tokens")
+# What servers say of themselves in a reply or stream that began with status 200, and what may pass.
+_LIMITED = {"rate_limit_error", "rate_limit_exceeded"}
+_PASSING = {"overloaded_error", "api_error", "timeout_error", "server_error", "server_is_overloaded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What a server says went wrong, as far as its body can be read. `code` is its own word for it, if it has one."""
+    """What a server says went wrong, as far as its body can be read. `code`, `kind`: its own words for it, if any."""
 
     message: str
     code: str = ""
+    kind: str = ""
     # Any: an error's other members are arbitrary JSON.
     members: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -69,8 +75,8 @@ class Complaint:
         inner = _one(_first(_members(outer), ("error", "detail", "message"), outer))
         within = _members(inner)
         said = _first(within, ("message", "msg", "error"), inner)
-        code = within.get("code")
-        return cls(said if isinstance(said, str) else _json(said), code if isinstance(code, str) else "", within)
+        code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
+        return cls(said if isinstance(said, str) else _json(said), code, kind, within)
 
     @classmethod
     def read(cls, body: bytes) -> Complaint:
@@ -93,13 +99,14 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         return Failure(overflowed)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         error = AuthenticationFailed(
-            f"{endpoint} refuses the API key ({said}); check that {_KEY} is one of this server's",
+            f"{endpoint} refuses the API key ({said}); check that {_key(endpoint)} is one of this server's",
             status=status,
         )
         return Failure(error)
     if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
         error = ModelNotFound(
-            f"{endpoint} was not found ({said}); check the model's name, and {_BASE_URL}, which usually ends in /v1",
+            f"{endpoint} was not found ({said}); check the model's name, and {_base_url(endpoint)}, "
+            f"{endpoint.provider.hint}",
             status=status,
         )
         return Failure(error)
@@ -131,7 +138,9 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     if status >= HTTPStatus.BAD_REQUEST:
         error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
         return Failure(error)
-    error = BadReply(f"{endpoint} answered neither 200 nor an error ({said}); check {_BASE_URL}", status=status)
+    error = BadReply(
+        f"{endpoint} answered neither 200 nor an error ({said}); check {_base_url(endpoint)}", status=status
+    )
     return Failure(error)
 
 
@@ -149,11 +158,13 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failur
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return Failure(address_unusable(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
-        return Failure(BadReply(f"{endpoint} sent what cannot be read ({fact}); check {_BASE_URL}, or try again"))
+        return Failure(
+            BadReply(f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again")
+        )
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
         failed = ConnectionFailed(
             f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
-            f"Start it, or change {_BASE_URL}"
+            f"Start it, or change {_base_url(endpoint)}"
         )
         return Failure(failed, transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
@@ -175,29 +186,51 @@ def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeout:
 def address_unusable(endpoint: Endpoint, fact: str) -> ConnectionFailed:
     """Return the error of a base URL that nothing can be sent to."""
     return ConnectionFailed(
-        f"{endpoint} cannot be asked ({fact}); {_BASE_URL} must be an address such as http://127.0.0.1:8080/v1"
+        f"{endpoint} cannot be asked ({fact}); {_base_url(endpoint)} must be an address such as "
+        f"{endpoint.provider.example}"
     )
 
 
 def key_missing(endpoint: Endpoint) -> MissingAPIKey:
     """Return the error of a request that would go out without a key."""
     return MissingAPIKey(
-        f"{endpoint} needs an API key; set {KEY_VARIABLE} to it, or to any word where the server asks for none"
+        f"{endpoint} needs an API key; set {endpoint.provider.key_variable} to it, "
+        "or to any word where the server asks for none"
     )
 
 
 def key_unusable(endpoint: Endpoint) -> AuthenticationFailed:
     """Return the error of a key that no HTTP header can carry."""
     return AuthenticationFailed(
-        f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; copy {_KEY} anew"
+        f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; "
+        f"copy {_key(endpoint)} anew"
     )
+
+
+def told(endpoint: Endpoint, complaint: Complaint) -> ModelError:
+    """Return the error that a server tells of in a body, or an event of a stream, that came with status 200.
+
+    A `ServerError` and a `RateLimited` may pass.
+    """
+    overflowed = overflow(endpoint, complaint, status=200)
+    if overflowed is not None:
+        return overflowed
+    said = endpoint.quote(complaint.message)
+    words = {complaint.code, complaint.kind}
+    if words & _LIMITED:
+        return RateLimited(
+            f"{endpoint} has had too many requests ({said}); {_again(None)}, or ask less often", status=200
+        )
+    if words & _PASSING:
+        return ServerError(f"{endpoint} failed ({said}); {_again(None)}, or look at the server's log", status=200)
+    return BadReply(f"{endpoint} reports an error in its reply: {said}; try again", status=200)
 
 
 def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> ContextOverflow | None:
     """Return the error of a prompt that is too long, where the complaint is about that."""
     prompt = _tokens(complaint.members.get("n_prompt_tokens")) or _number(_PROMPT, complaint.message)
     context = _tokens(complaint.members.get("n_ctx")) or _number(_CONTEXT, complaint.message)
-    # llama.cpp tells both numbers; OpenAI has a code; vLLM has only the sentence.
+    # llama.cpp tells both numbers; OpenAI has a code; vLLM and Anthropic have only the sentence.
     told = "n_ctx" in complaint.members and "n_prompt_tokens" in complaint.members
     if not (told or complaint.code == "context_length_exceeded" or _CONTEXT.search(complaint.message)):
         return None
@@ -222,6 +255,16 @@ def retry_after(header: str | None, *, now: float) -> float | None:
         except (ValueError, OverflowError, OSError):
             return None
     return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+# Errors are read in Python and on the command line, which name their parameters and options differently. So they name
+# the things, and the environment's variables, which are the same for both.
+def _base_url(endpoint: Endpoint) -> str:
+    return f"the base URL (given, or in {endpoint.provider.base_url_variable})"
+
+
+def _key(endpoint: Endpoint) -> str:
+    return f"the API key (given, or in {endpoint.provider.key_variable})"
 
 
 def _again(advised: float | None) -> str:
@@ -273,4 +316,4 @@ def _tokens(value: object) -> int | None:
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
-    return int(found[1]) if found else None
+    return int(found[found.lastindex or 0]) if found else None

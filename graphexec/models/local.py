@@ -125,6 +125,19 @@ class LocalModel:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
         return f"LocalModel({what})"
 
+    @property
+    def identity(self) -> str:
+        """What tells its replies from another model's, in a cache."""
+        settings = (
+            self._name,
+            str(self._path),
+            self._context,
+            self._temperature,
+            self._max_tokens,
+            self._chat_template,
+        )
+        return f"LocalModel {settings!r}"
+
     def _client(self) -> OpenAICompatible:
         """Return the client of the running server; start one where none runs."""
         with self._lock:

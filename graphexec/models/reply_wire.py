@@ -1,27 +1,18 @@
 """What comes back: a whole reply's JSON as a `ModelReply`, and the chunks of a stream folded into one.
 
-Source: OpenAI's API reference; where servers differ, a comment says which. Bodies are checked by pydantic, which
-refuses what is no JSON, no UTF-8, or of the wrong type.
+Source: OpenAI's API reference; where servers differ, a comment says which.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from graphexec.errors import BadReply, ContextOverflow
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
+from graphexec.models.bodies import Count, Pieces, Wire, bad, made_up, read, text_of
 from graphexec.models.endpoint import Endpoint
-from graphexec.models.failures import Complaint, overflow
-
-B = TypeVar("B", bound="_Body")
-
-# A negative count would give tokens back to a run that is bounded by them.
-_Count = Annotated[int, Field(ge=0)]
+from graphexec.models.failures import Complaint, told
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -31,36 +22,32 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class _Usage(Wire):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
 
 
-class _Usage(_Wire):
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
-
-
-class _Function(_Wire):
+class _Function(Wire):
     name: str | None = None
     # Some servers send the object itself instead of its text.
     # Any: an object's values are arbitrary JSON.
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(_Wire):
+class _Call(Wire):
     index: int | None = None
     id: str | None = None
     function: _Function = _Function()
 
 
-class _Said(_Wire):
+class _Said(Wire):
     content: str | None = None
     # OpenAI puts its "I cannot help with that" here, and leaves the content null.
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
 
 
-class _Choice(_Wire):
+class _Choice(Wire):
     # A chat's whole message, a piece of one, or a completion's text.
     message: _Said | None = None
     delta: _Said | None = None
@@ -68,7 +55,7 @@ class _Choice(_Wire):
     finish_reason: str | None = None
 
 
-class _Body(_Wire):
+class _Body(Wire):
     choices: list[_Choice] | None = None
     model: str | None = None
     usage: _Usage | None = None
@@ -83,26 +70,17 @@ def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
     """
     parsed = _parse(body, endpoint)
     if not parsed.choices:
-        raise _bad(endpoint, "sent a reply without choices")
+        raise bad(endpoint, "sent a reply without choices")
     choice = parsed.choices[0]
     finish = _finish(choice.finish_reason)
     if not chat:
         if choice.text is None:
-            raise _bad(endpoint, "sent a completion without text")
+            raise bad(endpoint, "sent a completion without text")
         return ModelReply(choice.text, (), _usage(parsed.usage), finish, parsed.model or "")
     if choice.message is None:
-        raise _bad(endpoint, "sent a choice without a message")
+        raise bad(endpoint, "sent a choice without a message")
     calls = tuple(_whole(call, position, endpoint) for position, call in enumerate(choice.message.tool_calls or ()))
     return ModelReply(_content(choice.message), calls, _usage(parsed.usage), finish, parsed.model or "")
-
-
-@dataclass(slots=True)
-class _Pieces:
-    """A tool call while it comes."""
-
-    id: str
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
@@ -113,7 +91,7 @@ class Fold:
     # The stream said [DONE]: nothing after this counts, not even a broken connection.
     done: bool = False
     _content: list[str] = field(default_factory=list[str])
-    _calls: list[_Pieces] = field(default_factory=list[_Pieces])
+    _calls: list[Pieces] = field(default_factory=list[Pieces])
     # The position in `_calls` of each of the server's indexes.
     _positions: dict[int, int] = field(default_factory=dict[int, int])
     _usage: Usage | None = None
@@ -149,7 +127,7 @@ class Fold:
         pieces = self._calls[position]
         # Joined, as the openai package's `accumulate_delta` does.
         name = call.function.name or ""
-        arguments = _text(call.function.arguments)
+        arguments = text_of(call.function.arguments)
         pieces.name += name
         pieces.arguments.append(arguments)
         return ReplyDelta(index=position, call_id=call.id or "", name=name, arguments=arguments)
@@ -163,7 +141,7 @@ class Fold:
         known = self._positions.get(call.index) if call.index is not None else (last if last >= 0 else None)
         if known is not None and call.id in {None, "", self._calls[known].id}:
             return known
-        self._calls.append(_Pieces(call.id or _made_up(len(self._calls))))
+        self._calls.append(Pieces(call.id or made_up(len(self._calls))))
         if call.index is not None:
             self._positions[call.index] = len(self._calls) - 1
         return len(self._calls) - 1
@@ -179,42 +157,16 @@ class Fold:
         Raises `BadReply` where the stream ended before the reply did.
         """
         if not self.complete:
-            raise _bad(self.endpoint, "ended its stream before the reply was complete")
-        calls = tuple(self._whole(pieces) for pieces in self._calls)
+            raise bad(self.endpoint, "ended its stream before the reply was complete")
+        calls = tuple(pieces.whole(self.endpoint) for pieces in self._calls)
         return ModelReply("".join(self._content), calls, self._usage or Usage(), _finish(self._finish), self._model)
-
-    def _whole(self, pieces: _Pieces) -> ToolCall:
-        if not pieces.name:
-            raise _bad(self.endpoint, "sent a tool call without a name")
-        return ToolCall(pieces.id, pieces.name, "".join(pieces.arguments))
 
 
 def _parse(body: bytes, endpoint: Endpoint) -> _Body:
-    try:
-        parsed = _Body.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        fault = f"{place}: {first['msg']}" if place else first["msg"]
-        shown = endpoint.quote(body.decode("utf-8", "replace"))
-        raise _bad(endpoint, f"sent what is no reply ({fault}): {shown or 'nothing'}") from error
+    parsed = read(body, _Body, endpoint)
     if parsed.error is not None:
-        raise _told(endpoint, parsed.error)
+        raise told(endpoint, Complaint.of({"error": parsed.error}))
     return parsed
-
-
-# Any: an error comes in any shape.
-def _told(endpoint: Endpoint, error: Any) -> BadReply | ContextOverflow:
-    complaint = Complaint.of({"error": error})
-    return overflow(endpoint, complaint, status=200) or BadReply(
-        f"{endpoint} reports an error in its reply: {endpoint.quote(complaint.message)}; try again", status=200
-    )
-
-
-def _bad(endpoint: Endpoint, fact: str) -> BadReply:
-    return BadReply(
-        f"{endpoint} {fact}; check that the base URL is an OpenAI-compatible server's, or try again", status=200
-    )
 
 
 def _content(said: _Said) -> str:
@@ -223,18 +175,8 @@ def _content(said: _Said) -> str:
 
 def _whole(call: _Call, position: int, endpoint: Endpoint) -> ToolCall:
     if not call.function.name:
-        raise _bad(endpoint, "sent a tool call without a name")
-    return ToolCall(call.id or _made_up(position), call.function.name, _text(call.function.arguments))
-
-
-def _made_up(position: int) -> str:
-    """Return an id for a call that came without: its result must name one."""
-    return f"call_{position}"
-
-
-# Any: an object's values are arbitrary JSON.
-def _text(arguments: str | dict[str, Any] | None) -> str:
-    return json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
+        raise bad(endpoint, "sent a tool call without a name")
+    return ToolCall(call.id or made_up(position), call.function.name, text_of(call.function.arguments))
 
 
 def _usage(usage: _Usage | None) -> Usage:

@@ -15,6 +15,7 @@ import httpx
 
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, UserMessage
 from graphexec.models import Clock, OpenAICompatible
+from graphexec.models.remote import RemoteModel
 
 HELLO = ChatRequest([UserMessage("hello")])
 
@@ -92,7 +93,7 @@ def whole(pieces: Iterator[ReplyDelta | ModelReply]) -> ModelReply:
     return last
 
 
-async def awhole(model: OpenAICompatible, request: ModelRequest = HELLO) -> ModelReply:
+async def awhole(model: RemoteModel, request: ModelRequest = HELLO) -> ModelReply:
     return whole(iter([piece async for piece in model.astream(request)]))
 
 

@@ -28,7 +28,8 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
-from graphexec.models.chat_wire import Sampling, encode, route
+from graphexec.models.chat_wire import encode, route
+from graphexec.models.dialect import Sampling
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.reply_wire import Fold, decode
 from tests.models.actors import HELLO, asse, awhole, scripted_server, sse, whole

@@ -1,0 +1,64 @@
+"""What wrapped models report while they answer: a reply from a cache, a retry, a fallback, a wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """The reply came from a cache; `model`, as people know it, was not asked."""
+
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.model} was not asked: its reply was in the cache"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFailed:
+    """A cache could not be read or written because of `error`; the run goes on without it."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"the cache failed with {_told(self.error)}; the run goes on without it"
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The attempt number `attempt`, counted from 1, failed with `error`; the next one follows after `wait` seconds."""
+
+    error: Exception
+    attempt: int
+    wait: float
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} failed with {_told(self.error)}; the next one follows in {self.wait:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class FellBack:
+    """A model failed with `error`, so the model `to`, as people know it, is asked in its place."""
+
+    error: Exception
+    to: str
+
+    def __str__(self) -> str:
+        return f"a model failed with {_told(self.error)}; {self.to} is asked in its place"
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The call waited `seconds` for its turn; `why` is the limit that made it wait, such as `5 per second`."""
+
+    seconds: float
+    why: str
+
+    def __str__(self) -> str:
+        return f"waited {self.seconds:.1f} s for a turn: {self.why}"
+
+
+def _told(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,62 @@
+"""What a model's replies cost, reckoned from their tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from graphexec.errors import InputError
+from graphexec.messages import Model, ModelReply, ModelRequest, Usage
+from graphexec.models.wrapping import Ask, Deadline, Flow, WrappedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens of prompts and of replies cost, in your money.
+
+    Raises `InputError` for one that is negative or not finite.
+    """
+
+    prompt: float
+    completion: float
+
+    def __post_init__(self) -> None:
+        for name, amount in (("prompt", self.prompt), ("completion", self.completion)):
+            if not 0 <= amount < math.inf:
+                raise InputError(f"the price of a {name} is {amount}; give money per million tokens, 0 or more")
+
+    def of(self, usage: Usage) -> float:
+        """Return what these tokens cost."""
+        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+
+
+def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
+    """Make a model whose replies say what they cost, as their `usage` and the `prices` of the models give it.
+
+    The price is that of the reply's `model`: of its exact name, else of the longest name that it begins with (prices of
+    `gpt-4o` hold for `gpt-4o-2024-08-06`, and also for `gpt-4o-mini` where that has none of its own). A single `Price`
+    holds for every model. A call with a reply of another model raises `InputError`; it was made, and is paid.
+
+    The prices are copied. Raises `InputError` where there are none.
+    """
+    known = prices if isinstance(prices, Price) else dict(prices)
+    if not known:
+        raise InputError("priced was given no prices; give a Price, or one for each model's name")
+
+    # The request is the driver's to send.
+    def flow(_: ModelRequest, deadline: Deadline) -> Flow:
+        reply: ModelReply = yield Ask(model, deadline.left)
+        price = known if isinstance(known, Price) else _price_of(reply.model, known)
+        return replace(reply, cost=price.of(reply.usage))
+
+    return WrappedModel("priced", [model], flow, instant=True)
+
+
+def _price_of(name: str, prices: Mapping[str, Price]) -> Price:
+    known = max((key for key in prices if name.startswith(key)), key=len, default=None)
+    if known is None:
+        raise InputError(
+            f"the model {name!r} has no price; add it to those of {', '.join(sorted(prices))}, or give a single Price"
+        )
+    return prices[known]

@@ -1,0 +1,209 @@
+"""What comes back from OpenAI's Responses API: a response as a `ModelReply`, and a stream's events folded into one.
+
+Source: OpenAI's API reference; where llama.cpp's server differs, a comment says so. Items and events that are not
+asked for (reasoning, say) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
+from graphexec.models.bodies import Count, Pieces, Wire, bad, made_up, read, text_of
+from graphexec.models.endpoint import Endpoint
+from graphexec.models.failures import Complaint, told
+from graphexec.models.stop_cut import Cut
+
+
+class _Usage(Wire):
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+
+
+class _Part(Wire):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(Wire):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    # Any: an object's values are arbitrary JSON.
+    arguments: str | dict[str, Any] | None = None
+    content: list[_Part] | None = None
+
+
+class _Incomplete(Wire):
+    reason: str | None = None
+
+
+class _Response(Wire):
+    output: list[_Item] | None = None
+    status: str | None = None
+    incomplete_details: _Incomplete | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    # Any: an error comes in any shape, even with status 200.
+    error: Any = None
+
+
+class _Event(Wire):
+    type: str = ""
+    item: _Item | None = None
+    # llama.cpp's server tells items apart by their ids alone.
+    output_index: int | None = None
+    item_id: str | None = None
+    delta: str | None = None
+    response: _Response | None = None
+    # An error's own members, or where some servers put them all.
+    code: str | None = None
+    message: str | None = None
+    # Any: an error comes in any shape.
+    error: Any = None
+
+
+def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> ModelReply:
+    """Return the reply in the body of a 200, its text cut before the first of the `stop` texts.
+
+    Raises `BadReply` where it is not what the protocol says, and another `ModelError` where it tells of one.
+    """
+    response = read(body, _Response, endpoint)
+    fold = Fold(endpoint, Cut(stop))
+    for _ in fold.close(response):
+        # Its pieces are in the fold.
+        pass
+    if response.output is None:
+        raise bad(endpoint, "sent a reply without output")
+    return fold.reply()
+
+
+@dataclass(slots=True)
+class Fold:
+    """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
+
+    endpoint: Endpoint
+    cut: Cut
+    _content: list[str] = field(default_factory=list[str])
+    _calls: list[Pieces] = field(default_factory=list[Pieces])
+    # The position in `_calls` of each item, by the server's index or id.
+    _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int])
+    # Whether a piece of the output came, be it held back or cut off: then the last event adds nothing to it.
+    _begun: bool = False
+    _end: _Response | None = None
+
+    def take(self, data: str) -> Iterator[ReplyDelta]:
+        """Take in one event, and give what it adds.
+
+        Raises `BadReply` where it is no event, and another `ModelError` where it tells of one.
+        """
+        if self.complete or not data or data.strip() == "[DONE]":
+            return
+        event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._begun = True
+                yield from self._say(self.cut.take(event.delta or ""))
+            case "response.output_item.added" | "response.output_item.done" if event.item is not None:
+                if event.item.type == "function_call":
+                    self._begun = True
+                    yield from self._call(event.item, _key(event))
+            case "response.function_call_arguments.delta":
+                yield from self._extend(self._positions.get(_key(event)), event.delta or "")
+            case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
+                yield from self.close(event.response)
+            case "error":
+                raise told(self.endpoint, _complaint(event))
+            case _ if event.error is not None:
+                raise told(self.endpoint, Complaint.of({"error": event.error}))
+            case _:
+                # Events that say nothing new, and those that there will be one day.
+                pass
+
+    def close(self, response: _Response) -> Iterator[ReplyDelta]:
+        """Take in the response as it is at its end, and give what had not come in pieces.
+
+        Raises the `ModelError` that a failed one tells of.
+        """
+        if response.error is not None:
+            raise told(self.endpoint, Complaint.of({"error": response.error}))
+        if response.status == "failed":
+            raise bad(self.endpoint, "reports that it failed, without a word")
+        if not self._begun:
+            for number, item in enumerate(response.output or ()):
+                if item.type == "message":
+                    for part in item.content or ():
+                        yield from self._say(self.cut.take(part.text or part.refusal or ""))
+                if item.type == "function_call":
+                    yield from self._call(item, number)
+        yield from self._say(self.cut.rest())
+        self._end = response
+
+    def _say(self, text: str) -> Iterator[ReplyDelta]:
+        if text:
+            self._content.append(text)
+            yield ReplyDelta(text)
+
+    def _call(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
+        """Begin a call, or give the arguments of one that came without a piece of them."""
+        position = self._positions.get(key)
+        if position is None:
+            # What comes after a stop text, a server that knows them would not have said.
+            if self.cut.done:
+                return
+            position = self._positions[key] = len(self._calls)
+            pieces = Pieces(item.call_id or item.id or made_up(position), item.name or "")
+            self._calls.append(pieces)
+            yield ReplyDelta(index=position, call_id=pieces.id, name=pieces.name)
+        if not self._calls[position].arguments:
+            yield from self._extend(position, text_of(item.arguments))
+
+    def _extend(self, position: int | None, arguments: str) -> Iterator[ReplyDelta]:
+        if arguments and position is not None:
+            self._calls[position].arguments.append(arguments)
+            yield ReplyDelta(index=position, arguments=arguments)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing: the stream said how the response ended, and with it the usage."""
+        return self._end is not None
+
+    def reply(self) -> ModelReply:
+        """Return the whole reply.
+
+        Raises `BadReply` where the stream ended before the reply did.
+        """
+        if self._end is None:
+            raise bad(self.endpoint, "ended its stream before the reply was complete")
+        calls = tuple(pieces.whole(self.endpoint) for pieces in self._calls)
+        usage = self._end.usage or _Usage()
+        return ModelReply(
+            "".join(self._content),
+            calls,
+            Usage(usage.input_tokens or 0, usage.output_tokens or 0),
+            self._finish(self._end),
+            self._end.model or "",
+        )
+
+    def _finish(self, end: _Response) -> FinishReason:
+        if end.status == "completed" or self.cut.done:
+            return "tool_calls" if self._calls else "stop"
+        reason = end.incomplete_details.reason if end.incomplete_details is not None else None
+        return "length" if reason == "max_output_tokens" else "other"
+
+
+def _key(event: _Event) -> int | str | None:
+    """Return what tells the item of an event apart from others."""
+    if event.output_index is not None:
+        return event.output_index
+    return event.item.id if event.item is not None else event.item_id
+
+
+def _complaint(event: _Event) -> Complaint:
+    if event.error is not None:
+        return Complaint.of({"error": event.error})
+    return Complaint(event.message or "without a word", event.code or "")

@@ -1,0 +1,95 @@
+"""What is sent to OpenAI's Responses API: a request as its JSON.
+
+Source: OpenAI's API reference, and llama.cpp's server, which takes a stricter shape for what the assistant said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models.bodies import JSON, object_of, write
+from graphexec.models.dialect import Sampling
+
+
+def route(_request: ModelRequest) -> str:
+    """Return where every request goes, below the base URL."""
+    return "responses"
+
+
+def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
+    """Return the body of the POST, without its stop texts, which the API does not know.
+
+    A completion is asked for as a single user message. Raises `BadRequest` where a tool's parameters or the schema are
+    not JSON.
+    """
+    messages = request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
+    # The server is to keep nothing: what was said is told anew each time.
+    body: JSON = {"model": sampling.model, "input": _items(messages), "store": False}
+    if system := [message.content for message in messages if isinstance(message, SystemMessage)]:
+        body["instructions"] = "\n\n".join(system)
+    if isinstance(request, ChatRequest):
+        body |= _options(request)
+    if sampling.temperature is not None:
+        body["temperature"] = sampling.temperature
+    if sampling.max_tokens is not None:
+        body["max_output_tokens"] = sampling.max_tokens
+    if stream:
+        body["stream"] = True
+    return write(body)
+
+
+def _options(request: ChatRequest) -> JSON:
+    body: JSON = {}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.schema is not None:
+        # Not `strict`, as in chat completions: it refuses optional fields and oneOf.
+        body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
+    return body
+
+
+def _items(messages: Sequence[Message]) -> list[JSON]:
+    return [item for message in messages for item in _of(message)]
+
+
+def _of(message: Message) -> list[JSON]:
+    match message:
+        case SystemMessage():
+            return []
+        case UserMessage(content):
+            return [{"role": "user", "content": content}]
+        case AssistantMessage("", calls) if calls:
+            return [_call(call) for call in calls]
+        case AssistantMessage(content, calls):
+            said: JSON = {"type": "output_text", "text": content}
+            return [{"type": "message", "role": "assistant", "content": [said]}, *(_call(call) for call in calls)]
+        case ToolMessage(call_id, content):
+            return [{"type": "function_call_output", "call_id": call_id, "output": content}]
+        case _:
+            assert_never(message)
+
+
+def _call(call: ToolCall) -> JSON:
+    # As in chat completions: llama.cpp fails on a history whose arguments are no JSON.
+    arguments = call.arguments if object_of(call.arguments) is not None else "{}"
+    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
+
+
+def _tool(tool: ToolSpec) -> JSON:
+    # Told, since here the API is strict unless told not to be.
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": False}
+    return {"type": "function"} | told

@@ -1,0 +1,138 @@
+"""A memory and the runs of an executor: what it is asked before them, and told after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Done, Steps, snapshot_of
+from graphexec.errors import InputError
+from graphexec.memory import BufferMemory, WindowMemory
+from tests.agent.actors import echo, run_async, run_sync
+
+Run = Callable[..., Any]
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+
+Told = list[tuple[dict[str, Any], dict[str, Any]]]
+
+
+class Notebook:
+    """A memory that keeps what it is told, and fails if it is to."""
+
+    keys = ("notes",)
+
+    def __init__(self, notes: str = "nothing yet", *, fails: bool = False) -> None:
+        self.notes = notes
+        self.told: Told = []
+        self.asked: list[dict[str, Any]] = []
+        self.fails = fails
+
+    def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        self.asked.append(dict(inputs))
+        return {"notes": self.notes}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        if self.fails:
+            raise OSError("the disk is full")
+        self.told.append((dict(inputs), dict(outputs)))
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        return self.load(inputs)
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.save(inputs, outputs)
+
+
+def answering(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+    return AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
+
+
+def acting(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
+    return AgentAction("echo", {"text": "a"})
+
+
+@HOW
+def test_what_it_knows_is_an_input_and_it_is_told_of_the_answer(run: Run) -> None:
+    memory = Notebook()
+    result = run(AgentExecutor(agent=answering, tools=[], memory=memory), "tea?")
+    assert result.output == "nothing yet; tea?"
+    assert memory.asked == [{"input": "tea?"}]
+    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+
+
+@HOW
+def test_what_the_caller_passes_counts_more(run: Run) -> None:
+    memory = Notebook()
+    assert (
+        run(AgentExecutor(agent=answering, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
+        == "mine; ?"
+    )
+
+
+@HOW
+def test_it_is_told_of_a_run_that_was_stopped(run: Run) -> None:
+    memory = Notebook()
+    result = run(AgentExecutor(agent=acting, tools=[echo], memory=memory, max_iterations=1), "tea?")
+    assert result.stopped is not None
+    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
+
+
+@HOW
+def test_it_is_never_told_of_a_run_that_an_exception_ended(run: Run) -> None:
+    def failing(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        raise LookupError("of the agent")
+
+    memory = Notebook()
+    with pytest.raises(LookupError):
+        run(AgentExecutor(agent=failing, tools=[], memory=memory), "tea?")
+    assert memory.told == []
+
+
+@HOW
+def test_what_it_raises_loses_nothing_of_the_run(run: Run) -> None:
+    memory = Notebook(fails=True)
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory)
+    with pytest.raises(OSError, match="the disk is full") as caught:
+        run(executor, "tea?")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    memory.fails = False
+    again = executor.run(snapshot)
+    assert (again.output, again.spent.model_calls) == ("nothing yet; tea?", 1)
+    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+
+
+def test_it_is_told_before_the_last_event() -> None:
+    memory = Notebook()
+    events = AgentExecutor(agent=answering, tools=[], memory=memory).stream("tea?")
+    for event in events:
+        assert bool(memory.told) == isinstance(event, Done)
+
+
+def test_a_conversation_goes_on_from_run_to_run() -> None:
+    def counting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        return AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
+
+    executor = AgentExecutor(agent=counting, tools=[], memory=BufferMemory())
+    assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
+    # Another executor has a conversation of its own.
+    other = AgentExecutor(agent=counting, tools=[], memory=WindowMemory(1))
+    assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
+
+
+def test_intermediate_steps_do_not_confuse_it() -> None:
+    executor = AgentExecutor(agent=answering, tools=[], memory=Notebook(), return_intermediate_steps=True)
+    outputs = {"output": "nothing yet; tea?", "intermediate_steps": []}
+    assert executor.invoke("tea?") == {"input": "tea?", **outputs}
+    assert executor.invoke("tea?", return_only_outputs=True) == outputs
+
+
+def test_an_input_that_it_lacks_is_named() -> None:
+    def silent(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        return AgentFinish({"output": ""})
+
+    executor = AgentExecutor(agent=silent, tools=[], memory=BufferMemory(input_key="question"))
+    with pytest.raises(InputError, match="question"):
+        executor.run("tea?")

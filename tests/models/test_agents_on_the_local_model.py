@@ -1,0 +1,195 @@
+"""Every kind of agent on the real small model: whatever it says, each run ends within what was proved.
+
+So small a model forgets forms, invents tools and repeats itself: of its words nothing is asserted. What it is asked is
+short: a prompt beyond its context is a `ContextOverflow`, which ends a run as every `ModelError` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec.agents import (
+    Agent,
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_react_agent,
+    create_self_ask_agent,
+    create_structured_agent,
+    create_structured_chat_agent,
+    create_tool_calling_agent,
+    create_xml_agent,
+)
+from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.effects import CallModel
+from graphexec.events import Answered, Asked, Done, Event, Moved, Reported
+from graphexec.executor import AgentExecutor
+from graphexec.limits import Spent
+from graphexec.messages import Model, ModelReply, ReplyDelta
+from graphexec.models import LocalModel
+from graphexec.result import Ending, RunResult
+from graphexec.tools import AnyTool, tool
+from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
+from tests.models.test_local_model import WITH_TOOLS
+
+pytestmark = pytest.mark.local_model
+
+# Text agents prompt with every tool there is; two are enough to choose between, and cheaper to read.
+TOOLS = tuple(one for one in EVERYDAY_TOOLS if one.name != "today")
+ITERATIONS, SECONDS, FAN_OUT = 3, 20.0, 3
+
+Stopping: TypeAlias = Literal["force", "generate"]
+
+
+@tool(name="Intermediate Answer")
+def intermediate_answer(question: str) -> str:
+    """Answer a follow-up question."""
+    return calculator(question)
+
+
+KINDS: Mapping[str, Callable[[Model], Agent]] = {
+    "react": lambda model: create_react_agent(model, TOOLS),
+    "react, completion": lambda model: create_react_agent(model, TOOLS, protocol="completion"),
+    "structured": lambda model: create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2]),
+    "tool_calling": lambda model: create_tool_calling_agent(model, TOOLS),
+    "mrkl": lambda model: create_mrkl_agent(model, TOOLS),
+    "conversational": lambda model: create_conversational_agent(model, TOOLS),
+    "chat": lambda model: create_chat_agent(model, TOOLS),
+    "structured_chat": lambda model: create_structured_chat_agent(model, TOOLS),
+    "json_chat": lambda model: create_json_chat_agent(model, TOOLS),
+    "xml": lambda model: create_xml_agent(model, TOOLS),
+    "self_ask": lambda model: create_self_ask_agent(model, [intermediate_answer]),
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LocalModel]:
+    # The weights' own template knows no tools, which are dropped then.
+    with LocalModel(max_tokens=48, chat_template=WITH_TOOLS) as local:
+        yield local
+
+
+def executor_of(kind: str, model: Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> AgentExecutor:
+    tools: tuple[AnyTool, ...] = (intermediate_answer,) if kind == "self_ask" else TOOLS
+    return AgentExecutor(
+        agent=KINDS[kind](model),
+        tools=tools,
+        handle_parsing_errors=True,
+        early_stopping_method=stopping,
+        max_iterations=iterations,
+        max_execution_time=SECONDS,
+        max_fan_out=FAN_OUT,
+    )
+
+
+def inputs_of(executor: AgentExecutor) -> dict[str, Any]:
+    given = {"input": "What is 37 * 48?", "chat_history": "none"}
+    return {name: given[name] for name in executor.agent.input_keys}
+
+
+def assert_within_the_proof(executor: AgentExecutor, spent: Spent, moves: int) -> None:
+    verdict = executor.verify()
+    assert verdict.proved
+    assert verdict.certificate is not None
+    bounds = verdict.certificate.bounds
+    assert spent.iterations <= (executor.limits.iterations or 0)
+    for name, number, bound in (
+        ("transitions", moves, bounds.transitions),
+        ("model_calls", spent.model_calls, bounds.model_calls),
+        ("tool_calls", spent.tool_calls, bounds.tool_calls),
+        ("seconds", spent.seconds, bounds.seconds),
+    ):
+        assert bound.number is not None, f"{name} has no bound"
+        assert number <= bound.number, name
+
+
+def ran(executor: AgentExecutor) -> RunResult:
+    moves: list[Event[Ending]] = []
+    executor.watchers = (moves.append,)
+    result = executor.run(inputs_of(executor))
+    assert_within_the_proof(executor, result.spent, sum(isinstance(event, Moved) for event in moves))
+    return result
+
+
+def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> None:
+    """The last event is the end, within the proof, and the pieces of each reply add up to it."""
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert isinstance(done.outcome, AgentFinish | StoppedResponse)
+    assert_within_the_proof(executor, done.spent, sum(isinstance(event, Moved) for event in events))
+    said = ""
+    replies = 0
+    for event in events:
+        match event:
+            case Asked(effect=CallModel()):
+                said = ""
+            case Reported(effect=CallModel(), news=ReplyDelta() as piece):
+                said += piece.content
+            # What was cut at the deadline has no reply.
+            case Answered(effect=CallModel(), reply=ModelReply() as reply):
+                assert said == reply.content
+                replies += 1
+            case _:
+                pass
+    assert replies <= done.spent.model_calls
+    assert replies or isinstance(done.outcome, StoppedResponse)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel) -> None:
+    result = ran(executor_of(kind, model))
+    assert isinstance(result.ending, AgentFinish | StoppedResponse)
+    if result.stopped is None:
+        assert result.reason == "finished"
+    else:
+        assert result.stopped.limit.limit in ("iterations", "seconds", "fan_out")
+    # Each iteration leaves a step at least, or the answer.
+    assert len(result.steps) + 1 >= result.spent.iterations
+    assert result.usage.prompt_tokens > 0
+
+
+@pytest.mark.parametrize("stopping", ["force", "generate"])
+@pytest.mark.parametrize("kind", ["react", "structured", "tool_calling", "xml"])
+@pytest.mark.parametrize("iterations", [0, 1])
+def test_both_ways_to_stop_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
+    executor = executor_of(kind, model, stopping, iterations)
+    result = ran(executor)
+    stopped = result.stopped
+    # With no iteration at all, nothing but the stop is left.
+    assert stopped is not None or iterations
+    if stopped is None:
+        return
+    assert stopped.limit.limit in ("iterations", "seconds")
+    if stopping == "force":
+        assert not stopped.generated
+        assert result.spent.model_calls <= iterations
+    elif stopped.limit.limit == "iterations":
+        assert result.spent.model_calls == iterations + 1
+    assert stopped.output
+
+
+@pytest.mark.parametrize("kind", ["react, completion", "structured", "tool_calling", "json_chat"])
+def test_the_pieces_of_a_streamed_run_add_up_to_its_replies(kind: str, model: LocalModel) -> None:
+    executor = executor_of(kind, model)
+    assert_streamed(executor, list(executor.stream(inputs_of(executor), tokens=True)))
+
+
+def test_agents_run_on_one_event_loop_and_stream_there(model: LocalModel) -> None:
+    async def all_kinds() -> None:
+        many = [executor_of(kind, model) for kind in ("mrkl", "self_ask")]
+        results = await asyncio.gather(*(one.arun(inputs_of(one)) for one in many))
+        for executor, result in zip(many, results, strict=True):
+            assert_within_the_proof(executor, result.spent, 0)
+        for kind in ("structured", "chat"):
+            executor = executor_of(kind, model)
+            async with aclosing(executor.astream(inputs_of(executor), tokens=True)) as events:
+                assert_streamed(executor, [event async for event in events])
+
+    asyncio.run(all_kinds())

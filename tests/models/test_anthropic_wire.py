@@ -1,0 +1,410 @@
+"""What is sent to Anthropic and what comes back, as bytes, without a server."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import BadReply, BadRequest, ContextOverflow, ModelError, RateLimited, ServerError
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    ModelReply,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models.anthropic import ANTHROPIC
+from graphexec.models.anthropic_reply import Fold, decode
+from graphexec.models.anthropic_request import encode, headers, route
+from graphexec.models.anthropic_schema import closed
+from graphexec.models.dialect import Sampling
+from graphexec.models.endpoint import Endpoint
+from graphexec.models.failures import refusal
+from tests.models.actors import HELLO
+
+PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
+ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
+
+
+# Any: a request's JSON.
+def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
+    return json.loads(encode(request, Sampling("claude-9", max_tokens=4096), stream=stream))
+
+
+# Any: the turns of a request's JSON.
+def turns(*messages: Message) -> Any:
+    return sent(ChatRequest(messages))["messages"]
+
+
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "text": content}
+
+
+# Any: an event's JSON.
+def folded(*events: dict[str, Any]) -> ModelReply:
+    fold = Fold(PEER)
+    for event in events:
+        list(fold.take(json.dumps(event)))
+    return fold.reply()
+
+
+def ended(reason: str, **delta: Any) -> dict[str, Any]:
+    return {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": {"output_tokens": 1}}
+
+
+def test_every_kind_of_message_is_sent_in_anthropics_shape() -> None:
+    request = ChatRequest(
+        [
+            SystemMessage("be brief"),
+            UserMessage("1 + 1?"),
+            AssistantMessage("Adding.", (ToolCall("c1", "add", '{"a": 1, "b": 1}'), ToolCall("c2", "now", "{}"))),
+            ToolMessage("c1", "2"),
+            ToolMessage("c2", " \n"),
+            SystemMessage("answer now"),
+        ]
+    )
+    assert sent(request) == {
+        "model": "claude-9",
+        "max_tokens": 4096,
+        "system": "be brief\n\nanswer now",
+        "messages": [
+            {"role": "user", "content": [text("1 + 1?")]},
+            {
+                "role": "assistant",
+                "content": [
+                    text("Adding."),
+                    {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 1}},
+                    {"type": "tool_use", "id": "c2", "name": "now", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "c1", "content": "2"},
+                    {"type": "tool_result", "tool_use_id": "c2"},
+                ],
+            },
+        ],
+    }
+
+
+def test_options_are_sent_only_where_there_are_any() -> None:
+    assert set(sent(HELLO)) == {"model", "max_tokens", "messages"}
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    full = sent(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), schema), stream=True)
+    parameters = {"type": "object", "required": ["a", "b"]}
+    assert full["tools"] == [{"name": "add", "description": "Add two numbers.", "input_schema": parameters}]
+    assert "tool_choice" not in full
+    assert full["stop_sequences"] == ["\nObservation"]
+    assert full["output_config"] == {
+        "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}
+    }
+    assert full["stream"] is True
+    forbidden = sent(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))
+    assert forbidden["tool_choice"] == {"type": "none"}
+    assert forbidden["tools"] == full["tools"]
+
+
+def test_the_key_and_the_version_are_headers_of_their_own() -> None:
+    assert headers("sk") == {"anthropic-version": "2023-06-01", "x-api-key": "sk"}
+    assert headers("") == {"anthropic-version": "2023-06-01"}
+
+
+def test_a_completion_is_a_user_message() -> None:
+    request = CompletionRequest("One two", stop=("three",))
+    assert route(request) == route(HELLO) == "v1/messages"
+    assert sent(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
+    assert sent(request)["stop_sequences"] == ["three"]
+
+
+def test_results_come_before_what_the_user_says_with_them() -> None:
+    calls = (ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}"))
+    *_, last = turns(
+        UserMessage("hi"),
+        AssistantMessage("", calls),
+        ToolMessage("c1", "1"),
+        UserMessage("go"),
+        ToolMessage("c2", "2"),
+    )
+    assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
+
+
+def test_what_the_api_refuses_and_means_nothing_is_left_out() -> None:
+    assert turns(UserMessage("hi"), AssistantMessage(" \n"), UserMessage("\t"), UserMessage("there")) == [
+        {"role": "user", "content": [text("hi"), text("there")]}
+    ]
+    assert turns(UserMessage("hi"), AssistantMessage("I say \n"))[-1]["content"] == [text("I say")]
+    assert "system" not in sent(ChatRequest([SystemMessage(" "), UserMessage("hi")]))
+
+
+@pytest.mark.parametrize("stop", ["\n", " ", "", "\t\n"])
+def test_a_blank_stop_text_is_refused_before_it_is_sent(stop: str) -> None:
+    with pytest.raises(BadRequest, match="blanks alone; stop at a text with a letter or a sign") as caught:
+        sent(CompletionRequest("a", stop=("ok", stop)))
+    assert str(caught.value).startswith(f"claude-9 cannot stop at {stop!r}")
+
+
+def test_a_conversation_without_a_word_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(BadRequest, match="add a user message with text"):
+        sent(ChatRequest([SystemMessage("be brief"), UserMessage(" ")]))
+
+
+def test_a_schema_that_is_not_json_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(BadRequest, match="set is not JSON"):
+        sent(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
+
+
+@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
+def test_arguments_that_are_no_object_are_not_sent_back(arguments: str) -> None:
+    (turn,) = turns(AssistantMessage("", (ToolCall("c1", "add", arguments),)))
+    assert turn["content"][0]["input"] == {}
+
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
+VALUES = st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=2).map(json.dumps)
+CALLS = st.builds(ToolCall, WORDS, WORDS, VALUES)
+MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(SystemMessage, WORDS),
+    st.builds(UserMessage, WORDS),
+    st.builds(AssistantMessage, WORDS, st.lists(CALLS, max_size=2).map(tuple)),
+    st.builds(ToolMessage, WORDS, WORDS),
+)
+
+
+def told(messages: list[Message], role: str) -> list[object]:
+    """What is not blank in the messages of a role: texts, calls and results, which may be blank."""
+    found: list[object] = []
+    for message in messages:
+        match message:
+            case UserMessage(content) if role == "user" and content.strip():
+                found.append(content)
+            case ToolMessage(call_id, content) if role == "user":
+                found.append((call_id, content if content.strip() else ""))
+            case AssistantMessage(content, calls) if role == "assistant":
+                found += [content] if content.strip() else []
+                found += [(call.id, call.name, json.loads(call.arguments)) for call in calls]
+            case _:
+                pass
+    return found
+
+
+# Any: a block's JSON.
+def read_back(block: dict[str, Any]) -> object:
+    match block:
+        case {"type": "text", "text": content}:
+            return content
+        case {"type": "tool_use"}:
+            return (block["id"], block["name"], block["input"])
+        case _:
+            return (block["tool_use_id"], block.get("content", ""))
+
+
+@given(st.lists(MESSAGES, max_size=8))
+def test_every_message_is_told_and_roles_take_turns(messages: list[Message]) -> None:
+    # The last one, so that no text of the assistant's is trimmed.
+    messages.append(UserMessage("go"))
+    told_turns = turns(*messages)
+    roles = [turn["role"] for turn in told_turns]
+    assert all(one != other for one, other in pairwise(roles))
+    for role in ("user", "assistant"):
+        blocks = [read_back(block) for turn in told_turns if turn["role"] == role for block in turn["content"]]
+        assert sorted(map(repr, blocks)) == sorted(map(repr, told(messages, role)))
+    for turn in told_turns:
+        kinds = [block["type"] for block in turn["content"]]
+        assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("tool_use", "tool_calls"),
+        ("pause_turn", "other"),
+        ("what there will be", "other"),
+    ],
+)
+def test_each_stop_reason_has_its_finish(reason: str, finish: str) -> None:
+    assert folded(ended(reason)).finish_reason == finish
+    body = json.dumps({"content": [], "stop_reason": reason}).encode()
+    assert decode(body, PEER) == ModelReply("", finish_reason=decode(body, PEER).finish_reason)
+    assert decode(body, PEER).finish_reason == finish
+
+
+def test_what_the_filter_says_stands_in_place_of_a_refused_text() -> None:
+    details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
+    body = json.dumps({"content": [], "stop_reason": "refusal", "stop_details": details}).encode()
+    assert decode(body, PEER) == ModelReply("No poisons.", finish_reason="other")
+    assert folded(ended("refusal", stop_details=details)).content == "No poisons."
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"", "nothing"),
+        (b"[]", "what is no reply"),
+        (b"{}", "without content"),
+        (b'{"content": [{"type": "text", "text": 5}]}', "content.0.text"),
+        (b'{"content": [{"type": "tool_use", "id": "a"}]}', "without a name"),
+        (b'{"content": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
+        (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no\\nsuch"}}', "no such"),
+    ],
+)
+def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
+    with pytest.raises(BadReply) as caught:
+        decode(body, PEER)
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_missing_without_harm_has_a_value() -> None:
+    body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
+    assert decode(body, PEER).tool_calls == (ToolCall("call_0", "now", "{}"), ToolCall("call_1", "a", "{"))
+
+
+def test_a_call_whose_whole_input_comes_at_its_beginning_is_read() -> None:
+    begun = {"type": "tool_use", "id": "a", "name": "add", "input": {"a": 1}}
+    reply = folded(
+        {"type": "content_block_start", "index": 0, "content_block": begun},
+        {"type": "content_block_stop", "index": 0},
+        ended("tool_use"),
+    )
+    assert reply.tool_calls == (ToolCall("a", "add", '{"a": 1}'),)
+
+
+def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
+    reply = folded(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "add"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a'}},
+        ended("max_tokens"),
+    )
+    assert reply.tool_calls == (ToolCall("a", "add", '{"a'),)
+    assert reply.finish_reason == "length"
+
+
+def test_the_last_counts_of_a_stream_are_those_that_hold() -> None:
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}
+    last = {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 6, "output_tokens": 9}}
+    reply = folded(start, ended("end_turn"), last, {"type": "message_stop"}, ended("max_tokens"))
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.finish_reason) == (6, 9, "stop")
+
+
+def test_the_deltas_of_a_call_carry_its_position() -> None:
+    fold = Fold(PEER)
+    block = {"type": "tool_use", "id": "a", "name": "add"}
+    begun = fold.take(json.dumps({"type": "content_block_start", "index": 7, "content_block": block}))
+    assert list(begun) == [ReplyDelta(index=0, call_id="a", name="add")]
+    delta = {"type": "input_json_delta", "partial_json": "{"}
+    more = fold.take(json.dumps({"type": "content_block_delta", "index": 7, "delta": delta}))
+    assert list(more) == [ReplyDelta(index=0, arguments="{")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("overloaded_error", ServerError),
+        ("api_error", ServerError),
+        ("timeout_error", ServerError),
+        ("rate_limit_error", RateLimited),
+        ("invalid_request_error", BadReply),
+    ],
+)
+def test_an_error_within_a_stream_is_the_one_that_it_names(kind: str, error: type[ModelError]) -> None:
+    event = {"type": "error", "error": {"type": kind, "message": "Sorry"}}
+    with pytest.raises(error, match="Sorry") as caught:
+        folded(event)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    ("message", "prompt", "context"),
+    [
+        ("prompt is too long: 205351 tokens > 200000 maximum", 205351, 200000),
+        (
+            "input length and `max_tokens` exceed context limit: 199658 + 21333 > 200000, decrease input length",
+            199658,
+            200000,
+        ),
+    ],
+)
+def test_an_overflow_tells_its_numbers(message: str, prompt: int, context: int) -> None:
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}, "request_id": "req_1"}
+    error = refusal(PEER, 400, httpx.Headers(), json.dumps(body).encode(), now=0.0).error
+    assert isinstance(error, ContextOverflow)
+    assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
+
+
+def test_errors_name_anthropics_own_variables() -> None:
+    assert "ANTHROPIC_API_KEY" in str(refusal(PEER, 401, httpx.Headers(), b"", now=0.0).error)
+    lost = str(refusal(PEER, 404, httpx.Headers(), b"", now=0.0).error)
+    assert "ANTHROPIC_BASE_URL), which ends before /v1/messages" in lost
+    with pytest.raises(BadReply, match="server for Anthropic's Messages API"):
+        decode(b'{"choices": []}', PEER)
+
+
+def test_a_schema_is_closed_all_the_way_down_and_tells_what_it_may_not_say() -> None:
+    age = {"type": "integer", "minimum": 0, "description": "In years."}
+    schema = {
+        "$defs": {"Person": {"type": "object", "properties": {"age": age}, "additionalProperties": True}},
+        "oneOf": [{"$ref": "#/$defs/Person", "description": "the one"}, {"type": "array", "items": {"type": "object"}}],
+    }
+    assert closed(schema) == {
+        "$defs": {
+            "Person": {
+                "type": "object",
+                "properties": {"age": {"type": "integer", "description": "In years.\n\n{minimum: 0}"}},
+                "additionalProperties": False,
+            }
+        },
+        "anyOf": [
+            {"$ref": "#/$defs/Person"},
+            {"type": "array", "items": {"type": "object", "properties": {}, "additionalProperties": False}},
+        ],
+    }
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "properties",
+                    "$defs",
+                    "anyOf",
+                    "oneOf",
+                    "items",
+                    "format",
+                    "minItems",
+                    "required",
+                    "$ref",
+                    "x",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["properties", "anyOf", "allOf", "items", "format", "minItems", "type"]), ANY))
+def test_closing_a_schema_twice_changes_nothing_more_whatever_it_is(schema: dict[str, Any]) -> None:
+    assert closed(closed(schema)) == closed(schema)

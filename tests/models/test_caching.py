@@ -1,0 +1,398 @@
+"""A model that is not asked the same thing twice, and where its replies are kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec.actions import AgentAction, AgentStep, Steps
+from graphexec.agents.conversation import Conversation
+from graphexec.errors import InputError, ServerError
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from graphexec.models.caches import CacheStore, MemoryCache, SQLiteCache
+from graphexec.models.caching import cached
+from graphexec.models.fallbacks import with_fallbacks
+from graphexec.models.notices import Cached, CacheFailed, FellBack, Retried
+from graphexec.models.prices import Price, priced
+from graphexec.models.rate_limits import rate_limited
+from graphexec.models.retries import retrying
+from graphexec.models.scripted import ScriptedModel
+from graphexec.models.wrapping import WrappedModel
+from tests.models.actors import HELLO, FakeTime
+from tests.models.ways import Ask, Typewriter, blocking, every_way, in_a_loop, overheard, streamed
+
+FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> CacheStore:
+    return MemoryCache() if request.param == "memory" else SQLiteCache(tmp_path / "replies.db")
+
+
+@every_way
+def test_the_second_time_the_reply_comes_from_the_store_and_costs_nothing(ask: Ask, store: CacheStore) -> None:
+    inner = ScriptedModel([FULL])
+    model = cached(inner, store, name="tiny")
+    with overheard() as news:
+        assert ask(model) == FULL
+        assert news == []
+        assert ask(model) == replace(FULL, usage=Usage(), cost=0.0)
+    (notice,) = news
+    assert isinstance(notice, Cached)
+    assert str(notice) == "<ScriptedModel: 0 of 1 replies left> was not asked: its reply was in the cache"
+    assert len(inner.requests) == 1
+
+
+def test_a_reply_is_found_whichever_way_it_was_asked_for(store: CacheStore) -> None:
+    model = cached(Typewriter(["hello"]), store)
+    assert {ask(model).content for ask in (streamed, blocking, in_a_loop)} == {"hello"}
+
+
+@every_way
+def test_an_error_is_not_kept(ask: Ask) -> None:
+    model = cached(ScriptedModel([ServerError("down"), "up"]))
+    with pytest.raises(ServerError):
+        ask(model)
+    assert ask(model).content == ask(model).content == "up"
+
+
+def test_a_stream_that_is_closed_before_its_end_is_not_kept() -> None:
+    inner = Typewriter(["hello", "again"])
+    model = cached(inner)
+    pieces = model.stream(HELLO)
+    assert next(pieces) == ReplyDelta("h")
+    pieces.close()
+    assert model.complete(HELLO).content == model.complete(HELLO).content == "again"
+
+
+ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "number"}}})
+DIFFERENT: list[ModelRequest] = [
+    CompletionRequest("hello"),
+    CompletionRequest("hello", stop=("x",)),
+    CompletionRequest("hello", stop=("x", "y")),
+    ChatRequest([]),
+    ChatRequest([UserMessage("hello")]),
+    ChatRequest([SystemMessage("hello")]),
+    ChatRequest([AssistantMessage("hello")]),
+    ChatRequest([AssistantMessage("hello", (ToolCall("1", "add", "{}"),))]),
+    ChatRequest([AssistantMessage("hello", (ToolCall("1", "add", "{ }"),))]),
+    ChatRequest([ToolMessage("1", "hello")]),
+    ChatRequest([UserMessage("hel"), UserMessage("lo")]),
+    ChatRequest([UserMessage("hello\ud800")]),
+    ChatRequest([UserMessage("hello\\ud800")]),
+    ChatRequest([UserMessage("hello")], stop=("x",)),
+    ChatRequest([UserMessage("hello")], tools=(ADD,)),
+    ChatRequest([UserMessage("hello")], tools=(replace(ADD, description="adds"),)),
+    ChatRequest([UserMessage("hello")], tools=(replace(ADD, parameters={}),)),
+    ChatRequest([UserMessage("hello")], tools=(ADD,), tool_choice="none"),
+    ChatRequest([UserMessage("hello")], schema={}),
+    ChatRequest([UserMessage("hello")], schema={"type": "object"}),
+]
+
+
+def test_requests_that_differ_in_anything_are_not_the_same() -> None:
+    inner = ScriptedModel([str(number) for number in range(len(DIFFERENT))])
+    model = cached(inner)
+    assert [model.complete(request).content for request in DIFFERENT * 2] == 2 * [
+        str(number) for number in range(len(DIFFERENT))
+    ]
+    inner.assert_complete()
+
+
+def test_requests_that_are_equal_are_the_same_whatever_holds_their_parts() -> None:
+    inner = ScriptedModel(["one", "two"])
+    model = cached(inner)
+    step = AgentStep(AgentAction("add", {"a": 1}, log="l"), 1)
+    lazy = Conversation(
+        (UserMessage("hello"),), Steps((step,)), lambda steps: iter([ToolMessage("1", str(len(steps)))])
+    )
+    told: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
+    for request in (ChatRequest(lazy), ChatRequest(told), ChatRequest(tuple(told))):
+        assert model.complete(request).content == "one"
+    for schema in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, MappingProxyType({"b": (2,), "a": 1})):
+        assert model.complete(ChatRequest([], schema=schema)).content == "two"
+
+
+def test_a_request_without_a_form_in_json_is_told_so() -> None:
+    for value in (object(), b"bytes", {1}):
+        with pytest.raises(InputError, match=r"a request to a cached model holds .*, which has no form in JSON"):
+            cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([blocking, streamed])), max_size=12))
+def test_the_same_requests_get_the_same_replies_in_whatever_order(asked: list[tuple[ModelRequest, Ask]]) -> None:
+    inner = ScriptedModel([str(number) for number in range(len(asked))])
+    model = cached(inner)
+    replies: dict[int, str] = {}
+    for request, ask in asked:
+        content = ask(model, request).content
+        assert replies.setdefault(DIFFERENT.index(request), content) == content
+    assert len(inner.requests) == len(replies) == len(set(replies.values()))
+
+
+texts = st.text(st.characters(codec=None))
+replies = st.builds(
+    ModelReply,
+    texts,
+    st.lists(st.builds(ToolCall, texts, texts, texts), max_size=3).map(tuple),
+    st.builds(Usage, st.integers(0), st.integers(0)),
+    st.sampled_from(["stop", "length", "tool_calls", "other"]),
+    texts,
+    st.floats(0, 1e6),
+)
+
+
+@given(replies)
+def test_a_kept_reply_comes_back_as_it_was(reply: ModelReply) -> None:
+    model = cached(ScriptedModel([reply]))
+    assert model.complete(HELLO) == reply
+    assert model.complete(HELLO) == replace(reply, usage=Usage(), cost=0.0)
+
+
+def test_a_file_keeps_any_reply_for_the_next_program(tmp_path: Path) -> None:
+    reply = ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),))
+    assert cached(ScriptedModel([reply]), SQLiteCache(tmp_path / "c"), name="a").complete(HELLO) == reply
+    assert cached(ScriptedModel([]), SQLiteCache(str(tmp_path / "c")), name="a").complete(HELLO) == reply
+
+
+@every_way
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *["", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000],
+        *['{"content": "a", "tool_calls": [1]}', '{"content": "a", "finish_reason": "?"}'],
+    ],
+)
+def test_a_broken_entry_is_a_miss_and_is_replaced(ask: Ask, broken: str) -> None:
+    class Broken(MemoryCache):
+        def put(self, key: str, entry: str) -> None:
+            super().put(key, broken if len(self) == 0 else entry)
+
+    model = cached(ScriptedModel(["one", "two"]), Broken(), name="a")
+    assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
+
+
+def test_a_reply_in_the_store_never_costs_anything() -> None:
+    class Dear(MemoryCache):
+        def get(self, key: str) -> str | None:
+            return json.dumps({"content": "lie", "usage": {"prompt_tokens": 9, "completion_tokens": 9}, "cost": 9})
+
+    assert cached(ScriptedModel([]), Dear(), name="a").complete(HELLO) == ModelReply("lie")
+
+
+def test_models_that_share_a_store_are_told_apart_by_identity_and_name(store: CacheStore) -> None:
+    def said(inner: Typewriter | ScriptedModel, name: str) -> str:
+        return cached(inner, store, name=name).complete(HELLO).content
+
+    assert said(Typewriter(["a"], identity="tiny, temperature 0"), "") == "a"
+    assert said(Typewriter(["b"], identity="tiny, temperature 1"), "") == "b"
+    assert said(Typewriter(["c"], identity="tiny, temperature 0"), "again") == "c"
+    assert said(ScriptedModel(["d"]), "tiny, temperature 0") == "d"
+    assert said(Typewriter([], identity="tiny, temperature 0"), "") == "a"
+
+
+def test_a_model_that_cannot_be_told_from_others_shares_no_store(store: CacheStore) -> None:
+    with pytest.raises(
+        InputError, match=r"cached cannot tell <ScriptedModel.*> from other models in the store; pass n"
+    ):
+        cached(ScriptedModel([]), store)
+
+
+def test_each_model_has_a_memory_of_its_own() -> None:
+    first, second = cached(ScriptedModel(["a"])), cached(ScriptedModel(["b"]))
+    assert (first.complete(HELLO).content, second.complete(HELLO).content) == ("a", "b")
+
+
+@given(
+    st.one_of(st.none(), st.integers(1, 3)),
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, None, *"xy"])), min_size=15, max_size=40),
+)
+def test_memory_keeps_the_entries_that_were_used_last(most: int | None, acts: list[tuple[str, str | None]]) -> None:
+    memory, used = MemoryCache(most), OrderedDict[str, str]()
+    for key, entry in acts:
+        if entry is None:
+            assert memory.get(key) == used.get(key)
+            if key in used:
+                used.move_to_end(key)
+        else:
+            memory.put(key, entry)
+            used.pop(key, None)
+            used[key] = entry
+            while most is not None and len(used) > most:
+                del used[next(iter(used))]
+        assert len(memory) == len(used)
+
+
+def together(*calls: Callable[[], object]) -> None:
+    """Run them at the same time, in threads; raise what one of them raised."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], object]) -> None:
+        try:
+            start.wait(10)
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    if errors:
+        raise errors[0]
+
+
+def test_threads_share_memory() -> None:
+    memory = MemoryCache(10)
+    numbers = count()
+
+    def work() -> None:
+        for _ in range(300):
+            key = str(next(numbers) % 17)
+            memory.put(key, key)
+            assert memory.get(key) in (key, None)
+
+    together(*[work] * 8)
+    assert len(memory) == 10
+
+
+def test_threads_that_make_the_file_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    def work(name: str) -> None:
+        cache = SQLiteCache(tmp_path / "c")
+        for number in range(10):
+            cache.put(f"{name}{number}", name)
+
+    with overheard() as news:
+        together(*[partial(work, name) for name in "abcdef"])
+    assert news == []
+    cache = SQLiteCache(tmp_path / "c")
+    assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
+
+
+def test_another_process_that_writes_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
+    script = (
+        "import sys; from graphexec.models.caches import SQLiteCache\n"
+        "cache = SQLiteCache(sys.argv[1]); cache.put('other', 'there'); print(flush=True)\n"
+        "for number in range(30): cache.put(f'other{number}', 'kept')"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "c")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        cache = SQLiteCache(tmp_path / "c")
+        assert cache.get("other") == "there"
+        for number in range(30):
+            cache.put(f"own{number}", "kept")
+    assert process.returncode == 0
+    assert all(cache.get(f"{name}{number}") == "kept" for name in ("own", "other") for number in range(30))
+
+
+@every_way
+def test_a_file_that_breaks_is_reported_and_ends_no_run(ask: Ask, tmp_path: Path) -> None:
+    model = cached(ScriptedModel(["one", "two"]), SQLiteCache(tmp_path / "c"), name="a")
+    assert ask(model).content == "one"
+    (tmp_path / "c").write_bytes(b"this is no database, and long enough to be seen as none" * 100)
+    with overheard() as news:
+        assert ask(model).content == "two"
+    read, written = news
+    assert isinstance(read, CacheFailed)
+    assert isinstance(written, CacheFailed)
+    assert str(read) == "the cache failed with DatabaseError: file is not a database; the run goes on without it"
+
+
+def test_a_file_that_cannot_be_a_cache_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("this is no database, and long enough to be seen as none" * 100)
+    for path in (tmp_path / "text", tmp_path / "missing" / "c", tmp_path):
+        with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; name a file in a folder that can be"):
+            SQLiteCache(path)
+    with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
+        SQLiteCache(":memory:")
+    with pytest.raises(InputError, match="max_entries=0; give 1 or more, or None"):
+        MemoryCache(0)
+
+
+def test_a_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cache = SQLiteCache("c")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    cache.put("key", "entry")
+    assert cache.get("key") == "entry"
+    assert repr(cache) == f"SQLiteCache({str(tmp_path / 'c')!r})"
+
+
+def test_what_is_not_used_is_not_loaded() -> None:
+    script = (
+        "import sys, graphexec.models.caching, graphexec.models.retries\n"
+        "print(*[name for name in ('sqlite3', 'tenacity', 'httpx') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_it_is_instant_where_its_model_and_its_store_are(tmp_path: Path) -> None:
+    assert cached(ScriptedModel([])).instant
+    assert not cached(Typewriter([])).instant
+    assert not cached(ScriptedModel([]), SQLiteCache(tmp_path / "c"), name="a").instant
+
+
+TIME = FakeTime()
+Wrap = Callable[[WrappedModel], WrappedModel]
+WRAPS: dict[str, Wrap] = {
+    "cached": cached,
+    "retrying": lambda model: retrying(model, clock=TIME.clock),
+    "with_fallbacks": lambda model: with_fallbacks(model, Typewriter(["fallen"])),
+    "rate_limited": lambda model: rate_limited(model, per_second=100, at_once=1, clock=TIME.clock),
+    "priced": lambda model: priced(model, Price(1_000_000, 0)),
+}
+
+
+@every_way
+@settings(max_examples=30)
+@given(st.permutations(sorted(WRAPS)))
+def test_they_nest_in_any_order(ask: Ask, order: list[str]) -> None:
+    inner = Typewriter([ServerError("down"), "up"])
+    # One that is made of the model itself: each of the others wraps a wrapped one.
+    model = priced(inner, Price(0, 0))
+    for name in order:
+        model = WRAPS[name](model)
+    with overheard() as news:
+        first, second, third = [ask(model, timeout=5) for _ in range(3)]
+    falls = order.index("with_fallbacks") < order.index("retrying")
+    assert first.content == ("fallen" if falls else "up")
+    # A cache below the fallbacks has nothing of the first call.
+    assert second.content == third.content
+    assert (third.usage, third.cost) == (Usage(), 0)
+    mended, *others = [type(notice) for notice in news]
+    assert mended is (FellBack if falls else Retried)
+    assert set(others) == {Cached}
+    assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)

@@ -1,0 +1,122 @@
+"""Anthropic's and OpenAI's Responses protocols, spoken with a real server. Structure is asserted, never words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from graphexec.errors import AuthenticationFailed, BadRequest, ContextOverflow, ModelNotFound
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ReplyDelta, SystemMessage, UserMessage
+from graphexec.models import Anthropic, OpenAIResponses, pull
+from graphexec.models.llama_process import LlamaProcess, Settings
+from graphexec.models.remote import RemoteModel
+from tests.models.test_local_model import ADD, SUM, WITH_TOOLS
+
+pytestmark = pytest.mark.local_model
+
+QUESTION = ChatRequest([SystemMessage("Be brief."), UserMessage("What is 2 + 2?")])
+Make = Callable[..., RemoteModel]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LlamaProcess]:
+    process = LlamaProcess(Settings(str(pull()), "tiny", 512, 1, WITH_TOOLS, "the-key"))
+    yield process
+    process.close()
+
+
+@pytest.fixture(params=["Anthropic", "Responses"])
+def make(request: pytest.FixtureRequest, server: LlamaProcess) -> Make:
+    """What makes a client that speaks one of the protocols with the server."""
+
+    def make(*, max_tokens: int = 16, key: str = "the-key", at: str = "") -> RemoteModel:
+        url = server.url + at
+        if request.param == "Anthropic":
+            return Anthropic(
+                "tiny", base_url=url, api_key=key, max_tokens=max_tokens, temperature=0, timeout=300, max_retries=0
+            )
+        return OpenAIResponses(
+            "tiny",
+            base_url=f"{url}/v1",
+            api_key=key,
+            max_tokens=max_tokens,
+            temperature=0,
+            timeout=300,
+            max_retries=0,
+        )
+
+    return make
+
+
+def test_a_text_is_answered_and_its_tokens_are_counted(make: Make) -> None:
+    with make() as model:
+        for request in (QUESTION, CompletionRequest("Once upon a time")):
+            reply = model.complete(request)
+            assert reply.content
+            assert reply.model == "tiny"
+            assert reply.usage.prompt_tokens > 5
+            assert 0 < reply.usage.completion_tokens <= 16
+
+
+def test_a_stream_adds_up_to_its_reply_blocking_and_async(make: Make) -> None:
+    async def pieces(model: RemoteModel) -> list[ReplyDelta | ModelReply]:
+        async with model:
+            assert (await model.acomplete(QUESTION)).content
+            return [piece async for piece in model.astream(QUESTION)]
+
+    for *deltas, last in (list(make().stream(QUESTION)), asyncio.run(pieces(make()))):
+        assert isinstance(last, ModelReply)
+        assert last.content == "".join(delta.content for delta in deltas if isinstance(delta, ReplyDelta))
+        assert len(deltas) > 1
+        assert last.model == "tiny"
+        assert last.usage.prompt_tokens > 5
+        assert 0 < last.usage.completion_tokens <= 16
+
+
+def test_tools_are_called_and_their_results_are_told(make: Make) -> None:
+    request = ChatRequest(SUM, (ADD,))
+    with make(max_tokens=64) as model:
+        whole = model.complete(request)
+        *deltas, streamed = model.stream(request)
+    assert isinstance(streamed, ModelReply)
+    for reply in (whole, streamed):
+        # With three worked examples even this model calls the tool; if not, text is an answer too.
+        assert reply.content or reply.tool_calls
+        assert (reply.finish_reason == "tool_calls") == bool(reply.tool_calls)
+        assert all(call.id and call.name and json.loads(call.arguments) for call in reply.tool_calls)
+    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ReplyDelta))
+    assert arguments == "".join(call.arguments for call in streamed.tool_calls)
+
+
+def test_the_text_ends_before_its_stop_text(make: Make) -> None:
+    request = CompletionRequest("Say: one, two, three, four, five", stop=("e", "o"))
+    with make(max_tokens=32) as model:
+        reply = model.complete(request)
+        *deltas, streamed = model.stream(request)
+    assert isinstance(streamed, ModelReply)
+    assert not {"e", "o"} & set(reply.content + streamed.content)
+    assert reply.finish_reason == streamed.finish_reason == "stop"
+    assert streamed.content == "".join(delta.content for delta in deltas if isinstance(delta, ReplyDelta))
+
+
+def test_what_the_server_refuses_is_told(make: Make) -> None:
+    with make() as model, pytest.raises(ContextOverflow) as caught:
+        model.complete(ChatRequest([UserMessage("hi " * 1000)]))
+    assert caught.value.context_tokens == 512
+    with make(key="another") as stranger, pytest.raises(AuthenticationFailed):
+        stranger.complete(QUESTION)
+    with make(at="/v7") as lost, pytest.raises(ModelNotFound):
+        lost.complete(QUESTION)
+
+
+def test_a_blank_stop_text_is_refused_by_the_one_that_cannot_have_it(make: Make) -> None:
+    request = CompletionRequest("Say: one", stop=("\n",))
+    with make() as model:
+        if isinstance(model, Anthropic):
+            with pytest.raises(BadRequest, match="blanks alone"):
+                model.complete(request)
+        else:
+            assert "\n" not in model.complete(request).content

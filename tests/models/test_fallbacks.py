@@ -1,0 +1,123 @@
+"""A model in whose place others are asked."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import ContextOverflow, InputError, ModelError, ModelTimeout, ServerError
+from graphexec.messages import ModelReply, ModelRequest
+from graphexec.models.fallbacks import with_fallbacks
+from graphexec.models.notices import FellBack
+from graphexec.models.scripted import ScriptedModel
+from tests.models.actors import HELLO, FakeTime
+from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
+
+DOWN = ServerError("503: busy")
+
+
+@every_way
+def test_the_next_model_is_asked_where_one_fails(ask: Ask) -> None:
+    long = ContextOverflow("too long")
+    second, third = Typewriter([long], identity="second"), Typewriter(["yes"], identity="third")
+    unasked = ScriptedModel([])
+    with overheard() as news:
+        assert ask(with_fallbacks(ScriptedModel([DOWN]), second, third, unasked)).content == "yes"
+    assert news == [FellBack(DOWN, "<second>"), FellBack(long, "<third>")]
+    assert unasked.requests == []
+
+
+@every_way
+def test_where_all_fail_the_last_error_is_raised_with_notes_of_the_others(ask: Ask) -> None:
+    last = ServerError("the last")
+    first, second = Typewriter([DOWN], identity="first"), Typewriter([ModelTimeout("slow")], identity="second")
+    with pytest.raises(ServerError) as caught:
+        ask(with_fallbacks(first, second, ScriptedModel([last])))
+    assert caught.value is last
+    assert caught.value.__notes__ == [
+        "before that, <first> failed with ServerError: 503: busy",
+        "before that, <second> failed with ModelTimeout: slow",
+    ]
+
+
+@every_way
+def test_another_error_is_raised_at_once(ask: Ask) -> None:
+    second = ScriptedModel(["unasked"])
+    with pytest.raises(ValueError, match="a bug"):
+        ask(with_fallbacks(ScriptedModel([ValueError("a bug")]), second))
+    with pytest.raises(ServerError):
+        ask(with_fallbacks(ScriptedModel([DOWN]), second, on=(ModelTimeout,)))
+    assert second.requests == []
+
+
+@every_way
+def test_the_models_share_the_timeout(ask: Ask) -> None:
+    time = FakeTime()
+    first, second = Typewriter([DOWN], time, takes=4), Typewriter([DOWN], time, takes=4)
+    third = Typewriter(["yes"], time)
+    assert ask(with_fallbacks(first, second, third, clock=time.clock), timeout=10).content == "yes"
+    assert (first.timeouts, second.timeouts, third.timeouts) == ([10], [6], [2])
+
+
+@every_way
+def test_where_no_time_is_left_nobody_else_is_asked(ask: Ask) -> None:
+    time = FakeTime()
+    second = ScriptedModel(["too late"])
+    with overheard() as news, pytest.raises(ModelTimeout) as caught:
+        ask(with_fallbacks(Typewriter([ModelTimeout("slow")], time, takes=10), second, clock=time.clock), timeout=10)
+    assert (news, second.requests) == ([], [])
+    assert not hasattr(caught.value, "__notes__")
+
+
+@both_streams
+def test_a_stream_falls_back_until_its_first_piece_and_then_never(ask: Ask) -> None:
+    second = Typewriter([("ha", DOWN)])
+    third = Typewriter(["unasked"])
+    with pytest.raises(ServerError):
+        ask(with_fallbacks(Typewriter([DOWN]), second, third))
+    assert (second.handed_out, third.timeouts) == ("ha", [])
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=8))
+def test_the_first_model_that_answers_is_the_last_that_is_asked(up: list[bool]) -> None:
+    models = [ScriptedModel([str(number) if it else ServerError(str(number))]) for number, it in enumerate(up)]
+    with overheard() as news:
+        try:
+            said, notes = with_fallbacks(*models).complete(HELLO).content, len(up) - 1
+        except ModelError as error:
+            said, notes = str(error), len(getattr(error, "__notes__", []))
+    assert notes == len(up) - 1
+    last = up.index(True) if any(up) else len(up) - 1
+    assert said == str(last)
+    assert [len(model.requests) for model in models] == [1] * (last + 1) + [0] * (len(up) - last - 1)
+    assert len(news) == last
+
+
+def test_it_is_instant_where_all_its_models_are() -> None:
+    assert with_fallbacks(ScriptedModel([]), ScriptedModel([])).instant
+    assert not with_fallbacks(ScriptedModel([]), Typewriter([])).instant
+
+
+def test_it_is_told_from_others_where_all_its_models_are() -> None:
+    assert with_fallbacks(Typewriter([], identity="a"), Typewriter([], identity="b")).identity == "a or b"
+    assert with_fallbacks(Typewriter([], identity="a"), ScriptedModel([])).identity == ""
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(InputError, match="no model but <ScriptedModel: 0 of 0 replies left>; name the one to ask"):
+        with_fallbacks(ScriptedModel([]))
+
+
+def test_a_notice_reads_well() -> None:
+    class Plain:
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            return ModelReply("")
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            return ModelReply("")
+
+    with overheard() as news:
+        with_fallbacks(ScriptedModel([DOWN]), Plain()).complete(HELLO)
+    assert [str(each) for each in news] == ["a model failed with ServerError: 503: busy; Plain is asked in its place"]
+    assert repr(with_fallbacks(Plain(), Typewriter([]))) == "with_fallbacks(Plain, <typewriter>)"

@@ -1,0 +1,252 @@
+"""The official packages of Anthropic and OpenAI as references: what they send and read is sent and read here too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pydantic
+import pytest
+from anthropic import transform_schema
+from anthropic.types import Message, MessageParam, ToolParam
+from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
+
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    ModelReply,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models import anthropic_request, responses_request
+from graphexec.models.anthropic_schema import closed
+from graphexec.models.dialect import Sampling
+from tests.models.recorded_dialects import (
+    MESSAGE,
+    MESSAGE_REPLY,
+    MESSAGE_STREAM,
+    RESPONSE,
+    RESPONSE_CALL,
+    RESPONSE_CALL_REPLY,
+    RESPONSE_CALL_STREAM,
+    RESPONSE_REPLY,
+    RESPONSE_STREAM,
+    TOOL_USE,
+    TOOL_USE_REPLY,
+    TOOL_USE_STREAM,
+)
+
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+REQUEST = ChatRequest(
+    [
+        SystemMessage("be brief"),
+        UserMessage("1 + 1?"),
+        AssistantMessage("Adding.", (ToolCall("c1", "add", '{"a": 1}'), ToolCall("c2", "add", '{"a": 2}'))),
+        ToolMessage("c1", "1"),
+        ToolMessage("c2", "2"),
+        AssistantMessage("3"),
+        UserMessage("and 1?"),
+    ],
+    (ToolSpec("add", "Add.", PARAMETERS),),
+    schema=SCHEMA,
+    tool_choice="none",
+)
+
+
+class Server:
+    """Answers every request with the same bytes, and keeps what was asked."""
+
+    def __init__(self, content: bytes, kind: str = "application/json") -> None:
+        self.requests: list[httpx2.Request] = []
+        self._content = content
+        self._kind = kind
+
+    def client(self) -> httpx2.Client:
+        return httpx2.Client(transport=httpx2.MockTransport(self._answer))
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        return httpx2.Response(200, headers={"content-type": self._kind}, content=self._content)
+
+    # Any: a request's JSON.
+    @property
+    def asked(self) -> Any:
+        return json.loads(self.requests[0].content)
+
+
+def claude(server: Server) -> anthropic.Anthropic:
+    return anthropic.Anthropic(api_key="k", base_url="http://here", http_client=server.client())
+
+
+def gpt(server: Server) -> openai.OpenAI:
+    return openai.OpenAI(api_key="k", base_url="http://here/v1", http_client=server.client())
+
+
+def test_anthropics_package_sends_the_same_body_to_the_same_place() -> None:
+    server = Server(MESSAGE)
+    messages: list[MessageParam] = [
+        {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Adding."},
+                {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
+                {"type": "tool_use", "id": "c2", "name": "add", "input": {"a": 2}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "1"},
+                {"type": "tool_result", "tool_use_id": "c2", "content": "2"},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "3"}]},
+        {"role": "user", "content": [{"type": "text", "text": "and 1?"}]},
+    ]
+    tool: ToolParam = {"name": "add", "description": "Add.", "input_schema": {**PARAMETERS, "type": "object"}}
+    claude(server).messages.create(
+        model="claude-9",
+        max_tokens=9,
+        system="be brief",
+        messages=messages,
+        tools=[tool],
+        tool_choice={"type": "none"},
+        stop_sequences=["STOP"],
+        output_config={"format": {"type": "json_schema", "schema": {**SCHEMA}}},
+    )
+    request = ChatRequest(REQUEST.messages, REQUEST.tools, ("STOP",), REQUEST.schema, "none")
+    sampling = Sampling("claude-9", max_tokens=9)
+    assert json.loads(anthropic_request.encode(request, sampling, stream=False)) == server.asked
+    # Not so the headers: the package speaks a later version of the API, which has no temperature.
+    assert server.requests[0].url.path == f"/{anthropic_request.route(request)}"
+
+
+@pytest.mark.parametrize(("body", "reply"), [(MESSAGE, MESSAGE_REPLY), (TOOL_USE, TOOL_USE_REPLY)])
+def test_anthropics_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+    assert_same_message(Message.model_validate_json(body), reply)
+
+
+@pytest.mark.parametrize(("body", "reply"), [(MESSAGE_STREAM, MESSAGE_REPLY), (TOOL_USE_STREAM, TOOL_USE_REPLY)])
+def test_anthropics_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
+    server = Server(body, "text/event-stream")
+    with claude(server).messages.stream(
+        model="claude-9", max_tokens=4096, messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    ) as stream:
+        assert_same_message(stream.get_final_message(), reply)
+    ours = anthropic_request.encode(
+        ChatRequest([UserMessage("hi")]), Sampling("claude-9", max_tokens=4096), stream=True
+    )
+    assert json.loads(ours) == server.asked
+
+
+def assert_same_message(message: Message, reply: ModelReply) -> None:
+    assert "".join(block.text for block in message.content if block.type == "text") == reply.content
+    used = [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"]
+    assert used == [(call.id, call.name, json.loads(call.arguments)) for call in reply.tool_calls]
+    usage = message.usage
+    prompt = usage.input_tokens + (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0)
+    assert (prompt, usage.output_tokens) == (reply.usage.prompt_tokens, reply.usage.completion_tokens)
+    assert (message.stop_reason, message.model) == (
+        {"stop": "end_turn", "tool_calls": "tool_use"}[reply.finish_reason],
+        reply.model,
+    )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        SCHEMA,
+        {"type": "object", "properties": {"s": {"type": "string", "minLength": 2, "description": "Short."}}},
+        {"anyOf": [{"type": "array", "items": {"type": "number"}, "minItems": 3}, {"type": "null"}]},
+        {"oneOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"type": "object", "additionalProperties": True}}},
+        {"type": "string", "format": "date", "title": "Day"},
+        {"type": "string", "format": "color"},
+        {"enum": ["a", "b"]},
+    ],
+)
+def test_anthropics_package_makes_the_same_of_a_schema(schema: dict[str, Any]) -> None:
+    assert closed(schema) == transform_schema(schema)
+
+
+# A whole schema of a conversation's items is dear to build.
+ITEMS = pydantic.TypeAdapter[list[ResponseInputItemParam]](list[ResponseInputItemParam])
+
+
+def test_openais_package_sends_the_same_body_to_the_same_place() -> None:
+    server = Server(RESPONSE)
+    # The package's types ask for more of what the assistant said than the API does: it is compared apart.
+    items: list[ResponseInputItemParam] = [
+        {"role": "user", "content": "1 + 1?"},
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
+        {"type": "function_call", "call_id": "c2", "name": "add", "arguments": '{"a": 2}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+        {"type": "function_call_output", "call_id": "c2", "output": "2"},
+        {"role": "user", "content": "and 1?"},
+    ]
+    tool: FunctionToolParam = {
+        "type": "function",
+        "name": "add",
+        "description": "Add.",
+        "parameters": {**PARAMETERS},
+        "strict": False,
+    }
+    gpt(server).responses.create(
+        model="gpt-9",
+        instructions="be brief",
+        input=items,
+        tools=[tool],
+        tool_choice="none",
+        text={"format": {"type": "json_schema", "name": "reply", "schema": {**SCHEMA}}},
+        max_output_tokens=9,
+        temperature=0.5,
+        store=False,
+    )
+    ours = json.loads(responses_request.encode(REQUEST, Sampling("gpt-9", 0.5, 9), stream=False))
+    said = [item for item in ours["input"] if item.get("role") == "assistant"]
+    ours["input"] = [item for item in ours["input"] if item not in said]
+    assert ours == server.asked
+    assert server.requests[0].url.path == f"/v1/{responses_request.route(REQUEST)}"
+    ITEMS.validate_python(
+        [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in said)]
+    )
+
+
+# Any: an item's JSON.
+def annotated(item: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [{**part, "annotations": []} for part in item["content"]]}
+
+
+@pytest.mark.parametrize(("body", "reply"), [(RESPONSE, RESPONSE_REPLY), (RESPONSE_CALL, RESPONSE_CALL_REPLY)])
+def test_openais_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+    assert_same_response(Response.model_validate_json(body), reply)
+
+
+@pytest.mark.parametrize(
+    ("body", "reply"), [(RESPONSE_STREAM, RESPONSE_REPLY), (RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)]
+)
+def test_openais_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
+    with gpt(Server(body, "text/event-stream")).responses.stream(model="gpt-9", input="hi") as stream:
+        assert_same_response(stream.get_final_response(), reply)
+
+
+def assert_same_response(response: Response, reply: ModelReply) -> None:
+    assert response.output_text == reply.content
+    called = [(item.call_id, item.name, item.arguments) for item in response.output if item.type == "function_call"]
+    assert called == [(call.id, call.name, call.arguments) for call in reply.tool_calls]
+    assert response.usage is not None
+    assert response.usage.input_tokens == reply.usage.prompt_tokens
+    assert response.usage.output_tokens == reply.usage.completion_tokens
+    assert (response.status, response.model) == ("completed", reply.model)

@@ -1,0 +1,332 @@
+"""A model that is not asked more often, or by more at once, than is allowed. No test waits: time is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import InputError, ModelTimeout
+from graphexec.messages import ModelReply, ModelRequest
+from graphexec.models.attempts import Clock
+from graphexec.models.notices import Waited
+from graphexec.models.rate_limits import Gate, Pace, rate_limited
+from graphexec.models.scripted import ScriptedModel
+from graphexec.models.wrapping import WrappedModel
+from tests.models.actors import HELLO, FakeTime
+from tests.models.ways import Ask, Typewriter, every_way, overheard
+
+
+@every_way
+def test_what_comes_too_often_waits_for_its_turn(ask: Ask) -> None:
+    time = FakeTime()
+    model = rate_limited(Typewriter(["a", "b", "c"], time), per_second=2, clock=time.clock)
+    with overheard() as news:
+        assert [ask(model).content for _ in "abc"] == ["a", "b", "c"]
+    assert time.slept == [1.0]
+    assert news == [Waited(1.0, "2 per second")]
+
+
+@every_way
+def test_a_turn_that_would_come_too_late_is_refused_at_once_and_given_to_the_next(ask: Ask) -> None:
+    time = FakeTime()
+    inner = Typewriter(["a", "b"], time)
+    model = rate_limited(inner, per_minute=1, clock=time.clock)
+    ask(model, timeout=10)
+    for _ in range(3):
+        with pytest.raises(ModelTimeout, match=r"its turn after its timeout of 10 s \(1 per minute\); give it more ti"):
+            ask(model, timeout=10)
+    assert time.slept == []
+    assert ask(model, timeout=61).content == "b"
+    assert time.slept == [60.0]
+    assert inner.timeouts == [10, 1], "waiting counts towards the timeout"
+
+
+@every_way
+def test_a_place_is_given_back_however_the_call_ends(ask: Ask) -> None:
+    model = rate_limited(Typewriter(["a", ValueError("a bug"), "c"]), at_once=1)
+    assert ask(model).content == "a"
+    with pytest.raises(ValueError, match="a bug"):
+        ask(model)
+    assert ask(model, timeout=5).content == "c"
+
+
+@every_way
+def test_a_call_that_gets_no_turn_in_time_is_a_timeout(ask: Ask) -> None:
+    model = rate_limited(Typewriter(["held", "free"]), at_once=1)
+    holder = model.stream(HELLO)
+    next(holder)
+    with pytest.raises(ModelTimeout, match=r"no turn within its timeout of 0 s.*\(1 at once\); give it more time"):
+        ask(model, timeout=0)
+    holder.close()
+    assert ask(model, timeout=5).content == "free"
+
+
+def test_a_stream_that_is_closed_leaves_its_place() -> None:
+    model = rate_limited(Typewriter(["one", "two"]), at_once=1)
+    pieces = model.stream(HELLO)
+    next(pieces)
+    pieces.close()
+    assert model.complete(HELLO, timeout=0).content == "two"
+
+
+class Meeting:
+    """A model in which calls wait until `party` of them are there; `most` were there at once."""
+
+    def __init__(self, party: int) -> None:
+        self.most = 0
+        self._there = 0
+        self._lock = threading.Lock()
+        self._party = threading.Barrier(party)
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        with self._lock:
+            self._there += 1
+            self.most = max(self.most, self._there)
+        self._party.wait(10)
+        with self._lock:
+            self._there -= 1
+        return ModelReply("met")
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return await asyncio.to_thread(self.complete, request)
+
+
+def at_the_same_time(*calls: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_threads_and_event_loops_share_the_places() -> None:
+    meeting = Meeting(2)
+    model = rate_limited(meeting, at_once=2)
+
+    async def four() -> None:
+        await asyncio.gather(*(model.acomplete(HELLO) for _ in range(4)))
+
+    at_the_same_time(*[lambda: model.complete(HELLO)] * 4, lambda: asyncio.run(four()), lambda: asyncio.run(four()))
+    assert meeting.most == 2, "as many as are allowed, and no more"
+
+
+def test_tasks_of_one_loop_share_a_place_in_their_order() -> None:
+    order: list[str] = []
+    model = rate_limited(Typewriter([*"abcdef"]), at_once=1)
+
+    async def one() -> None:
+        order.append((await model.acomplete(HELLO)).content)
+
+    async def run() -> None:
+        await asyncio.gather(*(one() for _ in range(6)))
+
+    asyncio.run(run())
+    assert order == [*"abcdef"]
+
+
+def test_a_cancelled_task_leaves_the_queue() -> None:
+    async def run() -> None:
+        model = rate_limited(Typewriter(["held", "free"]), at_once=1)
+        holder = model.astream(HELLO)
+        await anext(holder)
+        waiting = [asyncio.create_task(model.acomplete(HELLO)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in waiting[:2]:
+            task.cancel()
+        await asyncio.wait(waiting[:2])
+        await holder.aclose()
+        assert (await asyncio.wait_for(waiting[2], 10)).content == "free"
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_task_gives_its_time_back() -> None:
+    """So many cancelled calls do not make the next one wait for turns that nobody takes."""
+    time = FakeTime()
+
+    async def for_ever(_: float) -> None:
+        await asyncio.Event().wait()
+
+    stuck = Clock(monotonic=time.clock.monotonic, sleep=time.sleep, asleep=for_ever)
+
+    async def run(model: WrappedModel) -> None:
+        tasks = [asyncio.create_task(model.acomplete(HELLO)) for _ in range(50)]
+        await tasks[0]
+        for task in tasks[1:]:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    model = rate_limited(ScriptedModel(["a"], repeat_last=True), per_second=1, clock=stuck)
+    asyncio.run(run(model))
+    model.complete(HELLO)
+    assert time.slept == [1.0]
+
+
+def test_the_wait_for_a_place_is_reported() -> None:
+    gate_held, released = threading.Event(), threading.Event()
+
+    class Held:
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            gate_held.set()
+            released.wait(10)
+            return ModelReply("")
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            raise AssertionError("async")
+
+    time = FakeTime()
+    now = time.clock.monotonic
+    looks = 0
+
+    def look() -> float:
+        # Once the place is held, the next to look is the one that begins to wait for it.
+        nonlocal looks
+        looks += 1
+        if gate_held.is_set():
+            released.set()
+        return now() + 3 * looks
+
+    model = rate_limited(Held(), at_once=1, clock=Clock(monotonic=look))
+    holder = threading.Thread(target=lambda: model.complete(HELLO))
+    holder.start()
+    assert gate_held.wait(10)
+    with overheard() as news:
+        model.complete(HELLO)
+    holder.join(10)
+    (waited,) = news
+    assert isinstance(waited, Waited)
+    assert waited.seconds > 0
+    assert waited.why == "1 at once"
+
+
+@every_way
+def test_a_sleep_that_ends_early_is_slept_out(ask: Ask) -> None:
+    time = FakeTime()
+
+    def doze(seconds: float) -> None:
+        time.sleep(seconds if seconds < 0.1 else seconds / 2)
+
+    async def adoze(seconds: float) -> None:
+        doze(seconds)
+
+    early = Clock(monotonic=time.clock.monotonic, sleep=doze, asleep=adoze)
+    model = rate_limited(Typewriter(["a", "b"], time), per_second=1, clock=early)
+    ask(model)
+    began = time.now
+    ask(model)
+    assert time.now == began + 1
+
+
+limits = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from([1.0, 60.0])), min_size=1, max_size=2, unique_by=lambda limit: limit[1]
+)
+gaps = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 100)), max_size=60)
+
+
+@given(limits, gaps)
+def test_in_no_span_are_more_calls_than_allowed(rates: list[tuple[int, float]], gaps: list[float]) -> None:
+    """Calls that come one after another, at any times; each begins as early as the limits let it."""
+    time = FakeTime()
+    began: list[float] = []
+
+    class Noting(ScriptedModel):
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            began.append(time.now)
+            return super().complete(request, timeout=timeout)
+
+    by_span = {span: count for count, span in rates}
+    model = rate_limited(
+        Noting(["a"], repeat_last=True), per_second=by_span.get(1.0), per_minute=by_span.get(60.0), clock=time.clock
+    )
+    for gap in gaps:
+        time.now += gap
+        came = time.now
+        model.complete(HELLO)
+        earliest = [began[-1 - count] + span for count, span in rates if len(began) > count]
+        assert began[-1] == max([came, *earliest])
+
+
+@given(limits, st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.3, 1.7]), st.integers(0, 3)), max_size=40), st.data())
+def test_times_that_are_given_out_stay_in_order_and_within_the_limits_whoever_gives_up(
+    rates: list[tuple[int, float]], calls: list[tuple[float, int]], data: st.DataObject
+) -> None:
+    pace, now, given_out = Pace(rates), 1000.0, list[float]()
+    for gap, give_up in calls:
+        now += gap
+        start, _ = pace.take(now, latest=None)
+        assert start is not None
+        assert start >= now
+        given_out.append(start)
+        for _ in range(give_up):
+            future = [each for each in given_out if each > now]
+            if future:
+                unused = data.draw(st.sampled_from(future))
+                given_out.remove(unused)
+                pace.give_back(unused)
+    assert all(earlier <= later for earlier, later in pairwise(given_out))
+    for count, span in rates:
+        assert all(later >= earlier + span for earlier, later in zip(given_out, given_out[count:], strict=False))
+
+
+@given(st.integers(1, 4), st.lists(st.sampled_from(["enter", "leave", "cancel"]), max_size=60))
+def test_places_go_to_whoever_came_first_and_none_is_lost(places: int, acts: list[str]) -> None:
+    gate = Gate(places)
+    inside: list[Future[None]] = []
+    queue: deque[Future[None]] = deque()
+    for act in acts:
+        if act == "enter":
+            turn = gate.enter()
+            (inside if turn.done() else queue).append(turn)
+        elif act == "leave" and inside:
+            gate.leave(inside.pop(0))
+            if queue:
+                assert queue[0].done(), "the one that waits longest is the next"
+                inside.append(queue.popleft())
+        elif act == "cancel" and queue:
+            gate.leave(queue.pop())
+        assert len(inside) <= places
+        assert not queue or len(inside) == places, "nobody waits while a place is free"
+        assert not any(turn.done() for turn in queue)
+    for turn in [*queue, *inside]:
+        gate.leave(turn)
+    assert all(gate.enter().done() for _ in range(places))
+    assert not gate.enter().done()
+
+
+def test_a_turn_that_is_cancelled_while_it_is_handed_over_goes_to_the_next() -> None:
+    gate = Gate(1)
+    holder, gone, following = gate.enter(), gate.enter(), gate.enter()
+    gone.cancel()
+    gate.leave(holder)
+    assert following.done()
+    gate.leave(gone)
+    gate.leave(following)
+    assert gate.enter().done()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 0.5, math.inf])
+@pytest.mark.parametrize("name", ["per_second", "per_minute", "at_once"])
+def test_a_limit_that_is_none_is_refused(name: str, wrong: float) -> None:
+    # Whatever the name, the wrong number is the point.
+    options: dict[str, object] = {name: wrong}
+    with pytest.raises(InputError, match=f"rate_limited has {name}={wrong}; give a whole number above 0"):
+        rate_limited(ScriptedModel([]), **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_no_limit_at_all_is_refused() -> None:
+    with pytest.raises(InputError, match="rate_limited has no limit; give it per_second, per_minute or at_once"):
+        rate_limited(ScriptedModel([]))
+
+
+def test_a_notice_reads_well() -> None:
+    assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"

@@ -1,0 +1,301 @@
+"""What is sent to OpenAI's Responses API and what comes back, as bytes, without a server."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import BadReply, ContextOverflow, ModelError, RateLimited, ServerError
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    ModelReply,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from graphexec.models.dialect import Sampling
+from graphexec.models.endpoint import Endpoint
+from graphexec.models.responses_reply import Fold, decode
+from graphexec.models.responses_request import encode, route
+from graphexec.models.stop_cut import Cut
+from tests.models.actors import HELLO
+from tests.models.test_anthropic_wire import MESSAGES
+
+PEER = Endpoint("gpt-9", "https://api.example/v1")
+ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
+
+
+# Any: a request's JSON.
+def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False, limit: int | None = None) -> Any:
+    return json.loads(encode(request, Sampling("gpt-9", max_tokens=limit), stream=stream))
+
+
+# Any: an event's JSON.
+def folded(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
+    fold = Fold(PEER, Cut(stop))
+    deltas = [delta for event in events for delta in fold.take(json.dumps(event))]
+    return deltas, fold.reply()
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+
+
+def call(index: int | None, **item: Any) -> dict[str, Any]:
+    return {
+        "type": "response.output_item.added",
+        "output_index": index,
+        "item": {"type": "function_call", **item},
+    }
+
+
+def end(status: str = "completed", kind: str | None = None, **response: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind or status}", "response": {"status": status, **response}}
+
+
+def whole(*output: dict[str, Any], status: str = "completed", stop: tuple[str, ...] = (), **rest: Any) -> ModelReply:
+    return decode(json.dumps({"output": output, "status": status, **rest}).encode(), PEER, stop=stop)
+
+
+def message(*texts: str) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": text} for text in texts]}
+
+
+def test_every_kind_of_message_is_sent_in_the_shape_of_items() -> None:
+    request = ChatRequest(
+        [
+            SystemMessage("be brief"),
+            UserMessage("1 + 1?"),
+            AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),)),
+            ToolMessage("c1", "2"),
+            AssistantMessage("2", (ToolCall("c2", "add", "{"),)),
+            SystemMessage("answer now"),
+        ]
+    )
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "2"}]}
+    assert sent(request) == {
+        "model": "gpt-9",
+        "store": False,
+        "instructions": "be brief\n\nanswer now",
+        "input": [
+            {"role": "user", "content": "1 + 1?"},
+            {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
+            {"type": "function_call_output", "call_id": "c1", "output": "2"},
+            said,
+            {"type": "function_call", "call_id": "c2", "name": "add", "arguments": "{}"},
+        ],
+    }
+
+
+def test_options_are_sent_only_where_there_are_any_and_never_a_stop() -> None:
+    assert set(sent(HELLO)) == {"model", "input", "store"}
+    full = sent(ChatRequest(HELLO.messages, (ADD,), ("STOP",), {"type": "object"}), stream=True, limit=9)
+    tool = {
+        "type": "function",
+        "name": "add",
+        "description": "Add two numbers.",
+        "parameters": {"type": "object", "required": ["a", "b"]},
+        "strict": False,
+    }
+    assert full == {
+        **sent(HELLO),
+        "tools": [tool],
+        "text": {"format": {"type": "json_schema", "name": "reply", "schema": {"type": "object"}}},
+        "max_output_tokens": 9,
+        "stream": True,
+    }
+    assert sent(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))["tool_choice"] == "none"
+
+
+def test_a_completion_is_a_user_message() -> None:
+    request = CompletionRequest("One two", stop=("three",))
+    assert route(request) == route(HELLO) == "responses"
+    assert sent(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
+
+
+# Any: an item's JSON.
+def read_back(item: dict[str, Any]) -> list[object]:
+    match item:
+        case {"role": "user", "content": content}:
+            return [("user", content)]
+        case {"role": "assistant", "content": [{"type": "output_text", "text": content}]}:
+            return [("assistant", content)]
+        case {"type": "function_call"}:
+            return [ToolCall(item["call_id"], item["name"], item["arguments"])]
+        case _:
+            return [(item["call_id"], item["output"])]
+
+
+def told(message: Message) -> list[object]:
+    match message:
+        case SystemMessage():
+            return []
+        case UserMessage(content):
+            return [("user", content)]
+        case AssistantMessage(content, calls):
+            return [*([("assistant", content)] if content or not calls else []), *calls]
+        case ToolMessage(call_id, content):
+            return [(call_id, content)]
+
+
+@given(st.lists(MESSAGES, max_size=8))
+def test_every_message_is_told_in_its_order(messages: list[Message]) -> None:
+    body = sent(ChatRequest(messages))
+    assert [part for item in body["input"] for part in read_back(item)] == [part for m in messages for part in told(m)]
+    system = [m.content for m in messages if isinstance(m, SystemMessage)]
+    assert body.get("instructions", "") == "\n\n".join(system)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "finish"),
+    [
+        ("completed", None, "stop"),
+        ("incomplete", "max_output_tokens", "length"),
+        ("incomplete", "content_filter", "other"),
+        ("incomplete", None, "other"),
+        ("cancelled", None, "other"),
+    ],
+)
+def test_each_status_has_its_finish(status: str, reason: str | None, finish: str) -> None:
+    assert whole(message("a"), status=status, incomplete_details={"reason": reason}).finish_reason == finish
+    _, reply = folded(say("a"), end(status, "incomplete", incomplete_details={"reason": reason}))
+    assert reply == ModelReply("a", finish_reason=reply.finish_reason)
+    assert reply.finish_reason == finish
+
+
+def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
+    cut = {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a', "status": "incomplete"}
+    details = {"reason": "max_output_tokens"}
+    reply = whole(cut, status="incomplete", incomplete_details=details)
+    assert reply == ModelReply("", (ToolCall("c", "add", '{"a'),), finish_reason="length")
+    _, streamed = folded(
+        call(0, id="i", call_id="c", name="add", arguments=""),
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a'},
+        {"type": "response.output_item.done", "output_index": 0, "item": cut},
+        end("incomplete", output=[cut], incomplete_details=details),
+    )
+    assert streamed == reply
+
+
+def test_a_refusal_is_the_text_of_the_reply() -> None:
+    assert whole({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}).content == "I cannot"
+    _, reply = folded({"type": "response.refusal.delta", "delta": "I cannot"}, end())
+    assert reply.content == "I cannot"
+
+
+@pytest.mark.parametrize("indexes", [(0, 1), (3, 7), (None, None)], ids=["counted", "with gaps", "by id alone"])
+def test_two_calls_of_a_stream_are_told_apart(indexes: tuple[int | None, int | None]) -> None:
+    first, second = indexes
+
+    def more(index: int | None, item_id: str, delta: str) -> dict[str, Any]:
+        kind = "response.function_call_arguments.delta"
+        return {"type": kind, "output_index": index, "item_id": item_id, "delta": delta}
+
+    deltas, reply = folded(
+        call(first, id="i1", call_id="a", name="add"),
+        call(second, id="i2", call_id="b", name="sub"),
+        more(second, "i2", "{}"),
+        more(first, "i1", "{"),
+        more(first, "i1", "}"),
+        end(output=[{"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"}]),
+    )
+    assert reply.tool_calls == (ToolCall("a", "add", "{}"), ToolCall("b", "sub", "{}"))
+    assert deltas[:3] == [
+        ReplyDelta(index=0, call_id="a", name="add"),
+        ReplyDelta(index=1, call_id="b", name="sub"),
+        ReplyDelta(index=1, arguments="{}"),
+    ]
+
+
+def test_what_came_in_no_pieces_is_taken_from_the_end() -> None:
+    output = [message("hi"), {"type": "function_call", "call_id": "c", "name": "add", "arguments": {"a": 1}}]
+    deltas, reply = folded(end(output=output))
+    assert reply == whole(*output) == ModelReply("hi", (ToolCall("c", "add", '{"a": 1}'),), finish_reason="tool_calls")
+    assert deltas[0] == ReplyDelta("hi")
+
+
+def test_the_text_is_cut_before_a_stop_text_and_so_is_what_follows() -> None:
+    item = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+    output = [message("Thought: so\nObs", "ervation: 4"), item]
+    usage = {"input_tokens": 5, "output_tokens": 9}
+    reply = whole(*output, stop=("\nObservation",), usage=usage, status="incomplete")
+    assert reply == ModelReply("Thought: so", (), Usage(5, 9), "stop")
+    events = [say("Thought:"), say(" so\nObs"), say("ervation: 4"), call(1, **item), end(output=output, usage=usage)]
+    deltas, streamed = folded(*events, stop=("\nObservation",))
+    assert streamed == reply
+    assert deltas == [ReplyDelta("Thought:"), ReplyDelta(" so")]
+
+
+def test_a_text_held_back_to_the_end_is_given_once() -> None:
+    deltas, reply = folded(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
+    assert reply.content == "\nObs"
+    assert deltas == [ReplyDelta("\nObs")]
+
+
+@given(st.text("ab\n", max_size=10), st.lists(st.text("ab\n", min_size=1, max_size=3), max_size=2).map(tuple))
+def test_streamed_or_whole_a_text_is_cut_alike(text: str, stops: tuple[str, ...]) -> None:
+    output = [message(text)]
+    deltas, streamed = folded(*(say(letter) for letter in text), end(output=output), stop=stops)
+    assert streamed == whole(*output, stop=stops)
+    assert "".join(delta.content for delta in deltas) == streamed.content
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"", "nothing"),
+        (b"{}", "without output"),
+        (b'{"output": [{"type": "message", "content": [{"text": 5}]}]}', "output.0.content.0.text"),
+        (b'{"output": [{"type": "function_call", "call_id": "a"}]}', "without a name"),
+        (b'{"output": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
+        (b'{"output": [], "status": "failed"}', "without a word"),
+        (b'{"error": "no\\nway"}', "no way"),
+    ],
+)
+def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
+    with pytest.raises(BadReply) as caught:
+        decode(body, PEER)
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("server_error", ServerError),
+        ("server_is_overloaded", ServerError),
+        ("rate_limit_exceeded", RateLimited),
+        ("context_length_exceeded", ContextOverflow),
+        ("invalid_prompt", BadReply),
+    ],
+)
+def test_an_error_is_the_one_that_it_names_wherever_it_stands(code: str, error: type[ModelError]) -> None:
+    told_of = {"code": code, "message": "Sorry"}
+    for event in (
+        {"type": "error", **told_of},
+        {"type": "error", "error": told_of},
+        {"error": told_of},
+        end("failed", error=told_of),
+    ):
+        with pytest.raises(ModelError) as caught:
+            folded(event)
+        assert type(caught.value) is error
+    with pytest.raises(error):
+        whole(status="failed", error=told_of)
+
+
+def test_a_stream_that_ends_before_the_response_is_told_so() -> None:
+    with pytest.raises(BadReply, match="before the reply was complete"):
+        folded(say("a"))

@@ -1,0 +1,226 @@
+"""A model that is asked again. No test waits: time is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import (
+    BadReply,
+    BadRequest,
+    ConnectionFailed,
+    InputError,
+    ModelError,
+    ModelTimeout,
+    RateLimited,
+    ServerError,
+)
+from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.notices import Retried
+from graphexec.models.retries import retrying
+from graphexec.models.scripted import ScriptedModel
+from tests.models.actors import HELLO, FakeTime
+from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
+
+DOWN = ServerError("503: busy")
+
+
+@every_way
+@pytest.mark.parametrize("error", [DOWN, RateLimited("slow down"), ConnectionFailed("reset"), ModelTimeout("slow")])
+def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, error: ModelError) -> None:
+    time = FakeTime()
+    model = retrying(ScriptedModel([error, error, "up"]), clock=time.clock)
+    with overheard() as news:
+        assert ask(model).content == "up"
+    first, second = time.slept
+    assert 0.25 <= first <= 0.5 <= second <= 1.0
+    assert news == [Retried(error, 1, first), Retried(error, 2, second)]
+
+
+@every_way
+@pytest.mark.parametrize("error", [BadRequest("no"), BadReply("hm"), ValueError("a bug")])
+def test_what_will_not_pass_is_raised_at_once(ask: Ask, error: Exception) -> None:
+    time = FakeTime()
+    with overheard() as news, pytest.raises(type(error)) as caught:
+        ask(retrying(ScriptedModel([error]), clock=time.clock))
+    assert caught.value is error
+    assert (time.slept, news) == ([], [])
+
+
+@every_way
+def test_after_the_last_attempt_its_error_is_raised(ask: Ask) -> None:
+    last = ServerError("the last")
+    scripted = ScriptedModel([DOWN, DOWN, last, "never asked for"])
+    with overheard() as news, pytest.raises(ServerError) as caught:
+        ask(retrying(scripted, attempts=3, clock=FakeTime().clock))
+    assert caught.value is last
+    assert len(scripted.requests) == 3
+    assert len(news) == 2, "no wait follows the last attempt"
+
+
+@every_way
+def test_the_errors_to_retry_may_be_chosen(ask: Ask) -> None:
+    model = retrying(ScriptedModel([BadReply("hm"), "fine"]), on=(BadReply,), clock=FakeTime().clock)
+    assert ask(model).content == "fine"
+    with pytest.raises(ServerError):
+        ask(retrying(ScriptedModel([DOWN]), on=(BadReply,), clock=FakeTime().clock))
+
+
+@every_way
+@pytest.mark.parametrize("advised", [0.0, 7.0, 60.0])
+def test_the_server_may_say_how_long_to_wait(ask: Ask, advised: float) -> None:
+    time = FakeTime()
+    assert ask(retrying(ScriptedModel([RateLimited("", retry_after=advised), "up"]), clock=time.clock)).content == "up"
+    assert time.slept == [advised]
+
+
+@every_way
+def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
+    time = FakeTime()
+    with pytest.raises(RateLimited):
+        ask(retrying(ScriptedModel([RateLimited("", retry_after=61)]), clock=time.clock))
+    assert time.slept == []
+
+
+@every_way
+def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
+    time = FakeTime()
+    busy = RateLimited("busy", retry_after=6)
+    with pytest.raises(RateLimited):
+        ask(retrying(ScriptedModel([busy, busy, "late"]), clock=time.clock), timeout=10)
+    assert time.slept == [6]
+
+
+@every_way
+def test_each_attempt_is_given_the_time_that_is_left(ask: Ask) -> None:
+    time = FakeTime()
+    inner = Typewriter([RateLimited("", retry_after=3), "up"], time, takes=1.0)
+    assert ask(retrying(inner, clock=time.clock), timeout=10).content == "up"
+    assert inner.timeouts == [10, 6]
+
+
+@both_streams
+def test_a_stream_is_tried_again_until_its_first_piece_and_then_never(ask: Ask) -> None:
+    time = FakeTime()
+    inner = Typewriter([DOWN, ("ha", DOWN), "never asked for"], time)
+    with overheard() as news, pytest.raises(ServerError):
+        ask(retrying(inner, clock=time.clock))
+    assert inner.handed_out == "ha"
+    assert len(news) == len(inner.timeouts) - 1 == 1
+
+
+def test_a_cancelled_call_is_not_tried_again() -> None:
+    class Endless:
+        def __init__(self) -> None:
+            self.times = 0
+            self.asked = asyncio.Event()
+
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            raise AssertionError("blocking")
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            self.times += 1
+            self.asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody sets it")
+
+    model = Endless()
+
+    async def run() -> None:
+        task = asyncio.create_task(retrying(model).acomplete(HELLO))
+        await model.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert model.times == 1
+
+
+def test_a_keyboard_interrupt_is_not_tried_again() -> None:
+    scripted = ScriptedModel([KeyboardInterrupt(), "never"])
+    with pytest.raises(KeyboardInterrupt):
+        retrying(scripted, on=(Exception,)).complete(HELLO)
+    assert len(scripted.requests) == 1
+
+
+def test_closing_a_stream_closes_the_one_inside() -> None:
+    inner = Typewriter(["hello"])
+    pieces = retrying(inner).stream(HELLO)
+    assert next(pieces) == ReplyDelta("h")
+    pieces.close()
+    assert (inner.handed_out, inner.closed) == ("h", 1)
+
+
+def test_closing_an_async_stream_closes_the_one_inside() -> None:
+    inner = Typewriter(["hello"])
+
+    async def run() -> None:
+        pieces = retrying(inner).astream(HELLO)
+        assert await anext(pieces) == ReplyDelta("h")
+        await pieces.aclose()
+
+    asyncio.run(run())
+    assert (inner.handed_out, inner.closed) == ("h", 1)
+
+
+@given(attempts=st.integers(1, 8), failures=st.integers(0, 10), longest=st.floats(0, 20))
+def test_there_are_never_more_attempts_than_allowed_nor_longer_waits(
+    attempts: int, failures: int, longest: float
+) -> None:
+    time = FakeTime()
+    scripted = ScriptedModel([DOWN] * failures + ["up"])
+    model = retrying(scripted, attempts=attempts, longest_wait=longest, clock=time.clock)
+    if failures < attempts:
+        assert model.complete(HELLO).content == "up"
+    else:
+        with pytest.raises(ServerError):
+            model.complete(HELLO)
+    assert len(scripted.requests) == min(failures + 1, attempts)
+    assert len(time.slept) == len(scripted.requests) - 1
+    assert all(wait <= min(longest, 0.5 * 2**number) for number, wait in enumerate(time.slept))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"attempts": 0}, "attempts=0; give 1 or more"),
+        ({"first_wait": -1}, "first_wait=-1; give seconds"),
+        ({"first_wait": math.nan}, "first_wait=nan; give seconds"),
+        ({"longest_wait": math.inf}, "longest_wait=inf; give seconds"),
+        ({"on": ServerError}, "give a tuple of classes"),
+        ({"on": (KeyboardInterrupt,)}, "KeyboardInterrupt'> in on; give classes of exceptions"),
+        ({"model": "gpt"}, "retrying was given 'gpt', which has no complete; give it a model"),
+    ],
+)
+# Any: wrong on purpose.
+def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
+    options = dict(options)
+    model: Any = options.pop("model", ScriptedModel([]))
+    with pytest.raises(InputError, match=text):
+        retrying(model, **options)
+
+
+@every_way
+@pytest.mark.parametrize("reply", ["a text", None])
+def test_a_model_that_returns_no_reply_is_told_so(ask: Ask, reply: object) -> None:
+    class Wrong:
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> object:
+            return reply
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> object:
+            return reply
+
+    wrong: Model = Wrong()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # wrong on purpose
+    with pytest.raises(BadReply, match=r"the model Wrong returned .*; return a ModelReply"):
+        ask(retrying(wrong))
+
+
+def test_a_notice_reads_well() -> None:
+    assert str(Retried(DOWN, 1, 0.46)) == "attempt 1 failed with ServerError: 503: busy; the next one follows in 0.5 s"
+    assert str(Retried(ServerError(""), 2, 1)) == "attempt 2 failed with ServerError; the next one follows in 1.0 s"

@@ -1,0 +1,50 @@
+"""Where a text is cut when the server knows no stop texts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.models.stop_cut import Cut
+
+# Few letters, so that stop texts occur, overlap and are half there.
+FEW = st.text("ab\n", max_size=12)
+
+
+def shown(pieces: list[str], stops: tuple[str, ...]) -> str:
+    cut = Cut(stops)
+    return "".join(cut.take(piece) for piece in pieces) + cut.rest()
+
+
+def before_the_first(text: str, stops: tuple[str, ...]) -> str:
+    """What a server shows that looks for the stop texts after every letter."""
+    for end in range(1, len(text) + 1):
+        lengths = [len(stop) for stop in stops if stop and text[:end].endswith(stop)]
+        if lengths:
+            return text[: end - max(lengths)]
+    return text
+
+
+@given(FEW, st.lists(st.text("ab\n", max_size=4), max_size=3).map(tuple), st.lists(st.integers(0, 12)))
+def test_a_text_is_cut_at_the_same_place_however_it_comes(text: str, stops: tuple[str, ...], cuts: list[int]) -> None:
+    ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    pieces = [text[begin:end] for begin, end in pairwise(ends)]
+    assert shown(pieces, stops) == before_the_first(text, stops)
+
+
+@pytest.mark.parametrize(
+    ("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")]
+)
+def test_only_what_may_be_the_beginning_of_a_stop_text_is_held_back(piece: str, at_once: str) -> None:
+    cut = Cut(("\nObservation",))
+    assert cut.take(piece) == at_once
+    assert at_once + cut.rest() == piece
+
+
+def test_nothing_is_shown_after_the_cut() -> None:
+    cut = Cut(("STOP",))
+    assert [cut.take("1 ST"), cut.take("OP 2"), cut.take("3"), cut.rest()] == ["1 ", "", "", ""]
+    assert cut.done

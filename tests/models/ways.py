@@ -1,0 +1,122 @@
+"""The four ways to ask a wrapped model, who hears its reports, and a model that streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
+from graphexec.models.wrapping import WrappedModel
+from graphexec.reporting import Listener, heard_by
+from tests.models.actors import HELLO, FakeTime, whole
+
+Ask = Callable[..., ModelReply]
+
+
+def blocking(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+    return model.complete(request, timeout=timeout)
+
+
+def in_a_loop(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+    return asyncio.run(model.acomplete(request, timeout=timeout))
+
+
+def streamed(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+    return whole(model.stream(request, timeout=timeout))
+
+
+def streamed_in_a_loop(
+    model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None
+) -> ModelReply:
+    async def run() -> ModelReply:
+        return whole(iter([piece async for piece in model.astream(request, timeout=timeout)]))
+
+    return asyncio.run(run())
+
+
+every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, streamed_in_a_loop])
+"""A property of a call, however it is made."""
+
+both_streams = pytest.mark.parametrize("ask", [streamed, streamed_in_a_loop])
+
+
+@contextmanager
+def overheard() -> Generator[list[object], None, None]:
+    """What is reported inside."""
+    news: list[object] = []
+    with heard_by(Listener(news.append)):
+        yield news
+
+
+@dataclass
+class Typewriter:
+    """A model that streams its scripts letter by letter; an exception after a text breaks the stream there.
+
+    Each call takes `takes` seconds. `timeouts` are those that it was given, `handed_out` the letters.
+    """
+
+    scripts: list[str | Exception | tuple[str, Exception]]
+    time: FakeTime = field(default_factory=FakeTime)
+    takes: float = 0.0
+    identity: str = "typewriter"
+    model: str = "tw-1"
+    timeouts: list[float | None] = field(default_factory=list[float | None])
+    handed_out: str = ""
+    closed: int = 0
+
+    def __repr__(self) -> str:
+        return f"<{self.identity}>"
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        del request
+        text, error = self._next(timeout)
+        if error is not None:
+            raise error
+        return self._reply(text)
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return self.complete(request, timeout=timeout)
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        del request
+        text, error = self._next(timeout)
+        try:
+            for letter in text:
+                self.handed_out += letter
+                yield ReplyDelta(letter)
+            if error is not None:
+                raise error
+            yield self._reply(text)
+        finally:
+            self.closed += 1
+
+    async def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        pieces = self.stream(request, timeout=timeout)
+        try:
+            for piece in pieces:
+                yield piece
+        finally:
+            pieces.close()
+
+    def _next(self, timeout: float | None) -> tuple[str, Exception | None]:
+        self.timeouts.append(timeout)
+        self.time.now += self.takes
+        script = self.scripts.pop(0)
+        match script:
+            case str():
+                return script, None
+            case Exception():
+                return "", script
+            case (text, error):
+                return text, error
+
+    def _reply(self, text: str) -> ModelReply:
+        return ModelReply(text, usage=Usage(10, len(text)), model=self.model)
