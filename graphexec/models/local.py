@@ -128,15 +128,8 @@ class LocalModel:
     @property
     def identity(self) -> str:
         """What tells its replies from another model's, in a cache."""
-        settings = (
-            self._name,
-            str(self._path),
-            self._context,
-            self._temperature,
-            self._max_tokens,
-            self._chat_template,
-        )
-        return f"LocalModel {settings!r}"
+        sampling = (self._context, self._temperature, self._max_tokens, self._chat_template)
+        return f"LocalModel {self._name} {self._path} {sampling!r}"
 
     def _client(self) -> OpenAICompatible:
         """Return the client of the running server; start one where none runs."""

@@ -36,6 +36,7 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
+from graphexec.models import Anthropic, LocalModel, OpenAICompatible
 from graphexec.models.caches import CacheStore, MemoryCache, SQLiteCache
 from graphexec.models.caching import cached
 from graphexec.models.fallbacks import with_fallbacks
@@ -396,3 +397,13 @@ def test_they_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     assert mended is (FellBack if falls else Retried)
     assert set(others) == {Cached}
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)
+
+
+def test_clients_and_local_models_say_who_they_are_but_not_their_key() -> None:
+    cold = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
+    warm = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=1)
+    other = Anthropic("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
+    local = [LocalModel(temperature=0), LocalModel(temperature=1)]
+    identities = [model.identity for model in (cold, warm, other, *local)]
+    assert len(set(identities)) == len(identities)
+    assert "secret-key" not in "".join(identities)
