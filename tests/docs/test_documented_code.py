@@ -1,25 +1,32 @@
-"""The code in the README runs, in order, and prints what the README says."""
+"""The code in the README and beside it runs, in order, and prints what the page says."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
 
+import graphexec
+import graphexec.memory
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+
 # The blocks of one document build on each other.
-NAMES: dict[str, Any] = {}
+NAMES: dict[Path, dict[str, Any]] = {page: {} for page in PAGES}
 
 
-@pytest.mark.parametrize("example", list(find_examples(str(README))), ids=str)
-def test_the_readme_does_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
+@pytest.mark.parametrize("example", list(find_examples(*map(str, PAGES))), ids=str)
+def test_a_page_does_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
     eval_example.set_config(line_length=120)
     run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
+    names = NAMES[ROOT / example.path]
     raised = ""
     try:
-        NAMES.update(run(example, module_globals=dict(NAMES)))
+        names.update(run(example, module_globals=dict(names)))
     except Exception as error:  # noqa: BLE001 - whatever the README's code raises
         raised = f"{example} raises {error!r}"
     # Out of reach of the exception: its traceback leads into the README, which pytest would read as Python.
@@ -31,3 +38,18 @@ def test_the_readme_shows_the_machine_that_runs() -> None:
     picture = README.read_text(encoding="utf-8").partition("<!-- picture: agent_executor -->\n```mermaid\n")[2]
     drawn = (ROOT / "diagrams" / "agent_executor.mmd").read_text(encoding="utf-8")
     assert picture.startswith(drawn + "```")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_every_name_that_the_migration_page_gives_is_public() -> None:
+    rows = [line.split("|") for line in (ROOT / "docs/migration.md").read_text(encoding="utf-8").splitlines()]
+    named = {name for row in rows if len(row) == 5 for name in re.findall(r"`(create_\w+|[A-Z]\w+Memory)`", row[2])}
+    public = {*vars(graphexec), *vars(graphexec.memory)}
+    assert named
+    assert named <= public

@@ -43,6 +43,7 @@ from graphexec.models.fallbacks import with_fallbacks
 from graphexec.models.notices import Cached, CacheFailed, FellBack, Retried
 from graphexec.models.prices import Price, priced
 from graphexec.models.rate_limits import rate_limited
+from graphexec.models.remote import RemoteModel
 from graphexec.models.retries import retrying
 from graphexec.models.scripted import ScriptedModel
 from graphexec.models.wrapping import WrappedModel
@@ -403,7 +404,7 @@ def test_clients_and_local_models_say_who_they_are_but_not_their_key() -> None:
     cold = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
     warm = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=1)
     other = Anthropic("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
-    local = [LocalModel(temperature=0), LocalModel(temperature=1)]
-    identities = [model.identity for model in (cold, warm, other, *local)]
+    models: list[RemoteModel | LocalModel] = [cold, warm, other, LocalModel(temperature=0), LocalModel(temperature=1)]
+    identities = [model.identity for model in models]
     assert len(set(identities)) == len(identities)
     assert "secret-key" not in "".join(identities)

@@ -12,6 +12,7 @@ import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.errors import ContextOverflow
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import Scripted
@@ -31,14 +32,18 @@ def convert(value: float, source: str, target: str) -> ToolCall:
     return ToolCall("c1", "convert_units", f'{{"value": {value}, "from_unit": "{source}", "to_unit": "{target}"}}')
 
 
-def judged(question: Any, *replies: Scripted) -> bool:
-    """Whether a run with these replies is right."""
-    executor = AgentExecutor(
+def executor_of(*replies: Scripted) -> AgentExecutor:
+    return AgentExecutor(
         agent=create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), EVERYDAY_TOOLS),
         tools=EVERYDAY_TOOLS,
         handle_parsing_errors=True,
         max_iterations=3,
     )
+
+
+def judged(question: Any, *replies: Scripted) -> bool:
+    """Whether a run with these replies is right."""
+    executor = executor_of(*replies)
     return bool(SCORE["is_right"](question, executor.run(question.text)))
 
 
@@ -66,6 +71,17 @@ def test_a_right_call_and_a_right_answer_are_right() -> None:
 )
 def test_anything_else_is_wrong(replies: tuple[Scripted, ...]) -> None:
     assert not judged(BOOK, *replies)
+
+
+def test_a_prompt_that_is_too_long_is_a_wrong_answer_and_the_next_question_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    executor = executor_of(ContextOverflow("the prompt is too long"), calculate("352 - 187"), "165")
+    assert SCORE["asked"](executor, [CELSIUS, BOOK]) == 1
+    overflown, _, answered, told = capsys.readouterr().out.splitlines()
+    assert "WRONG" in overflown
+    assert "right" in answered
+    assert told.strip() == "calculator(expression='352 - 187') -> 165"
 
 
 def test_numbers_are_read_as_people_write_them() -> None:
