@@ -165,7 +165,7 @@ async def _adrive(
 class _Ride:
     """What both drivers do alike: the run's clock, the way along its path, and what an exception leaves behind."""
 
-    __slots__ = ("_began", "_clock", "_path", "_replies", "_waiter", "_walk", "_watched")
+    __slots__ = ("_began", "_clock", "_limit", "_path", "_replies", "_waiter", "_walk", "_watched")
 
     def __init__(self, graph: Graph[Any, Any], value: Any, world: World, *, watched: bool) -> None:
         self._walk = Walk(
@@ -173,6 +173,7 @@ class _Ride:
         )
         self._path = self._walk.path(watched=watched)
         self._watched = watched
+        self._limit = world.limits.seconds
         self._clock = world.clock
         # The clock of a resumed run goes on where it stood.
         self._began = world.clock() - self._walk.seconds
@@ -215,7 +216,8 @@ class _Ride:
 
     def left(self, now: float) -> float | None:
         """The seconds until the run's deadline."""
-        deadline = self._walk.deadline
+        # The node may have time beyond the run's limit.
+        deadline = None if self._limit is None else self._walk.deadline
         return None if deadline is None else deadline - now
 
     def in_turn(self) -> bool:

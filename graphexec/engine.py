@@ -490,14 +490,15 @@ class Walk:
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         prompt, completion = effect.tokens(reply)
-        # Fewer than none are none: nothing gives tokens back.
-        prompt, completion = max(0, prompt), max(0, completion)
-        self._prompt_tokens += prompt
-        self._completion_tokens += completion
-        if prompt + completion > 0:
+        # Fewer than none are none: nothing gives tokens or money back.
+        if prompt > 0:
+            self._prompt_tokens += prompt
+        if completion > 0:
+            self._completion_tokens += completion
+        if prompt > 0 or completion > 0:
             self._silent_calls -= 1
-        # Nor money.
-        self._cost += max(0.0, effect.cost(reply))
+        if (cost := effect.cost(reply)) > 0:
+            self._cost += cost
 
 
 def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:

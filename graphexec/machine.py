@@ -14,7 +14,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, S
 from graphexec.agents import Agent
 from graphexec.agents.prompt import shown
 from graphexec.edge import END
-from graphexec.effects import Asks, CallAgent, CallModel, CallTool, Decided, ToolResult, ask, ask_all
+from graphexec.effects import Asks, CallAgent, CallModel, CallTool, Decided, ToolResult, ask_all
 from graphexec.errors import ParseError
 from graphexec.graph import Graph, edges, graph, on
 from graphexec.limits import Exhausted
@@ -113,6 +113,8 @@ class Policies:
 
     def trimmed(self, run: Run) -> Run:
         """The run as the agent is shown it."""
+        if self.shown is every_step:
+            return run
         shown = self.shown(run.steps)
         return run if shown is run.steps else Run(run.inputs, Steps(shown))
 
@@ -125,16 +127,9 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    reply = yield from _asked(agent.ask(policies.trimmed(ready.run)))
+    # `ask` would want to know which of the two it is.
+    reply = yield from agent.ask(policies.trimmed(ready.run)).__ask__()
     return Replied(ready.run, reply)
-
-
-def _asked(question: CallModel | CallAgent) -> Asks[CallModel | CallAgent, ModelReply | Decided]:
-    match question:
-        case CallModel():
-            return (yield from ask(question))
-        case CallAgent():
-            return (yield from ask(question))
 
 
 @node
@@ -189,9 +184,10 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
             for action, result in zip(actions, results, strict=True)
         ]
     )
-    direct = [result for result in results if result.return_direct]
-    if direct and (len(results) == 1 or policies.return_direct == "any"):
-        return AgentFinish({"output": direct[-1].observation}, "", run, return_direct=True)
+    if len(results) == 1 or policies.return_direct == "any":
+        for result in reversed(results):
+            if result.return_direct:
+                return AgentFinish({"output": result.observation}, "", run, return_direct=True)
     return Ready(run)
 
 
@@ -228,7 +224,7 @@ def generate_response(
     A reply that cannot be read is taken as it is. One that wants to act again, or says nothing, is none: then the text
     is that of `stopped_response`.
     """
-    reply = yield from _asked((agent.conclude or agent.ask)(policies.trimmed(reached.run)))
+    reply = yield from (agent.conclude or agent.ask)(policies.trimmed(reached.run)).__ask__()
     try:
         decision = agent.read(reply)
     except ParseError as error:

@@ -49,7 +49,9 @@ class Conversation(Sequence[Message]):
 
 def earlier(inputs: Mapping[str, Any], key: str) -> tuple[Message, ...]:
     """The messages of an earlier conversation in the inputs, if any. Raises `InputError` for anything else."""
-    given: Sequence[Message] = inputs.get(key, ())
+    if key not in inputs:
+        return ()
+    given: Sequence[Message] = inputs[key]
     # Users pass texts and pairs.
     if not isinstance(given, (tuple, list)) or not all(isinstance(one, Message) for one in given):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")

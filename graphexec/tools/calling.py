@@ -62,8 +62,11 @@ def calling(
         if isinstance(found, ToolResult):
             return found
         tool, arguments = found
-        attempt = partial(_attempted, tool, arguments)
-        return _concluded(tool, attempt() if tool.retry is None else retried(tool.name, tool.retry, attempt))
+        if tool.retry is None:
+            came = _attempted(tool, arguments)
+        else:
+            came = retried(tool.name, tool.retry, partial(_attempted, tool, arguments))
+        return _failed(tool, came.error) if isinstance(came, Raised) else came
 
     async def acall(effect: CallTool, left: float | None) -> ToolResult:
         del left
@@ -71,9 +74,11 @@ def calling(
         if isinstance(found, ToolResult):
             return found
         tool, arguments = found
-        attempt = partial(_aattempted, tool, arguments)
-        came = await (attempt() if tool.retry is None else aretried(tool.name, tool.retry, attempt))
-        return _concluded(tool, came)
+        if tool.retry is None:
+            came = await _aattempted(tool, arguments)
+        else:
+            came = await aretried(tool.name, tool.retry, partial(_aattempted, tool, arguments))
+        return _failed(tool, came.error) if isinstance(came, Raised) else came
 
     return Handler(call, acall)
 
@@ -166,14 +171,12 @@ async def _acalled(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         return Raised(error)
 
 
-def _concluded(tool: AnyTool, came: Came) -> ToolResult:
-    return _failed(tool, came.error) if isinstance(came, Raised) else came
-
-
 def _done(tool: AnyTool, returned: object) -> ToolResult:
     # A tool that yields is still at work; what it yields can be read only once, and the model reads it in every prompt.
     observation: Any = list(returned) if inspect.isgenerator(returned) else returned
-    return ToolResult(observation, "ok", tool.return_direct, told_instead(observation, tool.max_observation))
+    most = tool.max_observation
+    told = None if most is None else told_instead(observation, most)
+    return ToolResult(observation, "ok", tool.return_direct, told)
 
 
 def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
