@@ -34,8 +34,8 @@ OtherLimits = Annotated[
     typer.Option(
         "--limit",
         metavar="NAME=N",
-        help="Another limit: model_calls, tool_calls, tokens, seconds, fan_out, restarts, or a budget of the machine's "
-        "own; NAME=none is no limit. May be repeated.",
+        help="Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, or a budget of the "
+        "machine's own; NAME=none is no limit. May be repeated.",
         rich_help_panel=_LIMITS,
         show_default=False,
     ),

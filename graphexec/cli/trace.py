@@ -18,7 +18,7 @@ from graphexec.effects import All, CallTool, Effect
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.limits import Exhausted
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
-from graphexec.messages import ModelReply
+from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.result import Ending
 
 # What is shown of one observation: enough to see what it is. `--json` has all of it.
@@ -119,8 +119,11 @@ class Trace(Answer):
                 self._answered = None
             case Asked(_, effect):
                 self._wait(_asked(effect))
-            case Reported():
-                pass
+            case Reported(news=news):
+                if not isinstance(news, ReplyDelta):
+                    self._stop_waiting()
+                    self._parted = False
+                    self.say(Text(f"   {clean(str(news))}", "dim"))
             case Answered():
                 self._stop_waiting()
                 self._answered = event

@@ -53,6 +53,15 @@ def fail() -> str:
     "Raise."
     raise RuntimeError("the disk\\nis on fire")
 
+@tool(retries=1)
+def shaky() -> str:
+    "Fail the first time."
+    if not failures:
+        failures.append(1)
+        raise OSError("try again")
+    return "done"
+
+failures = []
 several = [wait, shout]
 plain = len
 numbers = [1, 2]
@@ -74,6 +83,14 @@ def asking(server: Conversation, *options: str) -> tuple[str, ...]:
 
 def records(ended: Ended) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.out.splitlines()]
+
+
+@pytest.mark.usefixtures("tools")
+def test_what_is_tried_again_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([calling("shaky"), answering("done")]) as server:
+        ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shaky"))
+    assert ended.code == 0
+    assert "   attempt 1 of shaky failed with OSError: try again" in ended.err
 
 
 def test_the_answer_goes_to_stdout_and_the_trace_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
