@@ -87,9 +87,13 @@ class Asking:
 
         Raises `InputError` where there is no deadline, and for another number of `finished` than was asked for.
         """
-        asked = len(self.effect.effects) if isinstance(self.effect, All) else 0
-        if finished and len(finished) != asked:
-            raise InputError(f"{len(finished)} replies finish a batch of {asked}; give a reply or a Cut() for each")
+        if finished:
+            if not isinstance(self.effect, All):
+                one = type(self.effect).__name__
+                raise InputError(f"{one} is no batch and is cut as a whole; leave out finished=")
+            asked, given = len(self.effect.effects), len(finished)
+            if given != asked:
+                raise InputError(f"a batch of {asked} is cut with {given} replies; give a reply or a Cut() for each")
         return self._answered(Cut(finished), _not_before_the_run(at))
 
 

@@ -180,7 +180,7 @@ def test_what_is_no_batch_is_cut_without_saying_what_has_finished() -> None:
     state = asking(LOOK, Left(1), Limits(seconds=2))
     with pytest.raises(InputError) as caught:
         state.cut(at=2.0, finished=(Cut(),))
-    assert str(caught.value) == "1 replies finish a batch of 0; give a reply or a Cut() for each"
+    assert str(caught.value) == "CallTool is no batch and is cut as a whole; leave out finished="
 
 
 @charged(when_spent=Stopped)
