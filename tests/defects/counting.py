@@ -157,6 +157,6 @@ COUNTING = (
     Defect(
         "fan-out overshoot",
         TOGETHER,
-        Change("engine.py", "self._tool_calls + tools > limits.tool_calls", "self._tool_calls >= limits.tool_calls"),
+        Change("engine.py", "self._tool_calls + tools > limit:", "self._tool_calls >= limit:"),
     ),
 )

@@ -14,7 +14,10 @@ TELLING = (
             "machine.py",
             """\
     run = observed.run.observed(
-        [AgentStep(action, result.observation, result.status) for action, result in zip(actions, results, strict=True)]
+        [
+            AgentStep(action, result.observation, result.status, result.told)
+            for action, result in zip(actions, results, strict=True)
+        ]
     )
 """,
             """\
@@ -58,8 +61,8 @@ TELLING = (
         LONE,
         Change(
             "machine.py",
-            "if len(results) == 1 and results[0].return_direct:",
-            "if results and results[0].return_direct:",
+            'if len(results) == 1 or policies.return_direct == "any":',
+            "if results:",
         ),
     ),
     # As LangChain's executor does.
@@ -68,10 +71,10 @@ TELLING = (
         FINISH,
         Change(
             "executor.py",
-            "        returned = {**self._named(inputs), **values}",
+            "        returned = {**({} if only_outputs else self._named(inputs)), **_outputs(result.ending)}",
             """\
-        returned: Any = values
-        returned.update({**self._named(inputs), **values})""",
+        returned: Any = result.ending.return_values
+        returned.update({**self._named(inputs), **_outputs(result.ending)})""",
         ),
     ),
     # The empty beginning, which every run shares, is extended in place.

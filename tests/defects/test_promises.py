@@ -34,19 +34,22 @@ from graphexec.drive import astream, stream
 from graphexec.errors import UndeclaredOutcome
 from graphexec.result import Ending
 from tests.agent.actors import act, echo, script_of, scripted
-from tests.agent.reference import Call, Settings, Turn, interpret
 from tests.agent.test_properties import (
     FLAVOURS,
     SCRIPTS,
+    Call,
     Flavour,
+    Turn,
     all_settings,
     executor_of,
+    interpret,
     outcome_of,
     spoken,
     within,
 )
 from tests.defects.bounds import bounded, bounded_world
 from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
+from tests.semantics.reference import Settings
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac, astreamed, streamed
 
 Machine: TypeAlias = tuple[Graph[Any, Any], list[Plan]]

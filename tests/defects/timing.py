@@ -14,7 +14,7 @@ TIMING = (
             "engine.py",
             """\
         limits = self._limits
-        if limits.seconds is not None and self.seconds >= limits.seconds:
+        if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
             return Exhausted("seconds", limits.seconds, self.seconds)
         if self._over is not None:
             return self._over
@@ -25,7 +25,7 @@ TIMING = (
             return self._over
         members =""",
         ),
-        Change("drive.py", "return None if self._limit is None else self._limit - now", "return None"),
+        Change("drive.py", "return None if deadline is None else deadline - now", "return None"),
     ),
     # Whoever was cancelled is waited for, however long.
     Defect(
