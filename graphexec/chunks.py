@@ -11,6 +11,7 @@ from graphexec.events import Asked, Done, Entered, Event
 from graphexec.machine import Acted
 from graphexec.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from graphexec.result import Ending
+from graphexec.snapshot import Snapshot
 
 # A chunk's values are of several kinds.
 Chunk: TypeAlias = dict[str, Any]
@@ -23,14 +24,17 @@ class Chunks:
     Each action is a chunk before any tool of its step runs, `{"actions": [action], "messages": [...]}`; each step is
     one when it is done, `{"steps": [step], "messages": [...]}`, a parse error too, which had no action; the last is
     `{"output": ..., "messages": [...]}`, with `intermediate_steps` where they are wanted.
+
+    `start` is where a run goes on that was paused: its steps up to there are no news.
     """
 
     __slots__ = ("_seen", "_value", "_with_steps")
 
-    def __init__(self, *, with_steps: bool = False) -> None:
+    def __init__(self, *, with_steps: bool = False, start: Snapshot | None = None) -> None:
         self._with_steps = with_steps
         self._value: object = None
-        self._seen = 0
+        run = None if start is None else getattr(start.value, "run", None)
+        self._seen = len(run.steps) if isinstance(run, Run) else 0
 
     def of(self, event: Event[Ending]) -> list[Chunk]:
         """The chunks that an event brings."""

@@ -249,14 +249,14 @@ class AgentExecutor:
 
     def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
         """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
-        chunks = Chunks(with_steps=self.return_intermediate_steps)
+        chunks = self._chunks(inputs)
         with closing(self.stream(inputs)) as events:
             for event in events:
                 yield from chunks.of(event)
 
     async def astream_chunks(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Chunk, None]:
         """Run like `stream_chunks`, on the running event loop."""
-        chunks = Chunks(with_steps=self.return_intermediate_steps)
+        chunks = self._chunks(inputs)
         async with aclosing(self.astream(inputs)) as events:
             async for event in events:
                 for chunk in chunks.of(event):
@@ -277,6 +277,10 @@ class AgentExecutor:
             async for event in events:
                 if piece := answering.of(event):
                     yield piece
+
+    def _chunks(self, inputs: Inputs | Snapshot) -> Chunks:
+        start = inputs if isinstance(inputs, Snapshot) else None
+        return Chunks(with_steps=self.return_intermediate_steps, start=start)
 
     def iter(self, inputs: Inputs) -> Stepwise:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""

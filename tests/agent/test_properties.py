@@ -5,7 +5,9 @@ An adversarial model follows a script whose last turn repeats for ever, so that 
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -45,11 +47,43 @@ from graphexec.messages import (
 )
 from graphexec.result import Ending
 from tests.agent.actors import script_of
-from tests.agent.reference import Call, Outcome, Settings, Turn, interpret
+from tests.semantics import reference
+from tests.semantics.reference import Settings
 from tests.three_drivers import Told, agreed
 
 Flavour: TypeAlias = Literal["callable", "chat", "tool calling"]
 FLAVOURS: tuple[Flavour, ...] = ("callable", "chat", "tool calling")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: of a tool that the executor has or has not, with arguments that fit or do not."""
+
+    tool: str
+    number: int | str = 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the model does at one of its turns, and the tokens that it reports."""
+
+    kind: Literal["answer", "act", "empty", "garbage"]
+    calls: tuple[Call, ...] = ()
+    tokens: int = 0
+
+
+@dataclass
+class Outcome:
+    """How a run ends: in an answer, stopped by a limit, or with a parse error that nobody handles."""
+
+    end: str = ""
+    output: object = None
+    # Tool, observation and status of each step.
+    steps: list[tuple[str, object, str]] = field(default_factory=list[tuple[str, object, str]])
+    iterations: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
 
 
 @tool
@@ -67,7 +101,7 @@ async def aecho(number: int) -> int:
 @tool
 def fail(number: int) -> int:
     """Never work."""
-    raise ValueError(number)
+    raise ValueError("no")
 
 
 @tool(return_direct=True)
@@ -79,7 +113,7 @@ def direct(number: int) -> int:
 @tool(return_direct=True)
 async def direct_fail(number: int) -> int:
     """Never answer."""
-    raise ValueError(number)
+    raise ValueError("no")
 
 
 TOOLS = [echo, aecho, fail, direct, direct_fail]
@@ -125,16 +159,11 @@ class Adversary:
             assert isinstance(message, UserMessage)
             number = int(message.content)
         turn = self.turns[min(number, len(self.turns) - 1)]
-        reply = self._native(turn, number) if self.flavour == "tool calling" else ModelReply(self._text(turn, number))
-        # The odd token is a completion's; without tokens there is no usage at all.
-        usage = Usage(turn.tokens - turn.tokens // 2, turn.tokens // 2)
-        return ModelReply(reply.content, reply.tool_calls, usage) if turn.tokens else reply
+        reply = self._native(turn, number) if self.flavour == "tool calling" else ModelReply(in_words(turn, number))
+        return dataclasses.replace(reply, usage=usage(turn))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         return self.complete(request, timeout=timeout)
-
-    def _text(self, turn: Turn, number: int) -> str:
-        return json.dumps([turn.kind, number + 1, [[call.tool, call.number] for call in turn.calls]])
 
     def _native(self, turn: Turn, number: int) -> ModelReply:
         if turn.kind == "answer":
@@ -162,19 +191,44 @@ def check_conversation(messages: Any) -> None:
     assert not waiting
 
 
+def in_words(turn: Turn, number: int) -> str:
+    return json.dumps([turn.kind, number + 1, [[call.tool, call.number] for call in turn.calls]])
+
+
+def usage(turn: Turn) -> Usage:
+    """The odd token is a completion's."""
+    return Usage(turn.tokens - turn.tokens // 2, turn.tokens // 2)
+
+
+def read(reply: ModelReply) -> AgentFinish | tuple[AgentAction, ...]:
+    kind, number, calls = json.loads(reply.content)
+    if kind == "garbage":
+        raise ParseError("could not read it", observation="unreadable", llm_output=reply.content)
+    if kind == "answer":
+        return AgentFinish({"output": f"answer {number}"})
+    return tuple(AgentAction(name, {"number": argument}) for name, argument in calls)
+
+
+def interpret(turns: tuple[Turn, ...], given: Settings) -> Outcome:
+    """What the naive loop makes of the script; its last turn repeats for ever."""
+    replies = tuple(ModelReply(in_words(turn, number), usage=usage(turn)) for number, turn in enumerate(turns))
+    told = reference.interpret(reference.Script(replies, None, read), given)
+    return Outcome(
+        "parse error" if told.end == "ParseError" else told.end,
+        told.values.get("output") if told.end in ("finished", "return_direct") else None,
+        [(step.action.tool, step.observation, step.status) for step in told.steps],
+        told.iterations,
+        told.model_calls,
+        told.tool_calls,
+        told.tokens,
+    )
+
+
 def text_agent(model: Adversary) -> Agent:
     """An agent of one's own, whose model says JSON: it can read an empty list of actions, and garbage."""
 
     def question(asked: Run) -> CallModel:
         return CallModel(ChatRequest((UserMessage(str(turn_at(asked.steps, model.turns)[0])),)))
-
-    def read(reply: ModelReply) -> AgentFinish | tuple[AgentAction, ...]:
-        kind, number, calls = json.loads(reply.content)
-        if kind == "garbage":
-            raise ParseError("could not read it", observation="unreadable", llm_output=reply.content)
-        if kind == "answer":
-            return AgentFinish({"output": f"answer {number}"})
-        return tuple(AgentAction(name, {"number": argument}) for name, argument in calls)
 
     return chat_agent(question, read, model)
 

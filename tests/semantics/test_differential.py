@@ -1,0 +1,265 @@
+"""Whatever the agent says, within whatever settings: the executor does what the table of the semantics says.
+
+The same script is run by a naive interpreter of that table, and through every door of the executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentStep,
+    ParseError,
+    Snapshot,
+    Spent,
+    StoppedResponse,
+)
+from graphexec.drive import run
+from graphexec.result import Ending
+from tests.agent.actors import script_of
+from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
+from tests.semantics.reference import TAKES, Settings, Told, interpret
+from tests.three_drivers import agreed
+
+# ---- the comparison
+
+
+ERRORS: dict[str, type[Exception]] = {"ParseError": ParseError, "ValueError": ValueError}
+
+
+def ended(ending: Ending, spent: Spent, expected: Told) -> None:
+    """Require that a run ended as it is expected to, and spent as much."""
+    if isinstance(ending, StoppedResponse):
+        assert (ending.limit.limit, {"output": ending.output}) == (expected.end, expected.values)
+        assert ending.generated is expected.generated
+    else:
+        assert ending.return_values == expected.values
+        assert ("return_direct" if ending.return_direct else "finished") == expected.end
+    assert list(ending.steps) == expected.steps
+    assert (spent.iterations, spent.model_calls, spent.tool_calls) == (
+        expected.iterations,
+        expected.model_calls,
+        expected.tool_calls,
+    )
+    assert (spent.tokens, spent.cost, spent.seconds) == (expected.tokens, expected.cost, expected.seconds)
+
+
+def noted(actor: Actor, expected: Told, flavour: Flavour) -> None:
+    """Require that the agent was shown, and the tools were called, as is expected."""
+    assert actor.shown == [as_shown(steps, flavour) for steps in expected.shown]
+    # Several at once run in any order. Where one raises, those behind it may have begun, or not.
+    if expected.end != "ValueError":
+        assert sorted(actor.called) == sorted(expected.called)
+
+
+async def every(chunks: Any) -> list[Any]:
+    return [chunk async for chunk in chunks]
+
+
+def until_it_ends(chunks: Any, into: list[Any]) -> None:
+    for chunk in chunks:
+        into.append(chunk)  # noqa: PERF402 - what is there before an exception stays
+
+
+def without_messages(chunks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    assert all(chunk["messages"] for chunk in chunks)
+    return [{name: value for name, value in chunk.items() if name != "messages"} for chunk in chunks]
+
+
+def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Flavour) -> None:
+    script = script_in(turns, conclusion, flavour)
+    expected = interpret(script, given)
+    actors: list[Actor] = []
+
+    def fresh() -> AgentExecutor:
+        executor, actor = executor_of(script, given, flavour)
+        actors.append(actor)
+        return executor
+
+    if expected.end in ERRORS:
+        kind = ERRORS[expected.end]
+        with pytest.raises(kind):
+            agreed(lambda: script_of(fresh()))
+        got: list[Any] = []
+        with pytest.raises(kind):
+            until_it_ends(fresh().stream_chunks("q"), got)
+        assert without_messages(got) == expected.chunks
+    else:
+        told = agreed(lambda: script_of(fresh()))
+        ended(told.outcome, told.spent, expected)
+        # Through the doors that people know.
+        chunks = list(fresh().stream_chunks("q"))
+        assert without_messages(chunks) == expected.chunks
+        assert asyncio.run(every(fresh().astream_chunks("q"))) == chunks
+        assert list(fresh().iter("q")) == expected.turns
+        assert asyncio.run(every(fresh().iter("q"))) == expected.turns
+        # The last chunk has the steps, where they are wanted.
+        assert fresh().invoke("q") == {"input": "q", **expected.chunks[-1]}
+        assert asyncio.run(fresh().ainvoke("q", return_only_outputs=True)) == expected.chunks[-1]
+        # Paused before any of its effects, it comes to the same end.
+        for text in told.texts:
+            paused = Snapshot.from_json(text, fresh().graph)
+            actors.pop()
+            executor, _ = executor_of(script, given, flavour, begun=paused.spent.model_calls)
+            resumed = run(executor.graph, paused, executor.world)
+            ended(resumed.outcome, resumed.spent, expected)
+    for actor in actors:
+        noted(actor, expected, flavour)
+
+
+# ---- scripts and settings
+
+
+CALLS = st.tuples(
+    st.sampled_from(["echo", "aecho", "echo", "fail", "direct", "direct_fail", "nope", "", "ECHO", "Direct"]),
+    st.one_of(st.integers(0, 99), st.just("x")),
+)
+TEXTS = st.sampled_from(["so", "", "  ", "no idea", " 42 "])
+TOLD = st.sampled_from([None, "Say it again.", ""])
+TOKENS = st.sampled_from([0, 0, 1, 5])
+ANSWER = st.builds(Turn, st.just("answer"), st.just(()), TEXTS, TOLD, TOKENS)
+UNREADABLE = st.one_of(
+    st.builds(Turn, st.just("empty"), st.just(()), TEXTS, TOLD, TOKENS),
+    st.builds(Turn, st.just("garbage"), st.just(()), TEXTS, TOLD, TOKENS),
+)
+ACT = st.one_of(
+    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=1, max_size=1).map(tuple), TEXTS, TOLD, TOKENS),
+    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=2, max_size=4).map(tuple), TEXTS, TOLD, TOKENS),
+)
+# Runs that end late see more.
+TURNS = st.lists(st.one_of(ACT, ACT, UNREADABLE, ANSWER), min_size=1, max_size=5)
+CONCLUSIONS = st.one_of(ANSWER, UNREADABLE, ACT)
+
+
+def mend(error: ParseError) -> str:
+    return f"Mend it: {error.llm_output}"
+
+
+def that_worked(steps: Sequence[AgentStep]) -> list[AgentStep]:
+    return [step for step in steps if step.status == "ok"]
+
+
+def last_pairs(steps: Sequence[AgentStep]) -> list[tuple[AgentAction, Any]]:
+    """As a function of LangChain's would have them."""
+    return [(action, observation) for action, observation in steps[-2:]]
+
+
+def none_or(*values: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from((None, None, *values))
+
+
+# What `sampled_from` makes of different types is an `object`.
+POLICIES: st.SearchStrategy[Any] = st.sampled_from([True, True, False, "Mend it!", "", mend])
+TRIMS: st.SearchStrategy[Any] = st.sampled_from([-1, 0, 1, 2, that_worked, last_pairs])
+
+
+@st.composite
+def all_settings(draw: st.DrawFn) -> Settings:
+    model_calls = draw(none_or(0, 1, 2, 3, 5))
+    # One of the two bounds every run; the others need not be spent at all.
+    iterations = draw(st.integers(0, 4) if model_calls is None else none_or(0, 1, 2, 3))
+    return Settings(
+        iterations=iterations,
+        seconds=draw(st.sampled_from((None,) * 6 + (0, TAKES, TAKES + 1, 3 * TAKES))),
+        model_calls=model_calls,
+        tool_calls=draw(none_or(0, 1, 2, 4)),
+        tokens=draw(none_or(0, 1, 5, 6)),
+        cost=draw(none_or(0.25, 1.25)),
+        fan_out=draw(none_or(1, 2)),
+        parsing=draw(POLICIES),
+        trim=draw(TRIMS),
+        return_direct=draw(st.sampled_from(["single", "any"])),
+        early_stopping=draw(st.sampled_from(["force", "generate"])),
+        tool_errors=draw(st.sampled_from(["observe", "observe", "raise"])),
+        lookup=draw(st.sampled_from(["exact", "case_insensitive"])),
+        with_steps=draw(st.booleans()),
+        at_once=draw(st.sampled_from([1, 2, 8])),
+    )
+
+
+FLAVOUR = st.sampled_from(FLAVOURS)
+LATE = Turn("answer", text="late")
+
+
+@settings(max_examples=120)
+@given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
+@example(
+    turns=[Turn("act", (("echo", 1), ("aecho", 2)))],
+    conclusion=Turn("garbage", text="no idea"),
+    given=Settings(iterations=2, trim=1, early_stopping="generate"),
+    flavour="tool calling",
+)
+def test_the_executor_does_what_a_naive_loop_does(
+    turns: list[Turn], conclusion: Turn, given: Settings, flavour: Flavour
+) -> None:
+    check(turns, conclusion, given, flavour)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000)
+@given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
+def test_the_executor_does_what_a_naive_loop_does_at_length(
+    turns: list[Turn], conclusion: Turn, given: Settings, flavour: Flavour
+) -> None:
+    check(turns, conclusion, given, flavour)
+
+
+ECHO = Turn("act", (("echo", 1),))
+BATCH = Turn("act", (("echo", 1), ("direct", 2), ("fail", 3)))
+# The traps that such loops fall into, each once.
+TRAPS: dict[str, tuple[list[Turn], Settings]] = {
+    "no iteration is allowed": ([ECHO], Settings(iterations=0)),
+    "acting for ever": ([ECHO], Settings(iterations=3)),
+    "an answer at the last iteration": ([ECHO, ECHO, LATE], Settings(iterations=3)),
+    "an answer at the last model call": ([ECHO, ECHO, LATE], Settings(iterations=None, model_calls=3)),
+    "garbage for ever": ([Turn("garbage")], Settings(iterations=3)),
+    "garbage that nobody handles": ([ECHO, Turn("garbage")], Settings(parsing=False)),
+    "an empty list that nobody handles": ([Turn("empty")], Settings(parsing=False)),
+    "a batch beyond what is left": ([ECHO, BATCH], Settings(tool_calls=3)),
+    "a batch that is too wide": ([BATCH], Settings(fan_out=2)),
+    "a direct answer at every limit": (
+        [Turn("act", (("direct", 1),))],
+        Settings(iterations=1, tool_calls=1, model_calls=1),
+    ),
+    "a direct answer among others": ([BATCH, LATE], Settings()),
+    "a direct answer among others that counts": ([BATCH, LATE], Settings(return_direct="any")),
+    "a direct tool that fails": ([Turn("act", (("direct_fail", 1),)), LATE], Settings(return_direct="any")),
+    "a tool that fails and is to raise": ([BATCH], Settings(tool_errors="raise")),
+    "tokens for ever": ([dataclasses.replace(ECHO, tokens=5)], Settings(tokens=5)),
+    "money for ever": ([dataclasses.replace(ECHO, tokens=1)], Settings(cost=0.5)),
+    "no time": ([LATE], Settings(seconds=0)),
+    "an answer after the time limit": ([ECHO, LATE], Settings(seconds=2 * TAKES + 1)),
+    "an action after the time limit": ([ECHO], Settings(seconds=2 * TAKES + 1)),
+    "a name in another case": ([Turn("act", (("ECHO", 1),)), LATE], Settings()),
+    "a name in another case that counts": ([Turn("act", (("ECHO", 1),)), LATE], Settings(lookup="case_insensitive")),
+    "steps that are not shown": ([ECHO, BATCH, ECHO, LATE], Settings(trim=2)),
+}
+LAST_WORDS: dict[str, Turn] = {
+    "an answer": LATE,
+    "nothing": Turn("answer", text=" "),
+    "an action": ECHO,
+    "garbage": Turn("garbage", text="no idea"),
+}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("trap", TRAPS)
+def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
+    turns, given = TRAPS[trap]
+    check(turns, LATE, given, flavour)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("words", LAST_WORDS)
+def test_a_stopped_run_has_these_last_words(words: str, flavour: Flavour) -> None:
+    for limit in (Settings(iterations=2), Settings(model_calls=1), Settings(tool_calls=1), Settings(seconds=0)):
+        check([ECHO], LAST_WORDS[words], dataclasses.replace(limit, early_stopping="generate"), flavour)

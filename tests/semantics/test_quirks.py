@@ -1,0 +1,371 @@
+"""Section 6 of the semantics, quirks of LangChain's executor that are arguably bugs: none of them is here."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    Asked,
+    ParseError,
+    Reported,
+    StoppedResponse,
+    create_react_agent,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.agents import create_xml_agent
+from graphexec.errors import InputError, ServerError
+from graphexec.memory import BufferMemory
+from graphexec.messages import ToolCall, UserMessage
+from graphexec.models import retrying
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import (
+    BlockingModel,
+    act,
+    answer,
+    call,
+    echo,
+    fail,
+    messages,
+    observations,
+    prompt,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+    until,
+)
+from tests.semantics.endings import finish_of
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[..., Any]
+
+FINAL = "I now need to return a final answer based on the previous steps:"
+
+
+def unreadable(steps: Any, inputs: Any) -> Any:
+    raise ParseError("no", llm_output="garbage")
+
+
+@pytest.mark.parametrize("limit", [None, 20.0])
+def test_q1_a_timeout_error_of_a_tool_is_not_the_runs_deadline(limit: float | None) -> None:
+    @tool
+    def connect() -> str:
+        """Fail with a timeout."""
+        raise TimeoutError("the socket's")
+
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("connect"), answer()), tools=[connect], max_execution_time=limit)
+    )
+    assert finish_of(told).output == "done"
+    assert observations(told) == ["connect failed: TimeoutError: the socket's"]
+
+
+def test_q1_a_timeout_error_of_a_model_is_raised_as_it_is() -> None:
+    with pytest.raises(TimeoutError, match="the model's"):
+        told_by_every_driver(
+            lambda: AgentExecutor(agent=create_react_agent(ScriptedModel([TimeoutError("the model's")]), []), tools=[])
+        )
+
+
+def test_q2_the_time_limit_does_not_cancel_the_consumer_of_an_async_stream() -> None:
+    async def consumed() -> Any:
+        executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.02)
+        last: Any = None
+        past = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.03, past.set)
+        async for chunk in executor.astream_chunks("q"):
+            last = chunk
+            # The consumer awaits something else, until after the limit.
+            await past.wait()
+        return last
+
+    assert asyncio.run(consumed())["output"] == "Agent stopped due to iteration limit or time limit."
+
+
+def test_q3_generate_works_for_an_agent_made_by_create_and_for_a_function() -> None:
+    def concluding(steps: Any, inputs: dict[str, Any]) -> Any:
+        return answer("the last word") if "conclude" in inputs else act("echo", text="a")
+
+    agents: dict[str, Callable[[], Any]] = {
+        "react": lambda: create_react_agent(
+            ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: the last word"]), [echo]
+        ),
+        "tool calling": lambda: create_tool_calling_agent(
+            ScriptedModel([call("echo", text="a"), "the last word"]), [echo]
+        ),
+        "callable": lambda: concluding,
+    }
+
+    def executor(make: Callable[[], Any]) -> AgentExecutor:
+        return AgentExecutor(agent=make(), tools=[echo], max_iterations=1, early_stopping_method="generate")
+
+    for make in agents.values():
+        told = told_by_every_driver(partial(executor, make))
+        assert isinstance(told.outcome, StoppedResponse)
+        assert (told.outcome.output, told.outcome.generated) == ("the last word", True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "output"),
+    [
+        ("Action: echo\nAction Input: a", "Agent stopped due to iteration limit or time limit."),
+        ("It is 42, I think.", "It is 42, I think."),
+    ],
+    ids=["an action is none", "what cannot be read is taken as it is"],
+)
+def test_q4_the_last_word_is_no_raw_action_and_no_parse_error(reply: str, output: str) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=create_react_agent(ScriptedModel([reply]), [echo]),
+            tools=[echo],
+            max_iterations=0,
+            early_stopping_method="generate",
+        )
+    )
+    assert told.outcome.output == output
+    # It is an effect like any other: watched, and awaited in an async run.
+    assert [event.node for event in told.events if isinstance(event, Asked)] == ["stopped_response"]
+
+
+@HOW
+def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Run) -> None:
+    model = BlockingModel()
+    try:
+        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
+    finally:
+        model.released.set()
+    assert (result.reason, result.spent.model_calls) == ("seconds", 1)
+
+
+@HOW
+def test_q6_a_stop_in_the_middle_of_a_step_keeps_its_finished_results(run: Run) -> None:
+    released = threading.Event()
+
+    @tool
+    async def slow() -> str:
+        """Take half a minute."""
+        await until(released)
+        return "late"
+
+    batch = [act("echo", text="a"), act("slow"), act("echo", text="b")]
+    try:
+        result = run(AgentExecutor(agent=scripted(batch), tools=[echo, slow], max_execution_time=0.1))
+    finally:
+        released.set()
+    assert [step.status for step in result.steps] == ["ok", "cut", "ok"]
+    assert [step.observation for step in result.steps][::2] == ["a", "b"]
+
+
+def test_q7_one_failing_tool_of_many_takes_no_result_from_its_siblings() -> None:
+    batch = [act("echo", text="a"), act("fail", text="b"), act("echo", text="c")]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    assert observations(told) == ["a", "fail failed: ValueError: no b", "c"]
+
+
+def test_q8_an_exception_of_a_tool_is_an_observation() -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
+    assert isinstance(told.outcome, AgentFinish)
+    assert statuses(told) == ["error"]
+
+
+def test_q9_the_direct_one_of_several_results_may_be_the_answer() -> None:
+    @tool(return_direct=True)
+    def direct() -> str:
+        """Answer."""
+        return "42"
+
+    batch = [act("direct"), act("echo", text="a")]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch), tools=[direct, echo], return_direct="any"))
+    assert (told.outcome.output, finish_of(told).return_direct) == ("42", True)
+
+
+def test_q10_a_parse_error_brings_the_same_events_in_every_run() -> None:
+    # The drivers agree on every event.
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2)
+    )
+    assert statuses(told) == ["parse_error"] * 2
+
+
+def mend(error: ParseError) -> str:
+    return "Mend it!"
+
+
+@pytest.mark.parametrize("policy", ["Mend it!", mend], ids=["text", "function"])
+def test_q11_what_a_tool_calling_model_is_told_of_a_parse_error_reaches_it(policy: Any) -> None:
+    model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=policy)
+    assert executor.run("q").output == "done"
+    assert messages(model.requests[1])[-1] == UserMessage("Mend it!")
+
+
+def test_q12_the_xml_agent_calls_its_tool_with_the_input_though_the_stop_word_took_the_tags_end() -> None:
+    model = ScriptedModel(["<tool>echo</tool><tool_input>hello", "<final_answer>done</final_answer>"])
+    result = AgentExecutor(agent=create_xml_agent(model, [echo]), tools=[echo]).run("q")
+    assert [step.observation for step in result.steps] == ["hello"]
+    assert (result.output, "</tool_input>" in getattr(model.requests[0], "stop", ())) == ("done", True)
+
+
+def test_q13_a_parse_error_of_the_xml_agent_can_be_handled() -> None:
+    model = ScriptedModel(["no tags", "<final_answer>done</final_answer>"])
+    executor = AgentExecutor(agent=create_xml_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
+    result = executor.run("q")
+    assert (result.output, [step.status for step in result.steps]) == ("done", ["parse_error"])
+
+
+def test_q14_an_agent_of_native_calls_runs_with_one_call_and_with_several() -> None:
+    calls = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=create_tool_calling_agent(ScriptedModel([calls[0], calls, "done"]), [echo]), tools=[echo]
+        )
+    )
+    assert observations(told) == ["a", "a", "b"]
+
+
+def test_q15_a_stream_with_memory_and_steps_is_remembered_as_a_run_is() -> None:
+    memory = BufferMemory()
+    executor = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory, return_intermediate_steps=True)
+    list(executor.stream_chunks("q"))
+    assert memory.load({}) == {"chat_history": "Human: q\nAI: 42"}
+
+
+@HOW
+def test_q16_a_text_is_an_input_of_every_agent(run: Run) -> None:
+    model = ScriptedModel(["Final Answer: 42"])
+    assert run(AgentExecutor(agent=create_react_agent(model, []), tools=[]), "the question").output == "42"
+    assert "Question: the question" in prompt(model.requests[0])
+    echoing = AgentExecutor(agent=lambda steps, inputs: answer(inputs["input"]), tools=[])
+    assert run(echoing, "the question").output == "the question"
+
+
+def test_q17_every_door_checks_its_inputs() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    doors: list[Callable[[Any], Any]] = [
+        executor.run,
+        executor.invoke,
+        executor.stream,
+        lambda inputs: list(executor.stream_chunks(inputs)),
+        lambda inputs: list(executor.iter(inputs)),
+        lambda inputs: asyncio.run(executor.arun(inputs)),
+        executor.astream,
+    ]
+    for door in doors:
+        with pytest.raises(InputError, match="the inputs lack input"):
+            door({"question": "q"})
+
+
+def test_q17_an_exception_of_the_stopped_response_is_raised_by_every_door() -> None:
+    def broken() -> AgentExecutor:
+        agent = create_react_agent(ScriptedModel([ServerError("the model's")]), [])
+        return AgentExecutor(agent=agent, tools=[], max_iterations=0, early_stopping_method="generate")
+
+    with pytest.raises(ServerError, match="the model's"):
+        told_by_every_driver(broken)
+    with pytest.raises(ServerError, match="the model's"):
+        list(broken().stream_chunks("q"))
+
+
+def test_q18_an_empty_list_of_actions_is_a_parse_error() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True)
+    )
+    assert (observations(told), told.outcome.output) == (["Decide on an action, or finish."], "done")
+
+
+def test_q19_the_agents_own_finish_is_not_written_into() -> None:
+    finish = AgentFinish({"output": "42"}, "I know")
+    before = copy.deepcopy(finish)
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a"), finish), tools=[echo], return_intermediate_steps=True
+    )
+    executor.invoke("q")
+    list(executor.stream_chunks("q"))
+    assert finish == before
+
+
+def test_q19_an_agent_cannot_write_into_the_steps_of_the_run() -> None:
+    def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
+        assert not hasattr(steps, "append")
+        inputs["input"] = "mine"
+        return answer() if steps else act("echo", text="a")
+
+    executor = AgentExecutor(agent=greedy, tools=[echo])
+    assert executor.invoke("q") == {"input": "q", "output": "done"}
+    assert executor.run("q").ending.run.inputs == {"input": "q"}
+
+
+def test_q20_a_stop_has_one_text_and_does_not_ask_for_the_names_of_the_agents_values() -> None:
+    def other_values(steps: Any, inputs: Any) -> Any:
+        return AgentFinish({"answer": "42"}) if len(steps) > 1 else [act("echo", text="a")]
+
+    agents: list[Any] = [
+        create_react_agent(ScriptedModel(["Action: echo\nAction Input: a"]), [echo]),
+        create_tool_calling_agent(ScriptedModel([call("echo", text="a")]), [echo]),
+        other_values,
+    ]
+    outputs = [AgentExecutor(agent=agent, tools=[echo], max_iterations=1).invoke("q")["output"] for agent in agents]
+    assert outputs == ["Agent stopped due to iteration limit or time limit."] * 3
+
+
+@HOW
+def test_q21_a_model_that_tries_again_does_so_in_every_run_streamed_or_not(run: Run) -> None:
+    def executor() -> AgentExecutor:
+        model = retrying(ScriptedModel([ServerError("busy"), "Final Answer: 42"]), first_wait=0)
+        return AgentExecutor(agent=create_react_agent(model, []), tools=[])
+
+    assert run(executor()).output == "42"
+    events = list(executor().stream("q", tokens=True))
+    assert any(isinstance(event, Reported) for event in events)
+
+
+def test_q22_no_address_of_a_manual_is_told_to_the_model() -> None:
+    model = ScriptedModel(["garbage", "Final Answer: 42"])
+    AgentExecutor(agent=create_react_agent(model, []), tools=[], handle_parsing_errors=True).run("q")
+    assert "garbage\nObservation: Invalid Format" in prompt(model.requests[1])
+    assert "http" not in prompt(model.requests[1])
+
+
+def test_q23_the_last_question_of_a_stopped_run_shows_the_trimmed_steps() -> None:
+    model = ScriptedModel([f"Action: echo\nAction Input: {text}" for text in "abc"] + ["Final Answer: so"])
+    executor = AgentExecutor(
+        agent=create_react_agent(model, [echo]),
+        tools=[echo],
+        max_iterations=3,
+        trim_intermediate_steps=1,
+        early_stopping_method="generate",
+    )
+    assert executor.run("q").output == "so"
+    last = prompt(model.requests[-1])
+    assert last.endswith(f"Observation: c\nThought: \n\n{FINAL}")
+    assert "Observation: b" not in last
+
+
+def test_q24_a_reply_with_nothing_but_a_call_that_cannot_be_read_does_not_finish() -> None:
+    model = ScriptedModel([ToolCall("c", "echo", "{")], repeat_last=True)
+    executor = AgentExecutor(
+        agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=True, max_iterations=2
+    )
+    result = executor.run("q")
+    assert (result.reason, [step.status for step in result.steps]) == ("iterations", ["parse_error"] * 2)
+
+
+def test_q25_sync_and_async_doors_return_the_same_whatever_the_inputs() -> None:
+    def executor() -> AgentExecutor:
+        return AgentExecutor(agent=lambda steps, inputs: answer(inputs["none"]), tools=[])
+
+    returned = executor().invoke({"input": "q", "none": None})
+    assert returned == {"input": "q", "none": None, "output": None}
+    assert asyncio.run(executor().ainvoke({"input": "q", "none": None})) == returned
+    assert list(executor().stream_chunks({"none": None}))[-1]["output"] is None

@@ -1,0 +1,257 @@
+"""Section 2 of the semantics, the loop as a transition table: each of its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError, snapshot_of, tool
+from graphexec.errors import InputError, ServerError
+from graphexec.memory import BufferMemory
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import (
+    BlockingModel,
+    act,
+    answer,
+    echo,
+    fail,
+    observations,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+from tests.semantics.endings import finish_of, stop_of
+from tests.three_drivers import FakeClock
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[..., Any]
+
+STOPPED = "Agent stopped due to iteration limit or time limit."
+
+
+@tool(return_direct=True)
+def direct(text: str) -> str:
+    """Answer."""
+    return text
+
+
+def unreadable(steps: Any, inputs: Any) -> Any:
+    raise ParseError("no", observation="Say it again.", llm_output="garbage")
+
+
+@HOW
+def test_row_1_memory_is_loaded_and_inputs_are_checked_before_the_first_plan(run: Run) -> None:
+    memory = BufferMemory()
+    memory.save({"input": "hi"}, {"output": "hello"})
+    seen: list[Any] = []
+
+    def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        seen.append(inputs)
+        return answer()
+
+    run(AgentExecutor(agent=decide, tools=[], memory=memory))
+    assert seen == [{"input": "q", "chat_history": "Human: hi\nAI: hello"}]
+    from graphexec import create_react_agent
+
+    model = ScriptedModel([])
+    with pytest.raises(InputError, match="the inputs lack input"):
+        run(AgentExecutor(agent=create_react_agent(model, []), tools=[]), {"question": "q"})
+    assert not model.requests
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_row_2_a_run_is_stopped_when_its_iterations_are_spent(limit: int) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=limit)
+    )
+    assert (told.outcome.output, stop_of(told).limit.limit, told.spent.iterations) == (STOPPED, "iterations", limit)
+    assert len(told.outcome.steps) == limit
+
+
+def timed(spent: float, limit: float) -> Any:
+    """Run with a first tool call that takes `spent` seconds."""
+    clock = FakeClock()
+
+    @tool
+    def wait() -> None:
+        """Take a while."""
+        clock.advance(spent)
+
+    executor = AgentExecutor(agent=scripted(act("wait"), answer()), tools=[wait], max_execution_time=limit)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
+    return executor.run("q")
+
+
+def test_row_3_a_run_is_stopped_when_its_time_is_spent() -> None:
+    result = timed(spent=5, limit=5)
+    assert (result.output, result.reason, len(result.steps)) == (STOPPED, "seconds", 1)
+
+
+def test_row_4_a_run_within_its_limits_plans() -> None:
+    assert timed(spent=4.9, limit=5).output == "done"
+
+
+def test_row_5_a_finish_ends_the_run_with_its_values() -> None:
+    finish = AgentFinish({"output": "42", "why": "because"}, "I know")
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(finish), tools=[]))
+    assert (finish_of(told).return_values, finish_of(told).log) == (finish.return_values, "I know")
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_row_6_an_action_and_a_list_of_it_are_the_same_and_streamed_before_its_tool_runs(listed: bool) -> None:
+    ran: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        ran.append(text)
+        return text
+
+    action = act("note", text="a")
+    chunks = AgentExecutor(
+        agent=scripted([action] if listed else action, answer()), tools=[note], max_iterations=3
+    ).stream_chunks("q")
+    assert next(chunks)["actions"] == [action]
+    assert not ran
+    assert next(chunks)["steps"] == [AgentStep(action, "a")]
+    assert ran == ["a"]
+
+
+def test_row_7_a_parse_error_that_is_handled_is_one_step_that_no_tool_ran_for() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=unreadable, tools=[echo], handle_parsing_errors=True, max_iterations=1)
+    )
+    (step,) = told.outcome.steps
+    assert (step.action.tool, step.action.log, step.observation) == ("_Exception", "garbage", "Say it again.")
+    assert told.spent.tool_calls == 0
+
+
+def test_row_8_a_parse_error_that_is_not_handled_is_raised_with_the_remedy_in_its_text() -> None:
+    with pytest.raises(ParseError, match="handle_parsing_errors=True"):
+        told_by_every_driver(lambda: AgentExecutor(agent=unreadable, tools=[echo]))
+
+
+def test_row_9_any_other_exception_of_the_agent_goes_through() -> None:
+    def broken(steps: Any, inputs: Any) -> Any:
+        raise ServerError("the model's")
+
+    with pytest.raises(ServerError, match="the model's"):
+        told_by_every_driver(lambda: AgentExecutor(agent=broken, tools=[], handle_parsing_errors=True))
+
+
+def test_row_10_the_steps_of_several_actions_stand_in_the_order_in_which_they_were_asked_for() -> None:
+    actions = [act("echo", text="a"), act("nope"), act("echo", text="b")]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(actions, answer()), tools=[echo]))
+    assert [step.action for step in told.outcome.steps] == actions
+    assert observations(told)[::2] == ["a", "b"]
+
+
+@HOW
+def test_row_11_a_tool_that_is_to_raise_ends_the_run_and_the_error_keeps_what_was_done_before(run: Run) -> None:
+    agent = scripted(act("echo", text="before"), [act("echo", text="a"), act("fail", text="b")])
+    executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_tool_errors="raise")
+    with pytest.raises(ValueError, match="no b") as raised:
+        run(executor)
+    kept = snapshot_of(raised.value)
+    assert kept is not None
+    value: Any = kept.value
+    assert [step.observation for step in value.run.steps] == ["before"]
+
+
+def test_row_12_new_steps_stand_behind_those_before() -> None:
+    turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer()]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    assert observations(told) == ["a", "b", "c"]
+
+
+def test_row_13_the_result_of_the_only_call_of_a_direct_tool_is_the_answer_and_its_step_is_kept() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted([act("direct", text="42")]), tools=[direct], max_iterations=1)
+    )
+    assert (finish_of(told).return_values, finish_of(told).log) == ({"output": "42"}, "")
+    assert observations(told) == ["42"]
+
+
+def test_row_14_every_other_step_costs_one_iteration_however_many_actions_it_has() -> None:
+    turns = [[act("direct", text="a"), act("echo", text="b"), act("nope")]]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
+    assert (told.spent.iterations, len(told.outcome.steps)) == (2, 6)
+
+
+@pytest.mark.parametrize(("method", "output"), [("force", STOPPED), ("generate", "after 2")])
+def test_row_15_the_early_stopping_method_makes_the_stopped_response(
+    method: Literal["force", "generate"], output: str
+) -> None:
+    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
+        return answer(f"after {len(steps)}") if "conclude" in inputs else act("echo", text="a")
+
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=decide, tools=[echo], max_iterations=2, early_stopping_method=method)
+    )
+    assert stop_of(told).output == output
+
+
+@HOW
+def test_row_16_at_the_end_memory_is_told_and_the_steps_are_added_if_they_are_wanted(run: Run) -> None:
+    memory = BufferMemory(key="before")
+    agent = scripted(act("echo", text="a"), answer("42"))
+    executor = AgentExecutor(agent=agent, tools=[echo], memory=memory, return_intermediate_steps=True)
+    run(executor)
+    assert memory.load({}) == {"before": "Human: q\nAI: 42"}
+    assert executor.invoke("q")["intermediate_steps"] == [(act("echo", text="a"), "a")]
+
+
+@HOW
+def test_row_17_an_exception_ends_the_run_where_it_was_and_memory_is_not_told(run: Run) -> None:
+    memory = BufferMemory()
+    with pytest.raises(ParseError) as raised:
+        run(AgentExecutor(agent=unreadable, tools=[], memory=memory))
+    kept = snapshot_of(raised.value)
+    assert kept is not None
+    assert kept.node == "parse"
+    assert memory.load({}) == {"chat_history": ""}
+
+
+@HOW
+def test_row_18_the_time_limit_cuts_what_is_running_in_every_run(run: Run) -> None:
+    from graphexec import create_react_agent
+
+    model = BlockingModel()
+    try:
+        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
+    finally:
+        model.released.set()
+    assert (result.output, result.reason) == (STOPPED, "seconds")
+
+
+def test_an_answer_of_the_last_iteration_wins() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], max_iterations=2)
+    )
+    assert told.outcome.output == "42"
+
+
+def test_a_direct_answer_of_the_last_iteration_wins() -> None:
+    turns = [act("echo", text="a"), act("direct", text="42")]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
+    assert told.outcome.output == "42"
+
+
+def test_a_parse_error_uses_up_one_iteration() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=3)
+    )
+    assert (told.spent.iterations, statuses(told)) == (3, ["parse_error"] * 3)
+
+
+def test_the_checks_run_before_each_plan() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1)
+    )
+    entered = [event.node for event in told.events if isinstance(event, Entered)]
+    assert entered == ["plan", "parse", "dispatch_tools", "check_return_direct", "plan", "stopped_response"]

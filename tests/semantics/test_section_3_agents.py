@@ -1,0 +1,259 @@
+"""Section 3.12 of the semantics: the agents' stop words, scratchpads and parsers, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import Agent, AgentExecutor, AgentFinish, AnyTool, ParseError, create_tool_calling_agent, tool
+from graphexec.agents import (
+    Decision,
+    chat,
+    conversational,
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_react_agent,
+    create_self_ask_agent,
+    create_structured_chat_agent,
+    create_xml_agent,
+    json_chat,
+    mrkl,
+    react,
+    self_ask,
+    structured_chat,
+    tool_calling,
+    xml,
+)
+from graphexec.errors import InputError
+from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import call, echo, messages
+
+
+@tool(name="Intermediate Answer")
+def look_up(query: str) -> str:
+    """Look it up."""
+    return query
+
+
+ACT = "I look.\nAction: echo\nAction Input: a"
+BLOB = '{"action": "echo", "action_input": "a"}'
+FENCED = f"Action:\n```\n{BLOB}\n```"
+ASK = "Follow up: how old?"
+PREVIOUS = "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
+
+# How it is made, what it says first, its stop words, and what its next prompt has of the step.
+AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
+    "react": (create_react_agent, ACT, ("\nObservation",), f"{ACT}\nObservation: a\nThought: "),
+    "structured chat": (
+        create_structured_chat_agent,
+        FENCED,
+        ("\nObservation",),
+        f"{PREVIOUS}{FENCED}\nObservation: a\nThought:",
+    ),
+    "xml": (
+        create_xml_agent,
+        "<tool>echo</tool><tool_input>a",
+        ("</tool_input>",),
+        "<tool>echo</tool><tool_input>a</tool_input>\n<observation>a</observation>",
+    ),
+    "self ask": (
+        create_self_ask_agent,
+        ASK,
+        ("\nIntermediate answer:",),
+        f"{ASK}\nIntermediate answer: how old?\n",
+    ),
+    "zero shot": (
+        create_mrkl_agent,
+        ACT,
+        ("\nObservation:", "\n\tObservation:"),
+        f"{ACT}\nObservation: a\nThought:",
+    ),
+    "conversational": (
+        create_conversational_agent,
+        ACT,
+        ("\nObservation:", "\n\tObservation:"),
+        f"{ACT}\nObservation: a\nThought:",
+    ),
+    "chat": (create_chat_agent, FENCED, ("Observation:",), f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"),
+}
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_an_agent_has_langchains_stop_words_and_scratchpad(kind: str) -> None:
+    make, said, stop, scratchpad = AGENTS[kind]
+    tools: list[AnyTool] = [look_up if kind == "self ask" else echo]
+    model = ScriptedModel([said, "?"])
+    executor = AgentExecutor(agent=make(model, tools), tools=tools, max_iterations=2, handle_parsing_errors=True)
+    executor.run({"input": "q", "chat_history": ""})
+    asked = model.requests[1]
+    assert asked.stop == stop
+    assert scratchpad in (asked.prompt if isinstance(asked, CompletionRequest) else messages(asked)[-1].content)
+
+
+def test_json_chat_has_langchains_stop_words_and_tells_steps_as_messages() -> None:
+    model = ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
+    agent = create_json_chat_agent(model, [echo], tool_response="Got {observation}")
+    AgentExecutor(agent=agent, tools=[echo]).run("q")
+    assert model.requests[1].stop == ("\nObservation",)
+    assert messages(model.requests[1])[-2:] == [AssistantMessage(BLOB), UserMessage("Got a")]
+
+
+def test_tool_calling_tells_steps_as_the_models_message_once_and_the_tools_results() -> None:
+    calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
+    model = ScriptedModel([calls, ToolCall("c3", "echo", "{"), "done"])
+    executor = AgentExecutor(
+        agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors="Mend it!"
+    )
+    executor.run("q")
+    assert model.requests[1].stop == ()
+    assert messages(model.requests[2])[2:] == [
+        AssistantMessage("", calls),
+        ToolMessage("c1", "a"),
+        ToolMessage("c2", "b"),
+        # A parse error, whose observation reaches the model.
+        AssistantMessage("echo({)"),
+        UserMessage("Mend it!"),
+    ]
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_create_refuses_a_prompt_that_lacks_a_required_variable(kind: str) -> None:
+    make, *_ = AGENTS[kind]
+    with pytest.raises(InputError, match="the prompt lacks"):
+        make(ScriptedModel([]), [look_up if kind == "self ask" else echo], prompt="Hello!")
+
+
+# ---- parsers: the rule of each, and its executed edge cases
+
+Read = Callable[[ModelReply], Decision]
+
+
+def in_short(read: Read, said: str | ModelReply) -> object:
+    """What is read: the answer, the calls, or `ParseError`."""
+    try:
+        decision = read(said if isinstance(said, ModelReply) else ModelReply(said))
+    except ParseError:
+        return ParseError
+    if isinstance(decision, AgentFinish):
+        return decision.output
+    return [(action.tool, action.tool_input) for action in decision]
+
+
+def native(*arguments: str) -> ModelReply:
+    return ModelReply("", tuple(ToolCall(f"c{at}", "f", text) for at, text in enumerate(arguments)))
+
+
+# Agent, what is said, what is read. Where LangChain reads otherwise, the comment says so.
+EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
+    "react: action and input": (react.read, "Action: f\nAction Input: x", [("f", "x")]),
+    "react: numbers": (react.read, "Action 1: f\nAction 1 Input 1: x", [("f", "x")]),
+    "react: an answer is behind the last label": (react.read, "Final Answer: 4\nFinal Answer: 42", "42"),
+    "react: an answer and an action": (react.read, "Final Answer: 4\nAction: f\nAction Input: x", ParseError),
+    "react: no action": (react.read, "I think.", ParseError),
+    "react: no input": (react.read, "Action: f", ParseError),
+    # There, the last quote is lost.
+    "react: unbalanced quotes": (
+        react.read,
+        'Action: f\nAction Input: SELECT "x" FROM "y"',
+        [("f", 'SELECT "x" FROM "y"')],
+    ),
+    # There, the made-up round is a part of the input.
+    "react: a made-up second round": (
+        react.read,
+        "Action: f\nAction Input: x\nObservation: y\nAction: g\nAction Input: z",
+        [("f", "x")],
+    ),
+    # There, the backticks are kept.
+    "react: backticks": (react.read, "Action: `f`\nAction Input: x", [("f", "x")]),
+    # There, the label is not seen.
+    "react: lower case": (react.read, "action: f\naction input: x", [("f", "x")]),
+    "mrkl: an answer before an action wins": (
+        mrkl.read,
+        "Final Answer: 42\n\nAction: f\nAction Input: x",
+        "42",
+    ),
+    # There, the answer loses what follows its last character.
+    "mrkl: without a blank line": (mrkl.read, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
+    "mrkl: a query keeps its quotes": (
+        mrkl.read,
+        'Action: f\nAction Input: SELECT "x"',
+        [("f", 'SELECT "x"')],
+    ),
+    "json: an object": (json_chat.read, '```json\n{"action": "f", "action_input": "x"}\n```', [("f", "x")]),
+    "json: the answer": (json_chat.read, '{"action": "Final Answer", "action_input": "42"}', "42"),
+    "json: no input is an empty one": (json_chat.read, '{"action": "f", "action_input": null}', [("f", {})]),
+    # There, the first of several is taken.
+    "json: a list of one": (json_chat.read, '[{"action": "f", "action_input": "x"}]', [("f", "x")]),
+    # There, it is completed and executed.
+    "json: cut short": (json_chat.read, '{"action": "f", "action_input": "x', ParseError),
+    "chat: an object": (chat.read, 'Action:\n```\n{"action": "f", "action_input": "x"}\n```', [("f", "x")]),
+    "chat: an answer": (chat.read, "Final Answer: 42", "42"),
+    # There, the answer wins without a word.
+    "chat: an answer and an action": (
+        chat.read,
+        'Action:\n```\n{"action": "f", "action_input": "x"}\n```\nFinal Answer: 42',
+        ParseError,
+    ),
+    # There, no action is seen.
+    "chat: no newline behind the fence": (
+        chat.read,
+        'Action:\n```{"action": "f", "action_input": "x"}```',
+        [("f", "x")],
+    ),
+    "structured chat: prose is the answer": (structured_chat.read, "It is 42.", "It is 42."),
+    "self ask: a follow-up": (self_ask.read, "Yes.\nFollow up: how old?", [("Intermediate Answer", "how old?")]),
+    # There, it is "30 what?".
+    "self ask: a question with a colon": (
+        self_ask.read,
+        "Follow up: at 10:30 what?",
+        [("Intermediate Answer", "at 10:30 what?")],
+    ),
+    # There, it is "r is: X".
+    "self ask: an answer in the middle of a line": (self_ask.read, "Well, so the final answer is: X", "X"),
+    # There, an exception.
+    "self ask: a newline at the end": (self_ask.read, "So the final answer is: X\n", "X"),
+    "xml: an action whose end the stop word took": (
+        xml.read,
+        "<tool>f</tool><tool_input>x",
+        [("f", "x")],
+    ),
+    "xml: an answer": (xml.read, "<final_answer>42</final_answer>", "42"),
+    "xml: neither": (xml.read, "42", ParseError),
+    "tools: calls": (tool_calling.read, native('{"a": 1}', ""), [("f", {"a": 1}), ("f", {})]),
+    "tools: no call is the answer": (tool_calling.read, "42", "42"),
+    "tools: no call and no text is the answer": (tool_calling.read, "", ""),
+    # There, it finishes with "".
+    "tools: a call that cannot be read": (tool_calling.read, native('{"a": 1'), ParseError),
+    # There, a ValidationError.
+    "tools: a list of arguments": (tool_calling.read, native("[1]"), ParseError),
+    "conversational: an answer": (conversational.read, "Thought: no\nAI: 42", "42"),
+    "conversational: an action": (conversational.read, "Action: f\nAction Input: x", [("f", "x")]),
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_a_parser_reads(edge: str) -> None:
+    read, said, expected = EDGES[edge]
+    assert in_short(read, said) == expected
+
+
+@pytest.mark.parametrize("read", [react.read, mrkl.read], ids=["react", "mrkl"])
+def test_a_text_protocol_says_what_is_missing_in_langchains_words(read: Read) -> None:
+    missing = {
+        "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",
+        "Action: f": "Invalid Format: Missing 'Action Input:' after 'Action:'",
+    }
+    for said, observation in missing.items():
+        with pytest.raises(ParseError) as raised:
+            read(ModelReply(said))
+        assert (raised.value.observation, raised.value.llm_output) == (observation, said)
+
+
+def test_a_native_call_has_langchains_log() -> None:
+    decision: Any = tool_calling.read(ModelReply("I look.", (ToolCall("c", "f", '{"a": 1}'),)))
+    assert decision[0].log == "\nInvoking: `f` with `{'a': 1}`\nresponded: I look.\n\n"

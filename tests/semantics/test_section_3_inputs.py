@@ -1,0 +1,204 @@
+"""Sections 3.1 and 3.2 of the semantics: how an executor is made, what a run is given, and what it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, create_react_agent, tool
+from graphexec.errors import InputError, LimitsError, ToolDefinitionError
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import act, answer, echo, run_async, run_sync, scripted
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[..., Any]
+
+
+def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:
+    """Invoke in both ways, which return the same."""
+    returned = executor.invoke(inputs, **settings)
+    assert asyncio.run(executor.ainvoke(inputs, **settings)) == returned
+    return returned
+
+
+# ---- 3.1 Construction
+
+
+def test_own_fields_have_langchains_defaults() -> None:
+    parameters = inspect.signature(AgentExecutor).parameters
+    defaults = {name: one.default for name, one in parameters.items()}
+    assert {name: defaults[name] for name in LANGCHAINS_DEFAULTS} == LANGCHAINS_DEFAULTS
+    assert [name for name, default in defaults.items() if default is inspect.Parameter.empty] == ["agent", "tools"]
+
+
+LANGCHAINS_DEFAULTS: dict[str, Any] = {
+    "return_intermediate_steps": False,
+    "max_iterations": 15,
+    "max_execution_time": None,
+    "early_stopping_method": "force",
+    "handle_parsing_errors": False,
+    "trim_intermediate_steps": -1,
+    "memory": None,
+    "verbose": False,
+}
+
+
+@pytest.mark.parametrize("limit", ["3", True, 1.5])
+def test_validation_takes_no_number_of_iterations_that_is_not_whole(limit: Any) -> None:
+    with pytest.raises(LimitsError, match="give a whole number"):
+        AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=limit)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"handle_parsing_errors": None},
+        {"handle_parsing_errors": 3},
+        {"early_stopping_method": "never"},
+        {"trim_intermediate_steps": "last"},
+        {"return_direct": "all"},
+    ],
+    ids=str,
+)
+def test_validation_refuses_an_option_that_cannot_be_when_the_executor_is_made(options: Any) -> None:
+    with pytest.raises(InputError, match="; give"):
+        AgentExecutor(agent=scripted(answer()), tools=[], **options)
+
+
+def test_validation_refuses_unknown_keyword_arguments() -> None:
+    unknown: Any = {"max_iteration": 3}
+    with pytest.raises(TypeError, match="max_iteration"):
+        AgentExecutor(agent=scripted(answer()), tools=[], **unknown)
+
+
+def test_validation_takes_a_text_as_a_policy_as_it_is() -> None:
+    def unreadable(steps: Any, inputs: Any) -> Any:
+        return answer() if steps else []
+
+    executor = AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors="true")
+    assert [step.observation for step in executor.run("q").steps] == ["true"]
+
+
+def test_agent_may_be_any_function() -> None:
+    assert AgentExecutor(agent=lambda steps, inputs: answer(42), tools=[]).run("q").output == 42
+    nothing: Any = "gpt"
+    with pytest.raises(InputError, match="agent is 'gpt'"):
+        AgentExecutor(agent=nothing, tools=[])
+
+
+def test_tools_are_any_sequence_of_tools_which_is_copied() -> None:
+    tools = [echo]
+    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=tools)
+    tools.clear()
+    assert [step.observation for step in executor.run("q").steps] == ["a"]
+    assert [*AgentExecutor(agent=scripted(answer()), tools=(echo,)).tools] == ["echo"]
+
+
+def test_tools_are_no_plain_functions_and_no_two_of_a_name() -> None:
+    wrong: list[tuple[Any, str]] = [([len], "len is not a tool"), ([echo, echo], "two tools are named echo")]
+    for tools, match in wrong:
+        with pytest.raises(ToolDefinitionError, match=match):
+            AgentExecutor(agent=scripted(answer()), tools=tools)
+
+
+def test_lookup_tool_is_a_look_into_the_tools_by_exact_name() -> None:
+    executor = AgentExecutor(agent=scripted(answer()), tools=[echo])
+    assert executor.tools["echo"] is echo
+    with pytest.raises(KeyError):
+        executor.tools["Echo"]
+
+
+def test_input_keys_are_the_variables_of_the_agents_prompt() -> None:
+    agent = create_react_agent(ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{place}{day}")
+    assert agent.input_keys == ("place", "day")
+    assert AgentExecutor(agent=scripted(answer()), tools=[]).agent.input_keys == ()
+
+
+# ---- 3.2 Inputs and outputs
+
+
+@HOW
+def test_order_a_failure_of_the_memory_is_before_the_run(run: Run) -> None:
+    def gone(given: Any, /) -> Any:
+        raise OSError("gone")
+
+    async def agone(given: Any, /) -> Any:
+        raise OSError("gone")
+
+    memory: Any = SimpleNamespace(keys=("before",), load=gone, aload=agone)
+    events: list[Any] = []
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, watchers=[events.append])
+    with pytest.raises(OSError, match="gone"):
+        run(executor)
+    assert events == []
+
+
+def test_not_a_dict_a_text_becomes_the_one_input_and_nothing_else_does() -> None:
+    model = ScriptedModel(["Final Answer: 42"], repeat_last=True)
+    agent = create_react_agent(model, [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
+    executor = AgentExecutor(agent=agent, tools=[])
+    assert invoke(executor, "why?") == {"question": "why?", "output": "42"}
+    nothing: Any = None
+    with pytest.raises(InputError, match="the inputs are None"):
+        invoke(executor, nothing)
+
+
+def test_missing_key_is_named() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    with pytest.raises(InputError) as raised:
+        invoke(executor, {"question": "q"})
+    assert raised.value.missing == ("input",)
+
+
+def test_extra_keys_are_kept_given_to_the_agent_and_returned_whatever_their_name() -> None:
+    def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        return answer(inputs["callbacks"])
+
+    executor = AgentExecutor(agent=decide, tools=[])
+    given = {"input": "q", "callbacks": 1, "intermediate_steps": 2}
+    assert invoke(executor, given) == {**given, "output": 1}
+
+
+def test_result_is_the_inputs_with_the_outputs_over_them() -> None:
+    executor = AgentExecutor(agent=scripted(AgentFinish({"output": "42", "why": "so"})), tools=[])
+    assert invoke(executor, {"input": "q", "output": "mine"}) == {"input": "q", "output": "42", "why": "so"}
+
+
+def test_return_only_outputs_leaves_the_inputs_out() -> None:
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], return_intermediate_steps=True
+    )
+    assert invoke(executor, "q", return_only_outputs=True) == {
+        "output": "42",
+        "intermediate_steps": [(act("echo", text="a"), "a")],
+    }
+
+
+def test_missing_output_is_no_fault_an_agent_names_its_values_as_it_likes() -> None:
+    @tool(return_direct=True)
+    def direct() -> str:
+        """Answer."""
+        return "42"
+
+    assert invoke(AgentExecutor(agent=scripted(AgentFinish({"answer": 1})), tools=[]), {}) == {"answer": 1}
+    assert invoke(AgentExecutor(agent=scripted(AgentFinish({})), tools=[]), {}) == {}
+    assert invoke(AgentExecutor(agent=scripted(act("direct")), tools=[direct]), {}) == {"output": "42"}
+
+
+def test_intermediate_steps_are_a_list_of_pairs_untrimmed_and_of_the_callers_own() -> None:
+    turns = [act("echo", text="a"), act("echo", text="b"), answer()]
+    executor = AgentExecutor(
+        agent=lambda steps, inputs: turns[len(inputs["seen"].append(1) or inputs["seen"]) - 1],
+        tools=[echo],
+        return_intermediate_steps=True,
+        trim_intermediate_steps=1,
+    )
+    steps = executor.invoke({"seen": []})["intermediate_steps"]
+    assert steps == [(act("echo", text="a"), "a"), (act("echo", text="b"), "b")]
+    steps.clear()
+    assert len(executor.invoke({"seen": []})["intermediate_steps"]) == 2

@@ -1,0 +1,353 @@
+"""Sections 3.5 to 3.8 of the semantics: planning, tools, return_direct, and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, Run, Steps, create_tool_calling_agent, tool
+from graphexec.errors import AgentError
+from graphexec.memory import BufferMemory
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import (
+    act,
+    answer,
+    call,
+    echo,
+    fail,
+    observations,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+from tests.semantics.endings import finish_of
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Running = Callable[..., Any]
+
+
+@tool(return_direct=True)
+def direct(text: str) -> str:
+    """Answer."""
+    return text
+
+
+# ---- 3.5 Plan
+
+
+def first_one(steps: Sequence[AgentStep]) -> Sequence[AgentStep]:
+    return steps[:1]
+
+
+def as_seen(steps: Sequence[AgentStep]) -> list[tuple[AgentAction, str]]:
+    """Pairs, as a function of LangChain's returns."""
+    return [(step.action, "seen") for step in steps]
+
+
+def shown_with(trim: Any) -> list[list[str]]:
+    """What an agent that acts three times is shown at each of its questions."""
+    shown: list[list[str]] = []
+
+    def decide(steps: Steps, inputs: Any) -> Any:
+        shown.append([step.observation for step in steps])
+        return answer() if len(shown) == 4 else act("echo", text="abc"[len(shown) - 1])
+
+    executor = AgentExecutor(agent=decide, tools=[echo], trim_intermediate_steps=trim)
+    # Trimming affects only what the agent sees.
+    assert [step.observation for step in executor.run("q").steps] == ["a", "b", "c"]
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("trim", "last"),
+    [
+        (-1, ["a", "b", "c"]),
+        (0, ["a", "b", "c"]),
+        (-5, ["a", "b", "c"]),
+        (1, ["c"]),
+        (True, ["c"]),
+        (2, ["b", "c"]),
+        (9, ["a", "b", "c"]),
+        (first_one, ["a"]),
+        (as_seen, ["seen"] * 3),
+    ],
+)
+def test_steps_given_are_the_last_n_or_all_or_those_of_a_function(trim: Any, last: list[str]) -> None:
+    first, *_, end = shown_with(trim)
+    assert (first, end) == ([], last)
+
+
+def test_an_untrimmed_run_gives_the_agent_steps_that_it_cannot_change() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        with pytest.raises((TypeError, AttributeError)):
+            steps[0] = None
+        return answer() if steps else act("echo", text="a")
+
+    assert len(AgentExecutor(agent=decide, tools=[echo]).run("q").steps) == 1
+
+
+def test_chunks_of_an_agent_that_yields_are_added_up() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        if steps:
+            yield answer()
+            return
+        yield [act("echo", text="a")]
+        yield [act("echo", text="b")]
+
+    told = told_by_every_driver(lambda: AgentExecutor(agent=decide, tools=[echo]))
+    assert (observations(told), told.spent.iterations) == (["a", "b"], 2)
+
+
+@pytest.mark.parametrize("returned", [None, "text", {"output": "x"}, [answer()]])
+def test_a_result_that_is_no_action_list_or_finish_is_an_error_that_says_what_to_return(returned: Any) -> None:
+    with pytest.raises(AgentError, match="; return a"):
+        told_by_every_driver(lambda: AgentExecutor(agent=lambda steps, inputs: returned, tools=[]))
+
+
+# ---- 3.6 Tools
+
+
+def test_lookup_is_exact() -> None:
+    turns = [[act("Echo", text="a"), act("echo ", text="a"), act("echo", text="a")], answer()]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    assert statuses(told) == ["unknown_tool", "unknown_tool", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "observation"),
+    [
+        ([], "nope is not a valid tool, try one of []."),
+        ([echo, fail], "nope is not a valid tool, try one of [echo, fail]."),
+    ],
+    ids=["no tools", "two"],
+)
+def test_unknown_tool_is_an_observation_in_langchains_words_and_the_loop_goes_on(tools: Any, observation: str) -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
+    assert (observations(told), told.outcome.output) == ([observation], "done")
+
+
+def test_call_a_tool_is_called_with_the_input_by_name_or_with_the_text_of_the_only_argument() -> None:
+    turns = [[act("echo", text="a"), AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')], answer()]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    assert observations(told) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("value", [3, None, 1.5, ["a"], {"a": 1}, ""], ids=repr)
+def test_observation_is_what_the_tool_returns_not_converted(value: Any) -> None:
+    @tool
+    def give() -> Any:
+        """Give it."""
+        return value
+
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[give]))
+    assert observations(told) == [value]
+    assert type(observations(told)[0]) is type(value)
+
+
+@HOW
+def test_tool_raises_and_the_policy_of_the_tool_says_what_becomes_of_it(run: Running) -> None:
+    @tool(on_error=lambda error: f"sorry: {error}")
+    def sorry() -> str:
+        """Never work."""
+        raise ValueError("no")
+
+    @tool(on_error="raise")
+    def strict() -> str:
+        """Never work."""
+        raise ValueError("strict")
+
+    agent = scripted([act("fail", text="b"), act("sorry")], answer())
+    result = run(AgentExecutor(agent=agent, tools=[fail, sorry]))
+    assert [step.observation for step in result.steps] == ["fail failed: ValueError: no b", "sorry: no"]
+    with pytest.raises(ValueError, match="strict"):
+        run(AgentExecutor(agent=scripted(act("strict")), tools=[strict]))
+
+
+def test_tool_is_not_called_with_arguments_that_do_not_fit() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted([act("echo"), act("echo", text=["a"])], answer()), tools=[echo])
+    )
+    assert statuses(told) == ["bad_arguments"] * 2
+    assert observations(told)[0] == "echo was not called: text: Field required. Call it as echo(text: string)."
+
+
+@HOW
+def test_order_the_tools_of_one_step_run_at_once_and_their_steps_are_in_the_order_asked(run: Running) -> None:
+    # Two have to be there for either to go on; the time is for a defect, which is then an error and no hang.
+    both = threading.Barrier(2, timeout=20)
+
+    @tool
+    def meet(word: str) -> str:
+        """Wait for the other one."""
+        both.wait()
+        return word
+
+    batch = [act("meet", word=word) for word in "abcd"]
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[meet], tool_concurrency=2))
+    assert [step.observation for step in result.steps] == [*"abcd"]
+
+
+def test_one_of_many_fails_and_the_others_have_their_results() -> None:
+    batch = [act("fail", text="x"), act("echo", text="a"), act("nope"), act("echo")]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    assert statuses(told) == ["error", "ok", "unknown_tool", "bad_arguments"]
+
+
+@HOW
+def test_a_coroutine_only_tool_works_in_a_sync_run_too(run: Running) -> None:
+    @tool
+    async def aecho(text: str) -> str:
+        """Say it again."""
+        await asyncio.sleep(0)
+        return text
+
+    result = run(AgentExecutor(agent=scripted(act("aecho", text="a"), answer()), tools=[aecho]))
+    assert [step.observation for step in result.steps] == ["a"]
+
+
+# ---- 3.7 return_direct
+
+
+def test_return_direct_answers_with_exactly_one_new_step_of_a_known_tool_and_keeps_the_step() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("echo", text="a"), [act("direct", text="42")]), tools=[echo, direct])
+    )
+    assert (finish_of(told).return_values, finish_of(told).log, finish_of(told).return_direct) == (
+        {"output": "42"},
+        "",
+        True,
+    )
+    assert observations(told) == ["a", "42"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_return_direct_is_ignored_when_a_step_has_two_actions_whichever_is_direct(order: int) -> None:
+    batch = [act("direct", text="42"), act("echo", text="a")][::order]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
+    assert (told.outcome.output, finish_of(told).return_direct) == ("done", False)
+
+
+def test_return_direct_of_an_agent_that_could_call_several_tools_is_honoured() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=create_tool_calling_agent(ScriptedModel([call("direct", text="42")]), [direct]), tools=[direct]
+        )
+    )
+    assert told.outcome.output == "42"
+
+
+def test_return_direct_is_not_for_a_call_that_failed() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct])
+    )
+    assert (statuses(told), told.outcome.output) == (["bad_arguments"], "done")
+
+
+# ---- 3.8 Memory
+
+
+class Noting:
+    """A memory that notes how it is called."""
+
+    def __init__(self) -> None:
+        self.inner = BufferMemory()
+        self.keys = self.inner.keys
+        self.notes: list[tuple[str, Any]] = []
+
+    def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        self.notes.append(("load", dict(inputs)))
+        return self.inner.load(inputs)
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.notes.append(("save", (dict(inputs), dict(outputs))))
+        self.inner.save(inputs, outputs)
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        self.notes.append(("aload", dict(inputs)))
+        return await self.inner.aload(inputs)
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.notes.append(("asave", (dict(inputs), dict(outputs))))
+        await self.inner.asave(inputs, outputs)
+
+
+async def all_of(chunks: Any) -> list[Any]:
+    return [chunk async for chunk in chunks]
+
+
+SYNC: dict[str, Callable[[AgentExecutor], Any]] = {
+    "run": lambda executor: executor.run("q"),
+    "invoke": lambda executor: executor.invoke("q"),
+    "stream": lambda executor: list(executor.stream("q")),
+    "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
+    "iter": lambda executor: list(executor.iter("q")),
+}
+ASYNC: dict[str, Callable[[AgentExecutor], Any]] = {
+    "arun": lambda executor: executor.arun("q"),
+    "ainvoke": lambda executor: executor.ainvoke("q"),
+    "astream": lambda executor: all_of(executor.astream("q")),
+    "astream_chunks": lambda executor: all_of(executor.astream_chunks("q")),
+    "aiter": lambda executor: all_of(executor.iter("q")),
+}
+
+
+@pytest.mark.parametrize("door", [*SYNC, *ASYNC])
+def test_memory_is_loaded_once_and_told_once_by_every_door_in_its_own_way(door: str) -> None:
+    memory = Noting()
+    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], memory=memory)
+    if door in SYNC:
+        SYNC[door](executor)
+    else:
+        asyncio.run(ASYNC[door](executor))
+    a = "" if door in SYNC else "a"
+    assert memory.notes == [
+        (f"{a}load", {"input": "q"}),
+        (f"{a}save", ({"input": "q", "chat_history": ""}, {"output": "42"})),
+    ]
+
+
+@HOW
+def test_memory_is_told_of_a_stop_and_not_of_an_error(run: Running) -> None:
+    stopped, failed = Noting(), Noting()
+    run(AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], memory=stopped, max_iterations=1))
+    assert [kind.removeprefix("a") for kind, _ in stopped.notes] == ["load", "save"]
+    with pytest.raises(AgentError):
+        run(AgentExecutor(agent=lambda steps, inputs: None, tools=[], memory=failed))
+    assert [kind.removeprefix("a") for kind, _ in failed.notes] == ["load"]
+
+
+def test_memory_is_not_given_steps_or_messages() -> None:
+    memory = Noting()
+    executor = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory, return_intermediate_steps=True)
+    list(executor.stream_chunks("q"))
+    executor.invoke("q")
+    assert [note[1] for kind, note in memory.notes if kind == "save"] == [{"output": "42"}] * 2
+
+
+def test_iterating_twice_is_two_runs_for_the_memory() -> None:
+    memory = Noting()
+    turns = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory).iter("q")
+    list(turns)
+    list(turns)
+    assert [kind for kind, _ in memory.notes] == ["load", "save"] * 2
+
+
+def test_a_finish_has_the_run_with_its_inputs_and_steps() -> None:
+    ending = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").ending
+    assert isinstance(ending, AgentFinish)
+    assert ending.run == Run({"input": "q"}, Steps([AgentStep(act("echo", text="a"), "a")]))
+
+
+def test_two_native_calls_of_one_reply_are_two_steps_of_one_iteration() -> None:
+    reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'), ToolCall("2", "echo", '{"text": "b"}')))
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([reply, "done"]), [echo]), tools=[echo])
+    )
+    assert (observations(told), told.spent.iterations) == (["a", "b"], 2)

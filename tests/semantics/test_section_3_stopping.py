@@ -1,0 +1,312 @@
+"""Sections 3.3 and 3.4 of the semantics: limits and stopping, and parse errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    Agent,
+    AgentExecutor,
+    AgentFinish,
+    ParseError,
+    StoppedResponse,
+    UnprovedError,
+    create_react_agent,
+    tool,
+)
+from graphexec.agents import create_chat_agent, create_mrkl_agent, create_structured_chat_agent, create_xml_agent
+from graphexec.errors import InputError, LimitsError, ServerError
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import (
+    act,
+    answer,
+    echo,
+    observations,
+    prompt,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+    until,
+)
+from tests.three_drivers import FakeClock
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[..., Any]
+
+STOPPED = "Agent stopped due to iteration limit or time limit."
+FINAL = "I now need to return a final answer based on the previous steps:"
+
+
+# ---- 3.3 Limits and stopping
+
+
+@HOW
+@pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"max_execution_time": 0}, {"max_execution_time": 0.0}])
+def test_a_limit_of_zero_stops_at_once_without_a_plan(run: Run, limits: Any) -> None:
+    result = run(AgentExecutor(agent=scripted(answer()), tools=[], **limits))
+    assert (result.output, result.spent.model_calls) == (STOPPED, 0)
+
+
+@pytest.mark.parametrize("limits", [{"max_iterations": -1}, {"max_execution_time": -0.5}])
+def test_a_negative_limit_is_refused(limits: Any) -> None:
+    with pytest.raises(LimitsError, match="give 0 or more"):
+        AgentExecutor(agent=scripted(answer()), tools=[], **limits)
+
+
+def test_max_iterations_none_is_no_limit_and_then_another_has_to_end_the_run() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        return answer() if len(steps) == 40 else act("echo", text="a")
+
+    with pytest.raises(UnprovedError):
+        AgentExecutor(agent=decide, tools=[echo], max_iterations=None)
+    executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=None, max_model_calls=100)
+    assert executor.run("q").spent.iterations == 41
+
+
+@HOW
+def test_a_limit_that_passes_during_a_tool_cuts_it_and_keeps_the_finished_steps(run: Run) -> None:
+    released = threading.Event()
+
+    @tool
+    def slow() -> str:
+        """Take half a minute."""
+        released.wait(30)
+        return "late"
+
+    executor = AgentExecutor(
+        agent=scripted([act("echo", text="a"), act("slow")]), tools=[echo, slow], max_execution_time=0.1
+    )
+    result = run(executor)
+    released.set()
+    done, cut = result.steps
+    assert (done.status, done.observation, cut.status) == ("ok", "a", "cut")
+
+
+@HOW
+def test_a_limit_that_passes_while_the_plan_returns_a_finish_lets_the_finish_win(run: Run) -> None:
+    clock = FakeClock()
+
+    def decide(steps: Any, inputs: Any) -> AgentFinish:
+        clock.advance(6)
+        return answer("42")
+
+    executor = AgentExecutor(agent=decide, tools=[], max_execution_time=5)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
+    assert run(executor).output == "42"
+
+
+def test_a_sync_tool_of_an_async_run_is_left_at_the_limit_and_its_thread_runs_on() -> None:
+    released, ended = threading.Event(), threading.Event()
+
+    @tool
+    def slow() -> str:
+        """Take as long as it takes."""
+        released.wait(30)
+        ended.set()
+        return "late"
+
+    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.05))
+    assert (result.reason, ended.is_set()) == ("seconds", False)
+    released.set()
+    assert ended.wait(30)
+
+
+def test_the_clock_is_one_that_nobody_sets_and_begins_with_the_run() -> None:
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
+    assert executor.world.clock is time.monotonic
+    clock = FakeClock(1_000_000)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
+    turns = executor.iter("q")
+    clock.advance(100)
+    list(turns)
+    assert turns.result.output == "done"
+
+
+MAKE: dict[str, tuple[Callable[..., Agent], str]] = {
+    "react": (create_react_agent, "Action: echo\nAction Input: a"),
+    "mrkl": (create_mrkl_agent, "Action: echo\nAction Input: a"),
+    "xml": (create_xml_agent, "<tool>echo</tool><tool_input>a"),
+    "chat": (create_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
+    "structured chat": (create_structured_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
+}
+EACH = pytest.mark.parametrize("kind", MAKE)
+
+
+@EACH
+def test_force_has_one_text_for_every_agent(kind: str) -> None:
+    make, action = MAKE[kind]
+    result = AgentExecutor(agent=make(ScriptedModel([action]), [echo]), tools=[echo], max_iterations=1).run("q")
+    assert (result.output, [step.observation for step in result.steps]) == (STOPPED, ["a"])
+
+
+@EACH
+def test_generate_asks_once_more_with_langchains_sentence_behind_the_same_prompt(kind: str) -> None:
+    make, action = MAKE[kind]
+    model = ScriptedModel([action, "It is 42."])
+    executor = AgentExecutor(
+        agent=make(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
+    )
+    result = executor.run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert (result.output, result.spent.model_calls) == ("It is 42.", 2)
+    asked, last = model.requests
+    assert last.stop == asked.stop
+    told: Any = last
+    text = told.prompt if kind == "mrkl" else told.messages[-1].content
+    assert ("<observation>a</observation>" if kind == "xml" else "\nObservation: a\nThought:") in text
+    assert text.endswith(f"\n\n{FINAL}")
+    if kind == "chat":
+        assert "This was your previous work" in text
+
+
+def test_generate_ends_a_scratchpad_as_langchain_does() -> None:
+    model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: so"])
+    agent = create_mrkl_agent(model, [echo])
+    AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate").run("q")
+    assert prompt(model.requests[1]).endswith(f"\nObservation: a\nThought:\n\n{FINAL}")
+
+
+@pytest.mark.parametrize("method", ["finish", "", None])
+def test_another_method_is_refused_when_the_executor_is_made(method: Any) -> None:
+    with pytest.raises(InputError, match="give 'force' or 'generate'"):
+        AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
+
+
+def test_the_stopped_response_of_a_function_is_given_all_inputs() -> None:
+    def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        return answer(sorted(inputs))
+
+    executor = AgentExecutor(agent=decide, tools=[], max_iterations=0, early_stopping_method="generate")
+    assert executor.run({"input": "q", "more": 1}).output == '["conclude","input","more"]'
+
+
+# ---- 3.4 Parse errors
+
+
+def saying(error: ParseError) -> Any:
+    def decide(steps: Any, inputs: Any) -> Any:
+        if steps:
+            return answer()
+        raise error
+
+    return decide
+
+
+def mend(error: ParseError) -> str:
+    return f"{error}: mend it!"
+
+
+SENT = ParseError("no", observation="Say it again.", llm_output="garbage")
+NOT_SENT = ParseError("no")
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "observation", "log"),
+    [
+        (True, SENT, "Say it again.", "garbage"),
+        (True, NOT_SENT, "Invalid or incomplete response", "no"),
+        ("Mend it!", SENT, "Mend it!", "garbage"),
+        ("", SENT, "", "garbage"),
+        (mend, NOT_SENT, "no: mend it!", "no"),
+    ],
+    ids=["true, sent to the model", "true, otherwise", "text", "empty text", "function"],
+)
+def test_a_policy_makes_the_observation_and_the_log_is_what_the_model_said(
+    policy: Any, error: ParseError, observation: str, log: str
+) -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
+    (step,) = told.outcome.steps
+    assert (step.action.tool, step.action.tool_input, step.observation) == ("_Exception", observation, observation)
+    assert (step.action.log, step.status) == (log, "parse_error")
+
+
+def test_false_raises_with_the_remedy_and_what_was_wrong() -> None:
+    with pytest.raises(ParseError, match=r"^no; pass handle_parsing_errors=True") as raised:
+        told_by_every_driver(lambda: AgentExecutor(agent=saying(SENT), tools=[]))
+    assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
+
+
+@pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
+def test_a_function_that_returns_no_text_is_told_so(returned: Any) -> None:
+    with pytest.raises(InputError, match="return the text that the model is told"):
+        told_by_every_driver(
+            lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned)
+        )
+
+
+def test_exceptions_of_a_policy_of_the_agent_and_of_a_trim_function_are_not_parse_errors() -> None:
+    def broken(given: Any) -> Any:
+        raise LookupError("of the function")
+
+    def lost(steps: Any, inputs: Any) -> Any:
+        raise LookupError("of the agent")
+
+    def unreadable(given: Any) -> Any:
+        raise ParseError("of the trim function")
+
+    wrong: list[tuple[type[Exception], dict[str, Any]]] = [
+        (LookupError, {"agent": saying(SENT), "handle_parsing_errors": broken}),
+        (LookupError, {"agent": lost, "handle_parsing_errors": True}),
+        (ParseError, {"agent": scripted(answer()), "trim_intermediate_steps": unreadable}),
+    ]
+    for kind, options in wrong:
+        with pytest.raises(kind, match="of the"):
+            told_by_every_driver(partial(AgentExecutor, tools=[], **options))
+    with pytest.raises(ServerError):
+        told_by_every_driver(
+            lambda: AgentExecutor(
+                agent=create_react_agent(ScriptedModel([ServerError("busy")]), []),
+                tools=[],
+                handle_parsing_errors=True,
+            )
+        )
+
+
+def test_a_parse_error_inside_a_tool_is_the_tools() -> None:
+    @tool
+    def read() -> str:
+        """Read something."""
+        raise ParseError("of the tool")
+
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("read"), answer()), tools=[read], handle_parsing_errors=True)
+    )
+    assert (statuses(told), observations(told)) == (["error"], ["read failed: ParseError: of the tool"])
+
+
+def test_a_tool_of_the_users_named_exception_has_nothing_to_do_with_parse_errors() -> None:
+    called: list[str] = []
+
+    @tool(name="_Exception", return_direct=True)
+    def mine(text: str) -> str:
+        """Mine."""
+        called.append(text)
+        return text
+
+    told = told_by_every_driver(lambda: AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
+    assert (told.outcome.output, called) == ("done", [])
+
+
+def test_an_async_tool_that_is_cut_does_not_end_later() -> None:
+    released = threading.Event()
+    ended: list[str] = []
+
+    @tool
+    async def slow() -> str:
+        """Take half a minute."""
+        await until(released)
+        ended.append("slow")
+        return "late"
+
+    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.03))
+    released.set()
+    assert ([step.status for step in result.steps], ended) == (["cut"], [])

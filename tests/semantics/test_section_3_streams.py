@@ -1,0 +1,314 @@
+"""Sections 3.9 to 3.11 of the semantics: events, streams, iterating, and batches."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    All,
+    Answered,
+    Asked,
+    CallTool,
+    Done,
+    Entered,
+    Event,
+    Moved,
+    ParseError,
+    Run,
+    Snapshot,
+    Steps,
+    Stepwise,
+    create_react_agent,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.errors import InputError
+from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import BlockingModel, act, answer, call, echo, run_async, run_sync, scripted
+from tests.three_drivers import FakeClock
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Running = Callable[..., Any]
+
+STOPPED = "Agent stopped due to iteration limit or time limit."
+
+
+def two_steps(**options: Any) -> AgentExecutor:
+    turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer("42")]
+    return AgentExecutor(agent=scripted(*turns), tools=[echo], **options)
+
+
+def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
+    """What both streams say, which is the same."""
+
+    async def collected() -> list[dict[str, Any]]:
+        return [chunk async for chunk in make().astream_chunks("q")]
+
+    chunks = list(make().stream_chunks("q"))
+    assert asyncio.run(collected()) == chunks
+    return chunks
+
+
+# ---- 3.9 Callbacks: events and watchers are what they are here
+
+
+@HOW
+def test_events_of_a_run_come_to_watchers_in_order_and_are_the_same_sync_and_async(run: Running) -> None:
+    seen: list[str] = []
+
+    def watch(event: Event[Any]) -> None:
+        match event:
+            case Entered(node):
+                seen.append(node)
+            case Asked(_, effect):
+                seen.append(f"ask {type(effect).__name__}")
+            case Answered():
+                seen.append("answered")
+            case Done():
+                seen.append("done")
+            case _:
+                pass
+
+    turns = [act("echo", text="a"), answer()]
+    run(AgentExecutor(agent=scripted(*turns), tools=[echo], watchers=[watch]))
+    decided = ["plan", "ask CallAgent", "answered", "parse"]
+    acted = ["dispatch_tools", "ask All", "answered", "check_return_direct"]
+    assert seen == [*decided, *acted, *decided, "done"]
+
+
+@HOW
+def test_events_of_a_parse_error_are_its_move_back_to_plan(run: Running) -> None:
+    moves: list[tuple[str, str]] = []
+
+    def watch(event: Event[Any]) -> None:
+        if isinstance(event, Moved):
+            moves.append((event.node, event.target))
+
+    def unreadable(steps: Any, inputs: Any) -> Any:
+        if steps:
+            return answer()
+        raise ParseError("no")
+
+    run(AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, watchers=[watch]))
+    assert moves == [("plan", "parse"), ("parse", "plan"), ("plan", "parse"), ("parse", "END")]
+
+
+def test_events_end_where_a_stream_is_closed_early() -> None:
+    seen: list[Event[Any]] = []
+    events = two_steps(watchers=[seen.append]).stream("q")
+    next(events)
+    events.close()
+    assert len(seen) == 1
+
+
+@HOW
+def test_events_of_two_actions_are_one_question_and_one_answer_with_both(run: Running) -> None:
+    batches: list[list[str]] = []
+
+    def watch(event: Event[Any]) -> None:
+        if isinstance(event, (Asked, Answered)) and isinstance(event.effect, All):
+            batches.append(
+                [type(event).__name__, *[one.name for one in event.effect.effects if isinstance(one, CallTool)]]
+            )
+
+    turns = [[act("echo", text="a"), act("nope")], answer()]
+    run(AgentExecutor(agent=scripted(*turns), tools=[echo], watchers=[watch]))
+    assert batches == [["Asked", "echo", "nope"], ["Answered", "echo", "nope"]]
+
+
+@HOW
+def test_events_of_a_time_limit_answer_what_was_asked_for(run: Running) -> None:
+    events: list[Event[Any]] = []
+    model = BlockingModel()
+    agent = create_react_agent(model, [])
+    try:
+        run(AgentExecutor(agent=agent, tools=[], max_execution_time=0.02, watchers=[events.append]))
+    finally:
+        model.released.set()
+    kinds = [type(event).__name__ for event in events]
+    assert kinds == ["Entered", "Asked", "Answered", "Moved", "Entered", "Moved", "Done"]
+
+
+@HOW
+def test_verbose_prints_what_is_said_and_observed(run: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedModel(["I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"])
+    run(AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], verbose=True))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for text in ("> the run begins", "I look.", "<- a", "42", "> the run ends"):
+        assert text in printed.err
+
+
+# ---- 3.10 Iterator and streaming
+
+
+def test_stream_chunks_are_actions_steps_and_the_output_without_the_inputs() -> None:
+    chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True))
+    assert [list(chunk) for chunk in chunks] == [
+        ["actions", "messages"],
+        ["steps", "messages"],
+        *[["actions", "messages"]] * 2,
+        *[["steps", "messages"]] * 2,
+        ["output", "intermediate_steps", "messages"],
+    ]
+    *_, last = chunks
+    assert last["output"] == "42"
+    assert [observation for _, observation in last["intermediate_steps"]] == ["a", "b", "c"]
+
+
+def test_a_parse_error_is_a_chunk_of_its_step_and_of_no_action() -> None:
+    def unreadable(steps: Any, inputs: Any) -> Any:
+        if steps:
+            return answer()
+        raise ParseError("no", observation="Say it again.")
+
+    chunks = chunks_of(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True))
+    assert [sorted(chunk) for chunk in chunks] == [["messages", "steps"], ["messages", "output"]]
+    assert chunks[0]["messages"] == [UserMessage("Say it again.")]
+
+
+def test_order_of_n_actions_is_n_action_chunks_then_n_step_chunks() -> None:
+    batch = [act("echo", text=letter) for letter in "abc"]
+    chunks = chunks_of(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    assert [chunk["actions"] for chunk in chunks[:3]] == [[action] for action in batch]
+    assert [chunk["steps"][0].observation for chunk in chunks[3:6]] == [*"abc"]
+
+
+def test_messages_of_actions_steps_and_finish() -> None:
+    said = "I look.\nAction: echo\nAction Input: a"
+    replies = [said, "So.\nFinal Answer: 42"]
+    chunks = chunks_of(lambda: AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo]))
+    assert [chunk["messages"] for chunk in chunks] == [
+        [AssistantMessage(said)],
+        [UserMessage("a")],
+        [AssistantMessage("So.\nFinal Answer: 42")],
+    ]
+
+
+def test_messages_of_native_calls_are_the_models_own_and_the_tools() -> None:
+    wish = call("echo", text="a")
+    chunks = chunks_of(
+        lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([wish, "done"]), [echo]), tools=[echo])
+    )
+    assert [chunk["messages"] for chunk in chunks[:2]] == [[AssistantMessage("", (wish,))], [ToolMessage("c1", "a")]]
+
+
+def test_laziness_a_consumer_that_stops_after_the_action_chunk_prevents_the_tool() -> None:
+    called: list[str] = []
+
+    @tool
+    def note() -> None:
+        """Note it."""
+        called.append("note")
+
+    chunks = AgentExecutor(agent=scripted(act("note"), answer()), tools=[note]).stream_chunks("q")
+    assert "actions" in next(chunks)
+    chunks.close()
+    assert called == []
+
+
+def test_adding_chunks_gives_all_actions_all_steps_and_the_output() -> None:
+    actions: list[Any] = []
+    steps: list[Any] = []
+    for chunk in two_steps().stream_chunks("q"):
+        actions += chunk.get("actions", [])
+        steps += chunk.get("steps", [])
+    assert actions == [step.action for step in steps]
+    assert [step.observation for step in steps] == ["a", "b", "c"]
+
+
+def test_iter_gives_the_steps_of_each_iteration_and_then_the_result() -> None:
+    turns = two_steps().iter("q")
+    assert [[observation for _, observation in steps] for steps in turns] == [["a"], ["b", "c"]]
+    assert (turns.result.output, turns.spent.iterations) == ("42", 3)
+
+    async def collected(turns: Stepwise) -> list[Any]:
+        return [[observation for _, observation in steps] async for steps in turns]
+
+    assert asyncio.run(collected(two_steps().iter("q"))) == [["a"], ["b", "c"]]
+
+
+def test_an_iteration_can_be_begun_again_and_is_no_iterator_itself() -> None:
+    turns = two_steps().iter("q")
+    assert len(list(turns)) == len(list(turns)) == 2
+    nothing: Any = turns
+    with pytest.raises(TypeError):
+        next(nothing)
+
+
+def test_between_two_iterations_the_steps_can_be_edited() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        return answer([observation for _, observation in steps]) if len(steps) else act("echo", text="a")
+
+    turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
+    for (step,) in turns:
+        changed = dataclasses.replace(step, observation="edited")
+        turns.run = Run(turns.run.inputs, Steps([changed]))
+    assert turns.result.output == ["edited"]
+    with pytest.raises(InputError):
+        turns.run = Run({})
+
+
+def test_stop_is_one_more_chunk_with_the_stopped_response() -> None:
+    chunks = chunks_of(lambda: two_steps(max_iterations=1))
+    assert [sorted(chunk) for chunk in chunks] == [
+        ["actions", "messages"],
+        ["messages", "steps"],
+        ["messages", "output"],
+    ]
+    assert (chunks[-1]["output"], chunks[-1]["messages"]) == (STOPPED, [AssistantMessage("")])
+
+
+@pytest.mark.parametrize("seen", [0, 1, 2])
+def test_a_run_that_goes_on_after_a_pause_streams_no_step_again(seen: int) -> None:
+    executor = two_steps()
+    pauses = [
+        Snapshot(event.node, event.value, spent=event.spent)
+        for event in executor.stream("q")
+        if isinstance(event, Entered) and event.node == "plan"
+    ]
+    chunks = list(executor.stream_chunks("q"))
+    turns = [chunks, chunks[2:], chunks[6:]]
+    assert list(executor.stream_chunks(pauses[seen])) == turns[seen]
+
+
+# ---- 3.11 Runnable surface
+
+
+def doubling(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    if inputs["input"] == "bad":
+        raise LookupError("bad")
+    return answer(inputs["input"] * 2)
+
+
+def test_batch_returns_results_in_order_and_exceptions_in_their_place() -> None:
+    executor = AgentExecutor(agent=doubling, tools=[])
+    many: list[Any] = ["a", {"input": "b"}, "bad"]
+    for returned in (
+        executor.batch(many, return_exceptions=True, max_concurrency=2),
+        asyncio.run(executor.abatch(many, return_exceptions=True, max_concurrency=2)),
+    ):
+        a, b, error = returned
+        assert (a, b) == ({"input": "a", "output": "aa"}, {"input": "b", "output": "bb"})
+        assert isinstance(error, LookupError)
+    with pytest.raises(LookupError):
+        executor.batch(many)
+
+
+def test_time_spent_by_the_consumer_of_a_stream_counts_against_the_time_limit() -> None:
+    clock = FakeClock()
+    executor = two_steps(max_execution_time=5)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
+    chunks = executor.stream_chunks("q")
+    next(chunks)
+    clock.advance(6)
+    *_, last = chunks
+    assert last["output"] == STOPPED

@@ -1,0 +1,216 @@
+"""Section 5 of the semantics: where LangChain's JavaScript executor differs, and how the same is had here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, AgentStep, ParseError, UnprovedError, create_react_agent, tool
+from graphexec.errors import ToolDefinitionError
+from graphexec.models.scripted import ScriptedModel
+from tests.agent.actors import (
+    act,
+    answer,
+    echo,
+    fail,
+    observations,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+from tests.semantics.endings import finish_of
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[..., Any]
+
+STOPPED = "Agent stopped due to iteration limit or time limit."
+
+
+@tool(return_direct=True)
+def direct(text: str) -> str:
+    """Answer."""
+    return text
+
+
+@HOW
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_dispatch_of_many_actions_is_at_once_or_in_turn_as_one_likes(run: Run, at_once: int) -> None:
+    met = threading.Barrier(at_once, timeout=20)
+    running: list[str] = []
+    together: list[int] = []
+
+    @tool
+    def work(word: str) -> str:
+        """Work."""
+        running.append(word)
+        met.wait()
+        together.append(len(running))
+        met.wait()
+        running.remove(word)
+        return word
+
+    batch = [act("work", word=word) for word in "abc"]
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[work], tool_concurrency=at_once))
+    assert [step.observation for step in result.steps] == [*"abc"]
+    assert together == [at_once] * 3
+
+
+def test_tool_lookup_may_be_case_insensitive() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("ECHO", text="a"), answer()), tools=[echo], tool_lookup="case_insensitive"
+        )
+    )
+    (step,) = told.outcome.steps
+    assert (step.action.tool, step.observation) == ("ECHO", "a")
+
+
+def test_tool_lookup_that_does_not_look_at_case_refuses_two_names_that_differ_in_nothing_else() -> None:
+    other = tool(name="Echo")(echo.function)
+    assert AgentExecutor(agent=scripted(answer()), tools=[echo, other])
+    with pytest.raises(ToolDefinitionError, match="differ only in case"):
+        AgentExecutor(agent=scripted(answer()), tools=[echo, other], tool_lookup="case_insensitive")
+
+
+def test_unknown_tool_has_pythons_text_and_the_closest_name() -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("Echo", text="a"), answer()), tools=[echo]))
+    assert observations(told) == ["Echo is not a valid tool, try one of [echo]. Did you mean echo?"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "output"),
+    [
+        ([act("echo", text="a"), act("direct", text="b")], "b"),
+        ([act("direct", text="a"), act("echo", text="b")], "a"),
+        ([act("direct", text="a"), act("direct", text="b")], "b"),
+        ([act("direct", text="a"), act("direct", wrong="b")], "a"),
+    ],
+)
+def test_return_direct_of_any_is_the_last_direct_result_of_the_new_steps(batch: Any, output: str) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct], return_direct="any")
+    )
+    assert (told.outcome.output, finish_of(told).return_direct, len(told.outcome.steps)) == (output, True, 2)
+
+
+def test_tool_throws_and_the_model_is_told_what() -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
+    assert (observations(told), statuses(told)) == (["fail failed: ValueError: no b"], ["error"])
+
+
+def test_tool_throws_and_a_function_makes_the_observation_as_handle_tool_runtime_errors_does() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("fail", text="b"), answer()),
+            tools=[fail],
+            handle_tool_errors=lambda error: f"sorry, {error}",
+        )
+    )
+    assert observations(told) == ["sorry, no b"]
+
+
+def test_tool_throws_and_nothing_may_be_told_as_it_is_there() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("fail", text="b"), answer()), tools=[fail], handle_tool_errors=lambda error: ""
+        )
+    )
+    assert observations(told) == [""]
+
+
+def unreadable(steps: Any, inputs: Any) -> Any:
+    if steps:
+        return answer()
+    raise ParseError("no", observation="Say it again.")
+
+
+def test_parse_error_in_a_stream_is_a_step_with_the_message() -> None:
+    executor = AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True)
+    assert [step.observation for step in next(executor.stream_chunks("q"))["steps"]] == ["Say it again."]
+
+
+def test_observation_is_any_value_and_no_exception() -> None:
+    @tool
+    def number() -> int:
+        """Give a number."""
+        return 3
+
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("number"), answer()), tools=[number]))
+    assert (observations(told), statuses(told)) == ([3], ["ok"])
+
+
+def test_time_limit_and_trimming_are_there() -> None:
+    shown: list[int] = []
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        shown.append(len(steps))
+        return act("echo", text="a")
+
+    executor = AgentExecutor(
+        agent=decide, tools=[echo], max_execution_time=20, max_iterations=3, trim_intermediate_steps=1
+    )
+    assert executor.run("q").reason == "iterations"
+    assert shown == [0, 1, 1]
+
+
+def test_max_iterations_none_is_no_limit_and_left_out_15() -> None:
+    executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
+    assert executor.run("q").spent.iterations == 15
+    with pytest.raises(UnprovedError):
+        AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=None)
+
+
+@pytest.mark.parametrize("stopped_by", [{"max_iterations": 1}, {"max_execution_time": 0}])
+def test_stopped_text_is_one(stopped_by: Any) -> None:
+    executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], **stopped_by)
+    assert executor.run("q").output == STOPPED
+
+
+def test_generate_takes_a_reply_that_cannot_be_read_as_the_answer() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=create_react_agent(ScriptedModel(["It is 42."]), []),
+            tools=[],
+            max_iterations=0,
+            early_stopping_method="generate",
+        )
+    )
+    assert told.outcome.output == "It is 42."
+
+
+def test_handle_parsing_errors_false_raises_the_parse_error_itself() -> None:
+    with pytest.raises(ParseError) as raised:
+        told_by_every_driver(lambda: AgentExecutor(agent=unreadable, tools=[]))
+    assert raised.value.observation == "Say it again."
+
+
+def test_steps_are_objects_that_unpack_as_pairs() -> None:
+    (step,) = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").steps
+    assert isinstance(step, AgentStep)
+    action, observation = step
+    assert (action, observation) == (step.action, step.observation) == (act("echo", text="a"), "a")
+
+
+def test_returned_inputs_are_there_unless_only_outputs_are_wanted() -> None:
+    executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
+    assert executor.invoke("q") == {"input": "q", "output": "42"}
+    assert asyncio.run(executor.ainvoke("q", return_only_outputs=True)) == {"output": "42"}
+
+
+def test_stream_chunks_of_each_iteration_are_had_by_iterating() -> None:
+    turns = [[act("echo", text="a"), act("echo", text="b")], answer()]
+    executor = AgentExecutor(agent=scripted(*turns), tools=[echo])
+    assert [len(steps) for steps in executor.iter("q")] == [2]
+
+
+def test_extra_hook_what_an_agent_adds_to_its_values_is_returned() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        return AgentFinish({"output": "42", "sources": len(steps)}) if steps else act("echo", text="a")
+
+    assert AgentExecutor(agent=decide, tools=[echo]).invoke("q")["sources"] == 1
