@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.answer import Answering
 from graphexec.batches import in_threads, on_the_loop
@@ -20,6 +21,7 @@ from graphexec.errors import InputError, UnprovedError
 from graphexec.events import Done, Event
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
+from graphexec.inputs import Inputs, inputs_of, keys_of, named, outputs_of, ready
 from graphexec.limits import Limits
 from graphexec.machine import (
     AGENT_EXECUTOR,
@@ -34,7 +36,8 @@ from graphexec.result import Ending, RunResult, result_of
 from graphexec.snapshot import Snapshot, remember
 from graphexec.stepwise import Stepwise
 from graphexec.surgery import bind
-from graphexec.tools import AnyTool, named
+from graphexec.tools import AnyTool
+from graphexec.tools import named as tools_by_name
 from graphexec.tools.calling import Lookup, calling
 from graphexec.tools.tool import ErrorPolicy
 from graphexec.verbose import Printed
@@ -42,8 +45,6 @@ from graphexec.verbose import Printed
 if TYPE_CHECKING:
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
-
-Inputs: TypeAlias = Mapping[str, Any] | str
 
 # Whoever is told of each event of every run.
 Watcher: TypeAlias = Callable[[Event[Ending]], object]
@@ -63,7 +64,8 @@ class AgentExecutor:
     a run; it can be used again, and by several threads and tasks at once.
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
-    `max_cost` (money, of `priced` models), `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none.
+    `max_cost` (money, of `priced` models), `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none
+    (a cost has to be above 0).
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a function of the error tells the model
       and lets it try again.
@@ -76,7 +78,7 @@ class AgentExecutor:
       error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
       characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
     - `memory` adds inputs before a run and is told of its end, unless an exception ends it. What it raises then has the
-      run with it: `executor.run(snapshot_of(error))`.
+      run with it: `snapshot_of(error)`.
     - `return_intermediate_steps` adds the steps to what `invoke` returns.
     - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
     - `watchers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
@@ -91,6 +93,7 @@ class AgentExecutor:
 
     __slots__ = (
         "_graph",
+        "_keys",
         "_may_run_forever",
         "_settings",
         "_verdict",
@@ -139,7 +142,7 @@ class AgentExecutor:
         if not isinstance(agent, Agent) and not callable(agent):
             raise InputError(f"agent is {agent!r}; make one with create_react_agent, say, or give a function")
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
-        self.tools = named(tools)
+        self.tools = tools_by_name(tools)
         self.return_intermediate_steps = return_intermediate_steps
         limits = Limits(
             iterations=max_iterations,
@@ -150,8 +153,9 @@ class AgentExecutor:
             cost=max_cost,
             fan_out=max_fan_out,
         )
+        self._keys = keys_of(self.agent, memory)
         self.memory = memory
-        self.watchers = tuple(watchers)
+        self.watchers = _callable(watchers)
         self.verbose = verbose
         answers = _answers(self.agent)
         answers[CallTool] = calling(
@@ -227,25 +231,37 @@ class AgentExecutor:
         raise, and a `ParseError` if they are not handled.
         """
         start = self._start(inputs, self._loaded(inputs))
-        return result_of(self._remembered(start, self._done(start)), self.limits)
+        if not self._watched:
+            return result_of(run(self._graph, start, self.world), self.limits)
+        event: Event[Ending] | None = None
+        for event in self._events(start, tokens=False):  # noqa: B007 - the last one is wanted
+            pass
+        assert isinstance(event, Done), "Done is the last event"
+        return result_of(event, self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
         start = self._start(inputs, await self._aloaded(inputs))
-        return result_of(await self._aremembered(start, await self._adone(start)), self.limits)
+        if not self._watched:
+            return result_of(await arun(self._graph, start, self.world), self.limits)
+        event: Event[Ending] | None = None
+        async for event in self._aevents(inputs, start, tokens=False):  # noqa: B007 - the last one is wanted
+            pass
+        assert isinstance(event, Done), "Done is the last event"
+        return result_of(event, self.limits)
 
     def stream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated.
 
         With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
         """
-        return self._streamed(self._start(inputs, self._loaded(inputs)), tokens=tokens)
+        return self._events(self._start(inputs, self._loaded(inputs)), tokens=tokens)
 
     def astream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
         # Wrong inputs are refused here, unless a memory that is still to be read has what they lack.
         start = self._start(inputs, {}) if self.memory is None else None
-        return self._astreamed(inputs, start, tokens=tokens)
+        return self._aevents(inputs, start, tokens=tokens)
 
     def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
         """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
@@ -344,124 +360,77 @@ class AgentExecutor:
         """What memory adds to the inputs; a run that is gone on with has it already."""
         if self.memory is None or isinstance(inputs, Snapshot):
             return {}
-        return self.memory.load(self._named(inputs))
+        return self.memory.load(named(inputs, self._keys))
 
     async def _aloaded(self, inputs: Inputs | Snapshot) -> Mapping[str, Any]:
         if self.memory is None or isinstance(inputs, Snapshot):
             return {}
-        return await self.memory.aload(self._named(inputs))
+        return await self.memory.aload(named(inputs, self._keys))
 
     def _start(self, inputs: Inputs | Snapshot, loaded: Mapping[str, Any]) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
             return inputs
-        every = {**loaded, **self._named(inputs)}
-        missing = [key for key in self.agent.input_keys if key not in every]
-        if missing:
-            wanted = ", ".join(f"{key!r}: ..." for key in self.agent.input_keys)
-            raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}", missing=missing)
-        return Ready(Run(every))
-
-    def _streamed(self, start: Ready | Snapshot, *, tokens: bool) -> Generator[Event[Ending], None, None]:
-        """The events of a run, the last after the memory has been told."""
-        with closing(self._events(start, tokens=tokens)) as events:
-            for event in events:
-                yield self._remembered(start, event) if isinstance(event, Done) else event
-
-    async def _astreamed(
-        self, inputs: Inputs | Snapshot, start: Ready | Snapshot | None, *, tokens: bool
-    ) -> AsyncGenerator[Event[Ending], None]:
-        begun = self._start(inputs, await self._aloaded(inputs)) if start is None else start
-        async with aclosing(self._aevents(begun, tokens=tokens)) as events:
-            async for event in events:
-                yield await self._aremembered(begun, event) if isinstance(event, Done) else event
+        return ready({**loaded, **named(inputs, self._keys)}, self.agent, self._keys)
 
     def _events(self, start: Ready | Snapshot, *, tokens: bool) -> Generator[Event[Ending], None, None]:
-        """The events of a run, after the watchers have had each."""
+        """The events of a run, each after the watchers have had it; of the last the memory is told before them."""
         watchers = self._watching()
         with closing(stream(self._graph, start, self.world, pieces=tokens)) as events:
             for event in events:
-                for watcher in watchers:
-                    watcher(event)
+                with _kept(event):
+                    if isinstance(event, Done) and self.memory is not None:
+                        self.memory.save(inputs_of(start), outputs_of(event.outcome))
+                    for watcher in watchers:
+                        watcher(event)
                 yield event
 
-    async def _aevents(self, start: Ready | Snapshot, *, tokens: bool) -> AsyncGenerator[Event[Ending], None]:
+    async def _aevents(
+        self, inputs: Inputs | Snapshot, start: Ready | Snapshot | None, *, tokens: bool
+    ) -> AsyncGenerator[Event[Ending], None]:
+        begun = self._start(inputs, await self._aloaded(inputs)) if start is None else start
         watchers = self._watching()
-        async with aclosing(astream(self._graph, start, self.world, pieces=tokens)) as events:
+        async with aclosing(astream(self._graph, begun, self.world, pieces=tokens)) as events:
             async for event in events:
-                for watcher in watchers:
-                    watcher(event)
+                with _kept(event):
+                    if isinstance(event, Done) and self.memory is not None:
+                        await self.memory.asave(inputs_of(begun), outputs_of(event.outcome))
+                    for watcher in watchers:
+                        watcher(event)
                 yield event
 
     def _watching(self) -> tuple[Watcher, ...]:
         return (*self.watchers, Printed()) if self.verbose else self.watchers
 
-    def _done(self, start: Ready | Snapshot) -> Done[Ending]:
-        if not self.watchers and not self.verbose:
-            return run(self._graph, start, self.world)
-        *_, done = self._events(start, tokens=False)
-        assert isinstance(done, Done), "Done is the last event"
-        return done
-
-    async def _adone(self, start: Ready | Snapshot) -> Done[Ending]:
-        if not self.watchers and not self.verbose:
-            return await arun(self._graph, start, self.world)
-        *_, done = [event async for event in self._aevents(start, tokens=False)]
-        assert isinstance(done, Done), "Done is the last event"
-        return done
-
-    def _remembered(self, start: Ready | Snapshot, done: Done[Ending]) -> Done[Ending]:
-        """Tell the memory how the run ended, before anybody else is told."""
-        if self.memory is not None:
-            with _kept(done):
-                self.memory.save(_inputs(start), _outputs(done.outcome))
-        return done
-
-    async def _aremembered(self, start: Ready | Snapshot, done: Done[Ending]) -> Done[Ending]:
-        if self.memory is not None:
-            with _kept(done):
-                await self.memory.asave(_inputs(start), _outputs(done.outcome))
-        return done
-
-    def _named(self, inputs: Inputs) -> dict[str, Any]:
-        if isinstance(inputs, Mapping):
-            return dict(inputs)
-        # Users without a type checker pass lists of messages, and None.
-        if not isinstance(inputs, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"the inputs are {inputs!r}; pass a dict of them by name, or the text of the only one")
-        match self.agent.input_keys:
-            case ():
-                return {"input": inputs}
-            case (key,):
-                return {key: inputs}
-            case keys:
-                raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
+    @property
+    def _watched(self) -> bool:
+        return bool(self.watchers) or self.verbose or self.memory is not None
 
     def _returned(self, inputs: Inputs, result: RunResult, *, only_outputs: bool) -> dict[str, Any]:
-        returned = {**({} if only_outputs else self._named(inputs)), **_outputs(result.ending)}
+        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
         return returned
 
 
 @contextmanager
-def _kept(done: Done[Ending]) -> Generator[None, None, None]:
-    """Let what a memory raises carry the run's last state: gone on with from there, it ends again at no cost."""
+def _kept(event: Event[Ending]) -> Generator[None, None, None]:
+    """Let what a memory or a watcher raises at the end carry the run's last state."""
     try:
         yield
     except Exception as error:
-        remember(error, done.snapshot)
+        if isinstance(event, Done):
+            remember(error, event.snapshot)
         raise
 
 
-def _inputs(start: Ready | Snapshot) -> Mapping[str, Any]:
-    """The inputs that a run began with; where a node of the user's own carries no run, there are none."""
-    value = start.value if isinstance(start, Snapshot) else start
-    run = getattr(value, "run", None)
-    return run.inputs if isinstance(run, Run) else {}
-
-
-def _outputs(ending: Ending) -> dict[str, Any]:
-    return dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
+def _callable(watchers: Sequence[Watcher]) -> tuple[Watcher, ...]:
+    # Users without a type checker pass one function, objects with handler methods, and coroutine functions.
+    if not isinstance(watchers, Sequence) or isinstance(watchers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"watchers is {watchers!r}; pass a list of functions of an event")
+    for watcher in watchers:
+        if not callable(watcher) or inspect.iscoroutinefunction(watcher):
+            raise InputError(f"watchers has {watcher!r}; pass functions of an event, and no coroutine functions")
+    return tuple(watchers)
 
 
 def _answers(agent: Agent) -> dict[type[Effect[Any]], Answer]:

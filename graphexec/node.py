@@ -158,6 +158,9 @@ class _Charge(Generic[W_co]):
         if grace is not None and meters:
             raise NodeError(f"{charged_node.name} is reserved, so its entry costs nothing; leave out @metered")
         least, most = _count(charged_node, self._asks)
+        if grace is not None and most is None:
+            text = f"{charged_node.name} is reserved, so say how much it asks for; write asks=1, or (least, most)"
+            raise NodeError(text)
         outcomes = charged_node.outcomes
         if spent_outcome not in outcomes:
             outcomes = (*outcomes, spent_outcome)
@@ -222,7 +225,9 @@ def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int |
         return charged_node.least, charged_node.most
     name = charged_node.name
     if charged_node.kind != "asks":
-        raise NodeError(f"{name} does not yield effects, so leave out asks=; only a node with Asks[...] has a count")
+        raise NodeError(
+            f"{name} does not yield effects, so it has no count; write it with Asks[...], or leave out asks="
+        )
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     if not 0 <= least <= most:
         raise NodeError(f"{name} is to ask for {asks!r} effects; give how many, or (least, most)")

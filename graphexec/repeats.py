@@ -32,7 +32,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
     When the last step, or a round of up to four, was done `warn_after` times in a row (the same tool, input and
     observation), the model is told so with the observation; after `stop_after` times the run is stopped by the limit
-    `repeats`. Each visit costs a look at the last few steps, however long the run is.
+    `repeats`. Each visit costs a look at the last few steps, however long the run is; a warning copies them all.
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """

@@ -39,7 +39,7 @@ class Printed:
                 self._value = value
             case Asked() if isinstance(self._value, Acted):
                 for action in self._value.actions:
-                    self._line(f"{action.log.strip()}\n" if action.log.strip() else "", "said", end="")
+                    self._line(action.log.strip(), "said")
                     self._line(f"-> {action.tool}({shown(action.tool_input)})", "said")
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 self._line(f"   {news}", "aside")
@@ -72,7 +72,7 @@ class Printed:
                 self._line(f"{ending.output}\n{ending.reason}", "wrong")
         self._line("> the run ends", "aside")
 
-    def _line(self, text: str, kind: str, end: str = "\n") -> None:
+    def _line(self, text: str, kind: str) -> None:
         if not text:
             return
         # Looked up now: tests and notebooks put another one in its place.
@@ -80,4 +80,4 @@ class Printed:
         text = text if len(text) <= _MOST else f"{text[:_MOST]} [... {len(text) - _MOST:,} more characters]"
         text = "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
         coloured = out.isatty() and not os.environ.get("NO_COLOR")
-        print(f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured else text, file=out, end=end, flush=True)
+        print(f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured else text, file=out, flush=True)

@@ -26,10 +26,10 @@ class Agent:
 
     `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
     raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
-    `input_keys` are the inputs that a run needs. `conclude(run)` asks for an answer at once, from the steps so far and
-    without another action: it is the last question of a run that `early_stopping_method="generate"` stops (`ask`,
-    where there is none). `answer()` makes a reader of one reply that tells, piece by piece, what of it is the final
-    answer; without it, that is known when the reply is whole.
+    `input_keys` are the inputs that a run needs, `optional_keys` those that it may have besides. `conclude(run)` asks
+    for an answer at once, from the steps so far and without another action: it is the last question of a run that
+    `early_stopping_method="generate"` stops (`ask`, where there is none). `answer()` makes a reader of one reply that
+    tells, piece by piece, what of it is the final answer; without it, that is known when the reply is whole.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -39,6 +39,7 @@ class Agent:
     input_keys: tuple[str, ...] = ("input",)
     conclude: Callable[[Run], CallModel | CallAgent] | None = None
     answer: Callable[[], AnswerReader] | None = None
+    optional_keys: tuple[str, ...] = ()
 
 
 # What a run that has to answer at once is told: LangChain's sentence.
@@ -53,6 +54,7 @@ def chat_agent(
     input_keys: Sequence[str] = ("input",),
     conclude: Callable[[Run], CallModel] | None = None,
     answer: Callable[[], AnswerReader] | None = None,
+    optional_keys: Sequence[str] = (),
 ) -> Agent:
     """Make an agent of a model and the two functions. Raises `InputError` for what is no model.
 
@@ -77,6 +79,7 @@ def chat_agent(
         input_keys=tuple(input_keys),
         conclude=conclude or conclude_now,
         answer=answer,
+        optional_keys=tuple(optional_keys),
     )
 
 

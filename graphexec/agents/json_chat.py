@@ -82,7 +82,7 @@ def create_json_chat_agent(
         head = (SystemMessage(instructions.filled(run)), *before, UserMessage(asked.filled(run.inputs)))
         return CallModel(ChatRequest(Conversation(head, run.steps, told), stop=STOP))
 
-    return chat_agent(ask, read, model, input_keys=inputs)
+    return chat_agent(ask, read, model, input_keys=inputs, optional_keys=("chat_history",))
 
 
 def read(reply: ModelReply) -> Decision:

@@ -52,7 +52,7 @@ def create_tool_calling_agent(
         head = (instructions, *before, UserMessage(question.filled(run.inputs)))
         return CallModel(ChatRequest(Conversation(head, run.steps, told), tools=specs))
 
-    return chat_agent(ask, read, model, input_keys=question.variables)
+    return chat_agent(ask, read, model, input_keys=question.variables, optional_keys=(history,))
 
 
 def told(steps: Steps) -> Iterator[Message]:

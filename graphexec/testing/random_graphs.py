@@ -17,7 +17,7 @@ from graphexec.effects import All, Asks, CallModel, CallTool, Effect
 from graphexec.graph import Graph, Table, edges, graph, on
 from graphexec.limits import ITERATIONS, Budget, Exhausted
 from graphexec.messages import CompletionRequest
-from graphexec.node import Node, charged, metered, node, renamed
+from graphexec.node import Node, charged, metered, node, renamed, reserved
 from graphexec.testing.readable import Readable
 
 # The classes of outcomes: each value carries the choices that are still to be made, so that a run is a function of the
@@ -51,7 +51,8 @@ class Way(Readable):
 class DrawnNode(Readable):
     """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
 
-    `spent` is where a limit sends the run: a node's number, or `None`: the end.
+    `spent` is where a limit sends the run: a node's number, or `None`: the end. With a `grace`, in seconds, what it
+    asks for is reserved; its entry costs nothing then.
     """
 
     ways: tuple[Way, ...]
@@ -60,6 +61,7 @@ class DrawnNode(Readable):
     least: int = 0
     most: int = 0
     spent: int | None = None
+    grace: float | None = None
 
     def __repr__(self) -> str:
         words = [", ".join(map(repr, self.ways))]
@@ -67,6 +69,8 @@ class DrawnNode(Readable):
             words.append(f"costs {', '.join(self.meters)}")
         if self.asks != "nothing":
             words.append(f"asks {self.least}..{self.most} {self.asks}")
+        if self.grace is not None:
+            words.append(f"reserved, {self.grace:g} s more")
         if self.limited:
             words.append(f"spent -> {_shown(self.spent)}")
         return "; ".join(words)
@@ -180,6 +184,8 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         return made
     asks = None if drawn.asks == "nothing" else (drawn.least, drawn.most)
     spent = _when_spent()
+    if drawn.grace is not None:
+        return reserved(when_spent=spent, asks=(drawn.least, drawn.most), grace=drawn.grace)(made)
     if not drawn.meters:
         return charged(when_spent=spent, asks=asks)(made)
     budgets = {budget.name: budget for budget in BUDGETS}

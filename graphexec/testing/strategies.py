@@ -165,22 +165,24 @@ def _drawn_nodes(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> Dr
         # Most edges reset nothing.
         resets = draw(st.sampled_from([(), (), (), *((name,) for name in names)]))
         ways.append(Way(colour, target, resets))
-    meters = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
     asks = draw(st.sampled_from(_ASKS))
+    # Most nodes are not reserved, and those that are cost nothing to enter.
+    grace = draw(st.sampled_from([None, None, None, 0.0, 1.0, 10.0])) if asks != "nothing" else None
+    meters = draw(st.lists(st.sampled_from(names), max_size=2, unique=True)) if grace is None else []
     least = draw(st.integers(0, 2)) if asks != "nothing" else 0
     most = least + draw(st.integers(0, 1)) if asks != "nothing" else 0
     # Most often the end: what else is spent on the way from a spent limit may stop it again.
     spent = draw(st.sampled_from([None, None, *everywhere]))
-    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent)
+    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent, grace)
 
 
 @st.composite
 def drawn_graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> DrawnGraph:
     """Random machines of up to `most` nodes, as plain data: `drawn.graph` is the real one, `drawn.value()` its start.
 
-    Nodes are pure or ask for models and tools, alone or at once; their entries cost iterations, budgets of their own,
-    both, or nothing; edges reset budgets; what a spent limit takes leads to the end or to any node. Many of them can
-    run for ever (none of those without `loops`).
+    Nodes are pure or ask for models and tools, alone or at once, some of them reserved; their entries cost iterations,
+    budgets of their own, both, or nothing; edges reset budgets; what a spent limit takes leads to the end or to any
+    node. Many of them can run for ever (none of those without `loops`).
     """
     count = draw(st.integers(1, most))
     nodes = [draw(_drawn_nodes(number, count, loops=loops)) for number in range(count)]

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import Run, Steps
 from graphexec.effects import All, CallAgent, CallModel, CallTool, Perform, Request
+from graphexec.graph import Graph
 from graphexec.limits import Limits, Spent
 
 # A sequence up to this long is told apart by its order and length; of a longer one only what is in it counts, so that a
@@ -104,12 +105,20 @@ def texts(value: object, depth: int = 0) -> frozenset[str]:
     return frozenset[str]().union(*(texts(part, depth + 1) for part in parts))
 
 
-def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None]) -> tuple[float, ...]:
-    """What is spent of that which is limited; `own` are the limits of the machine's own budgets."""
+def grace_of(graph: Graph[Any, Any]) -> float:
+    """How many seconds beyond the run's deadline some node of the graph may ask for something."""
+    return max((node.grace for node in graph if node.grace is not None), default=0.0)
+
+
+def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None], *, grace: float = 0.0) -> tuple[float, ...]:
+    """What is spent of that which is limited; `own` are the limits of the machine's own budgets.
+
+    Up to `grace` seconds beyond the limit, the seconds are told apart: what is reserved may still be asked for.
+    """
     counted: list[float] = [spent.restarts]
     for limit, count in (
         (limits.iterations, spent.iterations),
-        (limits.seconds, spent.seconds),
+        (None if limits.seconds is None else limits.seconds + grace, spent.seconds),
         (limits.model_calls, spent.model_calls),
         (limits.tool_calls, spent.tool_calls),
         # As they are charged: a call takes one at least.

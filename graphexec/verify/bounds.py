@@ -119,12 +119,12 @@ def _calls(forms: _Forms, name: Calls, longest: _Longest | None, limits: Limits)
     if name == "model_calls" and limits.tokens is not None and (limit is None or limits.tokens < limit):
         # A call takes one token at least.
         limit, called = limits.tokens, "tokens"
-    own = _own(forms, name, called, limit)
+    own = _own(forms, name, called, limits) if limit is not None else Bound(None, None)
     most_of_each = {_calls_of(one, name) for one in forms.transitions}
     if not most_of_each - {0}:
         return Bound("0", 0, exact=True, value=0)
     if limits.fan_out is None and None in most_of_each:
-        return Bound(None, None) if limit is None else own
+        return own
 
     def weight(one: Transition) -> Polynomial:
         most = _calls_of(one, name)
@@ -140,15 +140,14 @@ def _calls(forms: _Forms, name: Calls, longest: _Longest | None, limits: Limits)
     return own if own.number is not None and own.number < bound.number else dataclasses.replace(bound, exact=False)
 
 
-def _own(forms: _Forms, name: Calls, called: str, limit: int | None) -> Bound:
-    """The calls that their own limit allows, and those that are reserved."""
-    if limit is None:
-        return Bound(None, None)
+def _own(forms: _Forms, name: Calls, called: str, limits: Limits) -> Bound:
+    """The calls that their own limit allows, and those that are reserved, also when they are made again."""
+    again = _again([_calls_of(one, name) for one in forms.transitions if one.reserved], limits)
 
     def weight(one: Transition) -> Polynomial:
         return polynomial.number((_calls_of(one, name) or 0) if one.reserved else 0)
 
-    text, reserved = forms.of(weight, polynomial.name(called))
+    text, reserved = forms.of(weight, polynomial.name(called) + again)
     return Bound(text, reserved, value=reserved)
 
 

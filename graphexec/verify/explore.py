@@ -17,7 +17,7 @@ from graphexec.edge import Edge
 from graphexec.errors import InputError, ParseError
 from graphexec.graph import Graph
 from graphexec.limits import Limits
-from graphexec.verify.alike import asked_shape, counters, shape
+from graphexec.verify.alike import asked_shape, counters, grace_of, shape
 from graphexec.verify.failure import Failure, Raised, raised_by
 from graphexec.verify.oracle import Oracle
 from graphexec.verify.search import search
@@ -202,12 +202,13 @@ def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
 
 def _by_shape(graph: Graph[Any, Any], limits: Limits, words: frozenset[str] | None) -> Callable[[Waiting], Hashable]:
     """Take waiting runs for alike that are at one node with one shape, and have as much left of every limit."""
+    grace = grace_of(graph)
 
     def alike(waiting: Waiting) -> Hashable:
         snapshot = waiting.snapshot
         return (
             snapshot.node,
-            counters(snapshot.spent, limits, graph.budgets),
+            counters(snapshot.spent, limits, graph.budgets, grace=grace),
             shape(snapshot.value, words),
             asked_shape(waiting.effect, words),
             waiting.had,

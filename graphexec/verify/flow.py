@@ -32,7 +32,7 @@ class Transition:
     or a `within` (of a gate: a counter of them at 0, or the run's `seconds` or `restarts`); without any of them there
     is no such transition. Such a visit asks for `asks` effects at least; `model_calls` and `tool_calls` are the most
     calls that it can make (`None`: only the limit `fan_out`, or the limit on such calls, bounds them). Those of a
-    `reserved` visit are not charged to the limits.
+    `reserved` visit are not charged to the limits, and may take `grace` seconds beyond the run's deadline.
     """
 
     source: str
@@ -45,7 +45,13 @@ class Transition:
     asks: int = 0
     model_calls: int | None = 0
     tool_calls: int | None = 0
-    reserved: bool = False
+    # `None`, where the calls are charged.
+    grace: float | None = None
+
+    @property
+    def reserved(self) -> bool:
+        """Whether no limit stops what such a visit asks for."""
+        return self.grace is not None
 
     def __str__(self) -> str:
         return f"{self.source} --{self.outcome}--> {self.target}"
@@ -53,16 +59,17 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits.
-
-    `grace` is how many seconds beyond the limit reserved visits may take.
-    """
+    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits."""
 
     start: str
     nodes: tuple[str, ...]
     transitions: tuple[Transition, ...]
     budgets: tuple[tuple[str, int | None], ...] = ()
-    grace: float = 0.0
+
+    @property
+    def grace(self) -> float:
+        """How many seconds beyond the limit reserved visits may take."""
+        return max((one.grace for one in self.transitions if one.grace is not None), default=0.0)
 
     @property
     def digest(self) -> str:
@@ -106,17 +113,15 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
             transitions += [
                 dataclasses.replace(way, target=edge.target, resets=resets) for way in _visits(node, outcome)
             ]
-    grace = max((node.grace for node in graph if node.grace is not None), default=0.0)
-    return Flow(graph.start, tuple(graph.nodes), tuple(transitions), tuple(graph.budgets.items()), grace)
+    return Flow(graph.start, tuple(graph.nodes), tuple(transitions), tuple(graph.budgets.items()))
 
 
 def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     """The ways in which a visit can end with `outcome`; where they lead is left open."""
     entry = {budget.name: 1 for budget in node.meters}
     asked = _asked(node)
-    reserved = node.grace is not None
     models, tools = _most(node, "model_calls"), _most(node, "tool_calls")
-    here = Transition(node.name, outcome.__name__, "", model_calls=models, tool_calls=tools, reserved=reserved)
+    here = Transition(node.name, outcome.__name__, "", model_calls=models, tool_calls=tools, grace=node.grace)
     if outcome in node.returns:
         yield dataclasses.replace(here, spends=tuple({**entry, **asked}.items()), asks=node.least)
     if outcome is node.spent_outcome:

@@ -57,7 +57,10 @@ class Product:
             row = self._rows[one.source]
             for spending in self._spending(one):
                 spends = tuple((place[name], amount) for name, amount in spending if name in place)
-                move = _Move(one, spends, resets, needs)
+                # What is reserved is counted too, though nothing need be left for it.
+                move = (
+                    _Move(one, (), resets, needs, drains=spends) if one.reserved else _Move(one, spends, resets, needs)
+                )
                 row.extend(_by_the_clock(move, len(place), waiting.get(one.source)) if timed else [move])
         # Time is left, or it is not.
         clock = (int(limits.seconds != 0),) if timed else ()
@@ -65,7 +68,7 @@ class Product:
 
     def _spending(self, one: Transition) -> list[tuple[tuple[str, int], ...]]:
         """What such a visit may spend: the least, and where it matters the most, on calls of one kind or the other."""
-        if not self._sure or one.kind != "move" or one.reserved:
+        if not self._sure or one.kind != "move":
             return [one.spends]
         least = {name: amount for name, amount in one.spends if name in _CALLED}
         entry = tuple((name, amount) for name, amount in one.spends if name not in _CALLED)
@@ -178,6 +181,7 @@ class _Move:
     """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
 
     One of its `needs` must be below what it says (`None`: it needs none), and something left of each of `timely`.
+    What it `drains` it takes if it is there.
     """
 
     transition: Transition
@@ -185,13 +189,16 @@ class _Move:
     sets: tuple[tuple[int, int], ...]
     needs: tuple[tuple[int, int], ...] | None
     timely: tuple[int, ...] = ()
+    drains: tuple[tuple[int, int], ...] = ()
 
     def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
-        if not self.spends and not self.sets:
+        if not self.spends and not self.sets and not self.drains:
             return left
         counters = list(left)
         for index, amount in self.spends:
             counters[index] -= amount
+        for index, amount in self.drains:
+            counters[index] = max(0, counters[index] - amount)
         for index, value in self.sets:
             counters[index] = value
         return tuple(counters)
@@ -242,10 +249,12 @@ def _by_the_clock(plain: _Move, clock: int, waiting: tuple[int, ...] | None) -> 
     (`None`: nothing is asked for). Then nothing is asked for any more, and nothing entered that costs anything.
     """
     one = plain.transition
-    if one.reserved:
-        # It may take time beyond the limit, all of it too.
-        yield dataclasses.replace(plain, needs=None)
-        yield dataclasses.replace(plain, needs=None, sets=(*plain.sets, (clock, 0)))
+    if one.grace is not None:
+        # It may take time beyond the limit; without any, it asks for nothing any more, as others do.
+        intime = (clock,) if one.kind == "move" and one.asks and not one.grace else ()
+        yield dataclasses.replace(plain, timely=intime)
+        if waiting is not None:
+            yield dataclasses.replace(plain, needs=None, sets=(*plain.sets, (clock, 0)), timely=intime)
         return
     if one.kind == "gate":
         yield dataclasses.replace(plain, needs=(*(plain.needs or ()), (clock, 1)))

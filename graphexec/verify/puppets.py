@@ -24,7 +24,7 @@ from graphexec.limits import Exhausted, Limits, Spent
 from graphexec.node import Node
 from graphexec.rank import Ranks
 from graphexec.snapshot import Snapshot
-from graphexec.verify.alike import counters
+from graphexec.verify.alike import counters, grace_of
 from graphexec.verify.explore import MOST_STATES, Exploration, explored
 from graphexec.verify.flow import Kind
 from graphexec.verify.search import search
@@ -96,6 +96,7 @@ class Puppets:
         self._ranks = ranks
         self._pull = Pull(object)
         self._returned = False
+        self._grace = grace_of(graph)
         self.graph: Graph[Any, Any] = Graph(map(self._puppet, graph), graph.edges, graph.start)
 
     def begun(self) -> Snapshot:
@@ -169,7 +170,8 @@ class Puppets:
 
     def alike(self, snapshot: Snapshot) -> Hashable:
         """What tells entries apart: the node, whether it is paid for, and what is left of the limits."""
-        return snapshot.node, snapshot.entered, counters(snapshot.spent, self._limits, self.graph.budgets)
+        spent = counters(snapshot.spent, self._limits, self.graph.budgets, grace=self._grace)
+        return snapshot.node, snapshot.entered, spent
 
     def _puppet(self, node: Node[Any, Any]) -> Node[Any, Any]:
         spent = node.spent_outcome
@@ -243,9 +245,11 @@ class Puppets:
     def _answer(self, effect: Request, now: float, deadline: float | None) -> tuple[object, float, float]:
         """The reply, when it comes and how long it took."""
         pace = self._pull.pace
-        at = now if pace == "in time" else deadline or 0.0
         if pace == "cut":
+            at = deadline or 0.0
             return Cut(), at, at - now
+        # Late is when the run's time is just over: whoever has a grace may still ask then.
+        at = now if pace == "in time" else max(now, float(self._limits.seconds or 0))
         if isinstance(effect, Perform):
             return self._returning(None), at, at - now
         return ((None,) * len(effect.effects) if isinstance(effect, All) else None), at, at - now

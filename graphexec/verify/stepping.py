@@ -115,16 +115,19 @@ class Stepping:
             yield Choice("crashes")
 
     def _priced(self, oracle: Oracle) -> Callable[[Effect[Any]], list[Reply]]:
-        """The replies, and where tokens are limited those of a model once more that take all there are."""
-        tokens = self.limits.tokens
+        """The replies, and where tokens or money are limited those of a model once more that take all there is."""
+        tokens, money = self.limits.tokens, self.limits.cost
 
         def replies(effect: Effect[Any]) -> list[Reply]:
             known = list(oracle(effect))
-            if tokens is None:
-                return known
-            usage = Usage(completion_tokens=tokens)
+            dear: list[tuple[str, dict[str, Any]]] = []
+            if tokens is not None:
+                dear.append(("tokens", {"usage": Usage(completion_tokens=tokens)}))
+            if money is not None:
+                dear.append(("money", {"cost": money}))
             return known + [
-                Reply(f"{reply.name}, for all the tokens", replace(reply.value, usage=usage))
+                Reply(f"{reply.name}, for all the {what}", replace(reply.value, **taken))
+                for what, taken in dear
                 for reply in known
                 if isinstance(reply.value, ModelReply)
             ]

@@ -38,6 +38,7 @@ def some_limits(draw: st.DrawFn) -> Limits:
         tokens=few(3),
         fan_out=few(2),
         seconds=draw(st.sampled_from([None, None, 5])),
+        cost=draw(st.sampled_from([None, None, 1.5])),
     )
 
 
@@ -107,9 +108,32 @@ NO_ROUND = DrawnGraph(
         DrawnNode((Way("Red", None), Way("Green", 2)), meters=("iterations", "alpha")),
     )
 )
+# What is reserved uses up what the next node is stopped for; that goes back, and round for ever.
+RESERVED_SPENDS = DrawnGraph(
+    (
+        DrawnNode((Way("Red", 1),), asks="models", least=0, most=1, grace=0.0),
+        DrawnNode((Way("Red", None),), asks="models", least=0, most=1, spent=0),
+    )
+)
+# Two nodes that are gated by the clock alone are behind one that has to ask when time is up; without a grace it cannot.
+GATED: tuple[DrawnGraph, ...] = tuple(
+    DrawnGraph(
+        (
+            DrawnNode((Way("Red", 1),), asks="tools", least=1, most=1, grace=1.0),
+            DrawnNode((Way("Red", None),), meters=("iterations",), spent=2),
+            DrawnNode((Way("Red", 3),), asks="tools", least=1, most=1, grace=grace),
+            DrawnNode((Way("Red", None),), meters=("iterations",), spent=4),
+            DrawnNode((Way("Red", 3),)),
+        )
+    )
+    for grace in (0.0, 1.0)
+)
 
 
 @settings(max_examples=150, **COMMON)
+@example(drawn=RESERVED_SPENDS, limits=Limits(iterations=0, tokens=1), seed=0)
+@example(drawn=GATED[0], limits=Limits(iterations=None, seconds=5), seed=0)
+@example(drawn=GATED[1], limits=Limits(iterations=None, seconds=5), seed=0)
 @example(drawn=NO_ROUND, limits=Limits(iterations=0, tool_calls=0), seed=0)
 @example(drawn=BATCH_ABOVE_TOKENS, limits=Limits(iterations=0, tokens=1), seed=0)
 @example(drawn=ASKS_FOR_TWO, limits=Limits(iterations=0, tokens=1), seed=0)

@@ -1,0 +1,257 @@
+"""The limit on cost: money, as the replies of `priced` models say, compared before each model call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    Asks,
+    CallModel,
+    Exhausted,
+    Limits,
+    Ready,
+    Run,
+    Snapshot,
+    Spent,
+    StoppedResponse,
+    UnprovedError,
+    ask,
+    ask_all,
+    create_react_agent,
+    edges,
+    graph,
+    on,
+)
+from graphexec.drive import World, run, world
+from graphexec.errors import LimitsError
+from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.models import ScriptedModel
+from graphexec.node import charged, node
+from graphexec.verify import check
+from graphexec.verify.audit import audit
+from graphexec.verify.explore import explore
+from graphexec.verify.oracle import replies_of
+from graphexec.verify.stepping import Stepping, Waiting
+from tests.agent.actors import echo
+from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics
+from tests.three_drivers import EVERY, Script, agreed
+from tests.verify.traces import proof_of, trace_of
+
+ACT = "Thought: hm\nAction: echo\nAction Input: hi"
+
+
+def costing(limits: Limits, *costs: float) -> World:
+    """Model calls that cost so much, one after another; the last for ever."""
+    left = list(costs)
+
+    def answered(call: CallModel) -> ModelReply:
+        return ModelReply("so", cost=left.pop(0) if len(left) > 1 else left[0])
+
+    return world({CallModel: answered}, limits=limits)
+
+
+def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
+    told = agreed(lambda: Script(PROMPTS, Prompt(), costing(limits, *costs)))
+    assert isinstance(told.outcome, Stopped)
+    return told.outcome.limit, told.spent
+
+
+def test_it_is_compared_before_each_call_and_the_last_call_can_exceed_it() -> None:
+    limit, spent = spent_on(Limits(cost=1.0), 0.25, 0.5, 4.0)
+    assert spent.model_calls == 3
+    assert spent.cost == 4.75
+    assert limit == Exhausted("cost", 1.0, 4.75)
+    assert str(limit) == "the limit of 1 on the cost was reached (4.75 spent)"
+
+
+def test_what_is_spent_to_the_last_cent_allows_no_call_more() -> None:
+    limit, spent = spent_on(Limits(cost=1.0), 0.5)
+    assert (spent.model_calls, spent.cost, limit.reached) == (2, 1.0, 1.0)
+
+
+def test_small_money_is_told_in_six_figures() -> None:
+    assert str(Exhausted("cost", 0.01, 0.0123456789)) == "the limit of 0.01 on the cost was reached (0.0123457 spent)"
+
+
+@pytest.mark.parametrize("cost", [-1.0, -math.inf, math.nan, 0.0])
+def test_a_cost_that_is_no_money_counts_nothing(cost: float) -> None:
+    # Not by every driver: a reply with a NaN is not equal to itself.
+    done = run(PROMPTS, Prompt(), costing(Limits(model_calls=3, cost=0.5), cost))
+    assert (done.outcome.limit.limit, done.spent.cost) == ("model_calls", 0.0)
+
+
+def test_nothing_gives_money_back() -> None:
+    _, spent = spent_on(Limits(model_calls=3, cost=5), 1.0, -10.0)
+    assert spent.cost == 1.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    costs=st.lists(st.floats(-5, 5) | st.just(math.nan), min_size=1, max_size=6),
+    most=st.floats(0.01, 6),
+)
+def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: list[float], most: float) -> None:
+    done = run(PROMPTS, Prompt(), costing(Limits(cost=most, model_calls=len(costs)), *costs))
+    spent, calls = 0.0, 0
+    while calls < len(costs) and spent < most:
+        spent, calls = spent + (costs[calls] if costs[calls] > 0 else 0.0), calls + 1
+    assert (done.spent.model_calls, done.spent.cost) == (calls, spent)
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [
+        (0, "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"),
+        (0.0, "give money above 0, or model_calls=0"),
+        (-1, "the limit cost is -1; give 0 or more"),
+        (math.nan, "the limit cost is nan; give 0 or more"),
+        (math.inf, "the limit cost is infinite; give None for no limit"),
+        ("much", "the limit cost is 'much'; give an amount of money, or None for no limit"),
+        (True, "the limit cost is True; give an amount of money"),
+    ],
+)
+def test_a_limit_that_is_no_money_is_refused(cost: Any, told: str) -> None:
+    with pytest.raises(LimitsError) as refused:
+        Limits(cost=cost)
+    assert told in str(refused.value)
+
+
+@charged(when_spent=Stopped, asks=(0, 3))
+@node
+def poll(topics: Topics) -> Asks[CallModel, Tick]:
+    replies = yield from ask_all([CallModel(CompletionRequest(name)) for name in topics.names])
+    yield from ask(CallModel(CompletionRequest("sum up")))
+    return Tick(len(replies))
+
+
+POLL = graph(edges(poll, on(Tick, END) | on(Stopped, END)), start=poll)
+
+
+def test_of_calls_at_once_each_reply_is_paid_for() -> None:
+    told = agreed(lambda: Script(POLL, Topics(("tea", "milk")), costing(Limits(cost=1), 0.5)))
+    assert told.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
+    assert told.spent.cost == 1.0
+
+
+def test_what_is_spent_survives_text() -> None:
+    snapshot = Snapshot("prompt", Prompt(3), spent=Spent(model_calls=3, cost=0.1 + 0.2))
+    again = Snapshot.from_json(snapshot.to_json(), PROMPTS)
+    assert again == snapshot
+    assert again.spent.cost == 0.1 + 0.2
+    done = run(PROMPTS, again, costing(Limits(cost=0.5), 0.15))
+    assert (done.spent.model_calls, done.spent.cost) == (5, 0.1 + 0.2 + 0.15 + 0.15)
+
+
+# ---- the proof
+
+
+def test_cost_alone_ends_no_run_for_certain_as_a_call_may_cost_nothing() -> None:
+    verdict = PROMPTS.verify(Limits(cost=0.5))
+    codes = {finding.code for finding in verdict.findings}
+    assert (verdict.status, "GX010" in codes) == ("refuted", True)
+    with pytest.raises(UnprovedError) as refused:
+        AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=None, max_cost=0.5)
+    codes = {finding.code for finding in refused.value.verdict.findings}
+    assert codes == {"GX013", "GX016"}
+
+
+def test_a_proof_with_a_cost_has_the_way_that_it_takes() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=2, max_cost=0.5)
+    certificate = proof_of(executor)
+    check(certificate, executor.graph)
+    assert certificate.limits["cost"] == 0.5
+    (way,) = [one for one in certificate.flow.transitions if "cost" in one.causes]
+    assert (way.source, way.kind) == ("plan", "within")
+
+
+def test_an_explorer_lets_a_call_take_all_the_money() -> None:
+    executor = spending(0.0)
+    oracle = replies_of(executor)
+
+    def dear(limits: Limits) -> set[str]:
+        stepping = Stepping(executor.graph, limits)
+        _, waiting = stepping.begun(Ready(Run({"input": "q"})))
+        assert isinstance(waiting, Waiting)
+        names = [choice.name.partition(", for all the ")[2] for choice in stepping.choices(waiting, oracle)]
+        for choice in stepping.choices(waiting, oracle):
+            if choice.name.endswith("for all the money"):
+                _, then = stepping.onward(waiting, choice)
+                assert not isinstance(then, Waiting) or then.snapshot.spent.cost == 0.5
+        return {*names} - {""}
+
+    assert dear(Limits()) == set()
+    assert dear(Limits(cost=0.5)) == {"money"}
+    assert dear(Limits(cost=0.5, tokens=9)) == {"money", "tokens"}
+
+
+def test_an_explorer_finds_the_run_that_its_money_stops() -> None:
+    executor = spending(0.0)
+    start = Ready(Run({"input": "q"}))
+    free = explore(executor.graph, Limits(iterations=3), start, replies_of(executor))
+    paid = explore(executor.graph, Limits(iterations=3, cost=0.5), start, replies_of(executor))
+    assert paid.longest == free.longest
+    # Stopped early, after one call or two.
+    assert paid.endings["StoppedResponse"] > free.endings["StoppedResponse"]
+
+
+# ---- the executor
+
+
+def spending(*costs: float, **limits: Any) -> AgentExecutor:
+    model = ScriptedModel([ModelReply(ACT, cost=cost) for cost in costs], repeat_last=True)
+    return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
+
+
+@pytest.mark.parametrize("driver", EVERY)
+def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
+    executor = spending(0.5, 0.25, max_cost=1.0)
+    told = driver(Script(executor.graph, *_begun(executor)))
+    assert isinstance(told.outcome, StoppedResponse)
+    assert (told.outcome.reason, told.outcome.output) == (
+        "Stopped after 3 steps: the limit of 1 on the cost was reached (1 spent).",
+        "Agent stopped due to cost limit.",
+    )
+    assert (told.spent.model_calls, told.spent.cost, len(told.outcome.steps)) == (3, 1.0, 3)
+
+
+def _begun(executor: AgentExecutor) -> tuple[Any, World]:
+    return Ready(Run({"input": "q"})), executor.world
+
+
+def test_a_result_says_what_it_cost() -> None:
+    result = spending(0.5, max_iterations=2).run("q")
+    assert result.spent.cost == 1.0
+
+
+@pytest.mark.parametrize("cost", [0.25, 0.5, 3.0])
+def test_a_trace_that_tells_of_costs_conforms(cost: float) -> None:
+    executor = spending(cost, max_cost=1.0, max_iterations=9)
+    found = audit(trace_of(spending(cost, max_cost=1.0, max_iterations=9)), proof_of(executor))
+    assert found.violations == ()
+    assert found.status == "stopped"
+
+
+def test_a_trace_that_stops_for_money_which_is_not_spent_does_not_conform() -> None:
+    executor = spending(0.5, max_cost=1.0)
+    trace = trace_of(spending(0.5, max_cost=1.0))
+    for record in trace:
+        if "cost" in record.get("spent", {}):
+            record["spent"]["cost"] = 0.5 if record["spent"]["cost"] else 0.0
+    assert audit(trace, proof_of(executor)).violations
+
+
+@pytest.mark.parametrize("cost", [-0.5, math.inf, math.nan])
+def test_a_trace_with_a_cost_that_is_no_money_does_not_conform(cost: float) -> None:
+    executor = spending(0.5, max_iterations=2)
+    trace = trace_of(spending(0.5, max_iterations=2))
+    told = next(record for record in trace if record["event"] == "answered")
+    told["spent"]["cost"] = cost
+    facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]
+    assert any(fact.startswith(f"the cost is {cost!r}; no money is below 0") for fact in facts)
