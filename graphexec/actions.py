@@ -172,6 +172,12 @@ class AgentFinish:
         values = self.return_values
         return values["output"] if "output" in values or len(values) != 1 else next(iter(values.values()))
 
+    @property
+    def answer(self) -> Any:
+        """The answer itself or, where there are several values and none is `output`, all of them by name."""
+        values = self.return_values
+        return self.output if "output" in values or len(values) == 1 else dict(values)
+
 
 @final
 @dataclass(frozen=True, slots=True)

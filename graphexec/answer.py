@@ -50,8 +50,7 @@ class Answering:
 
     def _rest(self, ending: Ending) -> str:
         """What is missing of the answer."""
-        values = ending.return_values if isinstance(ending, AgentFinish) else {"output": ending.output}
-        answer = shown(values.get("output", dict(values)))
+        answer = shown(ending.answer if isinstance(ending, AgentFinish) else ending.output)
         given = self._given.rstrip()
         if answer.startswith(given):
             return answer[len(given) :]

@@ -120,6 +120,7 @@ class Unreadable:
     text: str
     observation: str | None = None
     llm_output: str = ""
+    prose: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,12 +178,13 @@ class ParseError(GraphexecError, ValueError):
     """A model's reply could not be read.
 
     `observation` is what to tell the model, so that it can mend its reply; `llm_output` is the text that could not
-    be read.
+    be read. It is `prose` if nothing in it looks like an action: the last word of a stopped run may be such a text.
     """
 
-    def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "") -> None:
+    def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "", prose: bool = False) -> None:
         self.observation = observation
         self.llm_output = llm_output
+        self.prose = prose
         super().__init__(text)
 
 

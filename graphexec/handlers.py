@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform, Unreadable
-from graphexec.errors import Abandoned, AgentError, BadReply, InputError, NoHandler, ParseError
+from graphexec.errors import AgentError, BadReply, InputError, NoHandler, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.reporting import pieces_wanted, report
-from graphexec.waiting import own_loop, waiter_here
+from graphexec.waiting import own_loop, still_waited_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,10 @@ def asking_model(model: Model) -> Handler:
         timeout = None if left is None else left + _BEYOND
         if stream is None or not pieces_wanted():
             return checked(model.complete(effect.request, timeout=timeout))
-        waiter = waiter_here()
         last: Any = None
         with closing(stream(effect.request, timeout=timeout)) as pieces:
             for last in pieces:
-                if waiter is not None and waiter.gone:
-                    raise Abandoned("nobody waits for this reply any more, so it is not read on")
+                still_waited_for()
                 if not isinstance(last, ModelReply):
                     report(last)
         return checked(last)
@@ -143,7 +141,7 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
 
 
 def _unreadable(error: ParseError) -> Decided:
-    return Decided(Unreadable(str(error), error.observation, error.llm_output))
+    return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
 
 
 def _chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:

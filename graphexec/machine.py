@@ -221,23 +221,18 @@ def generate_response(
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:
     """Ask the model once more, for an answer from the steps so far. What it says is the answer, read as usual.
 
-    A reply that cannot be read is taken as it is. One that wants to act again, or says nothing, is none: then the text
+    Plain text is taken as it is. A reply that wants to act again, or tries to, or says nothing is none: then the text
     is that of `stopped_response`.
     """
     reply = yield from (agent.conclude or agent.ask)(policies.trimmed(reached.run)).__ask__()
     try:
         decision = agent.read(reply)
     except ParseError as error:
-        text = reply.content if isinstance(reply, ModelReply) else error.llm_output
+        text = error.llm_output if error.prose else ""
     else:
-        text = _answer(decision) if isinstance(decision, AgentFinish) else ""
+        text = shown(decision.answer) if isinstance(decision, AgentFinish) else ""
     stopped = _stopped(reached)
     return dataclasses.replace(stopped, output=text.strip(), generated=True) if text.strip() else stopped
-
-
-def _answer(finish: AgentFinish) -> str:
-    values = finish.return_values
-    return shown(values.get("output", values))
 
 
 def _executor(stopping: Node[LimitReached, StoppedResponse]) -> Graph[Ready, AgentFinish | StoppedResponse]:

@@ -19,6 +19,9 @@ F = TypeVar("F")
 # How many steps a round may have that is gone again and again: a step alone, or a few in turn.
 ROUND = 4
 
+# The node that does it.
+NOTICE = "notice_repeats"
+
 # The name of the limit that stops such a run, in its stopped response.
 REPEATS = "repeats"
 
@@ -32,7 +35,8 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
     When the last step, or a round of up to four, was done `warn_after` times in a row (the same tool, input and
     observation), the model is told so with the observation; after `stop_after` times the run is stopped by the limit
-    `repeats`. Each visit costs a look at the last few steps, however long the run is; a warning copies them all.
+    `repeats`. Each visit costs a look at the last `4 * stop_after` steps, however long the run is; a warning copies
+    them all.
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
@@ -40,6 +44,11 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
         raise InputError(
             f"warn_after is {warn_after} and stop_after {stop_after}; give 2 or more, and no less to stop after"
         )
+    # Users without a type checker pass executors.
+    if not isinstance(machine, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{machine!r} is no graph; pass executor.graph")
+    if NOTICE in machine:
+        raise InputError(f"the graph already has {NOTICE}; make one from executor.graph with other numbers")
     for needed in (plan, stopped_response):
         if needed.name not in machine:
             raise InputError(f"the graph has no {needed.name}; make it from executor.graph")
@@ -85,6 +94,8 @@ def _same(one: AgentStep, other: AgentStep) -> bool:
     return (
         one.action.tool == other.action.tool
         and one.action.tool_input == other.action.tool_input
+        # What could not be read is told by what the model said: the observation may be the same for all.
+        and (one.status != "parse_error" or one.action.log == other.action.log)
         # As text: what == means is the observation's own affair.
         and observed(dataclasses.replace(one, told=None)) == observed(dataclasses.replace(other, told=None))
     )

@@ -67,7 +67,7 @@ class Printed:
     def _ended(self, ending: Ending) -> None:
         match ending:
             case AgentFinish():
-                self._line(shown(ending.return_values.get("output", dict(ending.return_values))), "answer")
+                self._line(shown(ending.answer), "answer")
             case StoppedResponse():
                 self._line(f"{ending.output}\n{ending.reason}", "wrong")
         self._line("> the run ends", "aside")

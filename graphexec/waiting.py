@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from queue import SimpleQueue
 from typing import Generic, TypeVar, final
 
+from graphexec.errors import Abandoned
 from graphexec.reporting import Listener, heard_by
 
 T = TypeVar("T")
@@ -178,6 +179,22 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     if batch.error is not None:
         raise batch.error
     return tuple(batch.results)
+
+
+def still_waited_for() -> None:
+    """Raise `Abandoned` if nobody waits any more for what this thread does: it is not to spend on."""
+    waiter = _waiter.get()
+    if waiter is not None and waiter.gone:
+        raise Abandoned("nobody waits for this call any more, so it goes no further")
+
+
+def sleep_while_waited_for(seconds: float) -> None:
+    """Sleep; raise `Abandoned` as soon as nobody waits for what this thread does."""
+    waiter = _waiter.get()
+    gone = threading.Event()
+    with nullcontext() if waiter is None else waiter.heard_by(gone.set):
+        if gone.wait(seconds):
+            still_waited_for()
 
 
 def overheard(call: Callable[[], T], *, pieces: bool) -> Generator[object, None, T]:

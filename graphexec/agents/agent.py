@@ -116,5 +116,10 @@ def _read_decision(reply: ModelReply | Decided) -> Decision:
     assert isinstance(reply, Decided), "CallAgent is answered with Decided"
     decision = reply.decision
     if isinstance(decision, Unreadable):
-        raise ParseError(decision.text, observation=decision.observation, llm_output=decision.llm_output)
+        raise ParseError(
+            decision.text,
+            observation=decision.observation,
+            llm_output=decision.llm_output,
+            prose=decision.prose,
+        )
     return decision

@@ -131,7 +131,8 @@ def refuse_answer_tool(tools: Sequence[AnyTool]) -> None:
 def unreadable(why: str, said: str) -> ParseError:
     """Return the error that says to people and to the model what is wrong."""
     told = f"Your reply could not be read: {why}. To act, {ONE_ACTION}."
-    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said)
+    prose = "{" not in said
+    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said, prose=prose)
 
 
 def _is_answer(action: str) -> bool:

@@ -70,8 +70,9 @@ def action_in(text: str, reply: ModelReply) -> tuple[int, AgentAction] | None:
 
 def no_action(text: str) -> ParseError:
     """Return the error of a text with neither an answer nor an action, which says what is missing."""
-    missing = MISSING_INPUT if ACTION.search(text) else MISSING_ACTION
-    return ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text)
+    acts = ACTION.search(text) is not None
+    missing = MISSING_INPUT if acts else MISSING_ACTION
+    return ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
 
 
 def refuse_cut(reply: ModelReply, text: str) -> None:

@@ -12,6 +12,7 @@ from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.answers import after
 from graphexec.agents.prompt import Template, observed, rendered_tools, template
 from graphexec.effects import CallModel
+from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, SystemMessage, UserMessage
 from graphexec.tools import AnyTool, named
 
@@ -26,6 +27,13 @@ SCRATCHPAD = "agent_scratchpad"
 PREVIOUS_WORK = (
     "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
 )
+
+
+def texts(stop: Sequence[str]) -> tuple[str, ...]:
+    """Return the stop texts. Raises `InputError` for one text, which is a sequence of letters."""
+    if isinstance(stop, str):
+        raise InputError(f"stop is the text {stop!r}; pass a list of texts")
+    return tuple(stop)
 
 
 def thoughts(steps: Steps) -> str:
@@ -87,7 +95,7 @@ def text_agent(
     marker: str | None = None,
 ) -> Agent:
     """Make an agent that is asked with one text, as a chat or to continue it. Behind the `marker` stands its answer."""
-    stops = tuple(stop)
+    stops = texts(stop)
 
     def ask(run: Run) -> CallModel:
         text = asked.filled(run)
@@ -107,7 +115,7 @@ def instructed_agent(
     stop: Sequence[str],
 ) -> Agent:
     """Make an agent that is asked with two texts: the instructions, and the question with the scratchpad."""
-    stops = tuple(stop)
+    stops = texts(stop)
 
     def ask(run: Run) -> CallModel:
         asked = (SystemMessage(instructions.filled(run)), UserMessage(question.filled(run)))

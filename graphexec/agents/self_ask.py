@@ -91,6 +91,7 @@ def read(reply: ModelReply) -> Decision:
     question = line[follow_up.end() :].strip() if follow_up else ""
     if not question:
         told = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
-        raise ParseError(f"Could not parse LLM output: `{text}`", observation=told, llm_output=text)
+        prose = _FOLLOW_UP.search(text) is None
+        raise ParseError(f"Could not parse LLM output: `{text}`", observation=told, llm_output=text, prose=prose)
     refuse_cut(reply, text)
     return (AgentAction(INTERMEDIATE_ANSWER, question, text),)

@@ -165,4 +165,7 @@ def _unreadable(text: str, why: str) -> ParseError:
         f'Your reply could not be read: {why}. Reply with one JSON object: {{"action": "<tool>", "action_input": '
         f'{{...}}}} or {{"action": "final_answer", "answer": "..."}}'
     )
-    return ParseError(f"the reply could not be read: {why}: {text}", observation=observation, llm_output=text)
+    prose = "{" not in text
+    return ParseError(
+        f"the reply could not be read: {why}: {text}", observation=observation, llm_output=text, prose=prose
+    )

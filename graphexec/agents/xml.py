@@ -129,4 +129,5 @@ def _unreadable(why: str, said: str) -> ParseError:
         f"Your reply could not be read: {why}. Write <tool>the tool</tool><tool_input>its input</tool_input>, or "
         "<final_answer>the answer</final_answer>."
     )
-    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said)
+    prose = _TAG.search(said) is None
+    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said, prose=prose)

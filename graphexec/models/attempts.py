@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from graphexec.errors import ModelError, RateLimited, ServerError
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.failures import Failure, breakdown, refusal, timed_out
+from graphexec.waiting import sleep_while_waited_for
 
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying, RetryCallState, Retrying
@@ -31,7 +32,7 @@ class Clock:
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = sleep_while_waited_for
     asleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 

@@ -18,6 +18,7 @@ from graphexec.awaiting import from_thread
 from graphexec.errors import BadReply, InputError
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.attempts import Clock
+from graphexec.waiting import still_waited_for
 
 REAL_TIME = Clock()
 
@@ -152,6 +153,8 @@ class WrappedModel:
             while not isinstance(step, ModelReply):
                 answer: Any = None
                 try:
+                    # A thread that was abandoned meanwhile asks no more, and waits for nothing.
+                    still_waited_for()
                     match step:
                         case Ask(model):
                             with closing(_pieces(step, request, streamed=streamed)) as pieces:

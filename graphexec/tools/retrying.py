@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from graphexec.effects import ToolResult
-from graphexec.errors import Abandoned
 from graphexec.reporting import report
 from graphexec.tools.retry import LONGEST_WAIT, Retry, ToolRetried
-from graphexec.waiting import waiter_here
+from graphexec.waiting import sleep_while_waited_for
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -35,7 +32,7 @@ def retried(name: str, retry: Retry, attempt: Callable[[], Came]) -> Came:
 
     # tenacity's parameters are of many types.
     rules: Any = _rules(name, retry)
-    return Retrying(sleep=_sleep, **rules)(attempt)
+    return Retrying(sleep=sleep_while_waited_for, **rules)(attempt)
 
 
 async def aretried(name: str, retry: Retry, attempt: Callable[[], Awaitable[Came]]) -> Came:
@@ -81,11 +78,3 @@ def _came(state: RetryCallState) -> Raised:
     came = state.outcome.result()
     assert isinstance(came, Raised), "only what raised is called again"
     return came
-
-
-def _sleep(seconds: float) -> None:
-    waiter = waiter_here()
-    gone = threading.Event()
-    with nullcontext() if waiter is None else waiter.heard_by(gone.set):
-        if gone.wait(seconds):
-            raise Abandoned("nobody waits for this call any more, so it is not made again")

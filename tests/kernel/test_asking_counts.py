@@ -276,7 +276,7 @@ def test_only_a_node_that_asks_has_a_count() -> None:
         with pytest.raises(NodeError) as caught:
             metered(when_spent=Stopped, asks=1)(one)
         assert str(caught.value) == (
-            f"{one.name} does not yield effects, so leave out asks=; only a node with Asks[...] has a count"
+            f"{one.name} does not yield effects, so it has no count; write it with Asks[...], or leave out asks="
         )
 
 

@@ -231,6 +231,6 @@ def _stopped(run: Told, limit: str, script: Script, given: Settings) -> Told:
             decision = script.read(reply)
             text = str(decision.return_values["output"]) if isinstance(decision, AgentFinish) else ""
         except ParseError as error:
-            text = reply.content if isinstance(reply, ModelReply) else error.llm_output
+            text = error.llm_output if error.prose else ""
     run.generated = bool(text.strip())
     return run.ended(limit, {"output": text.strip() or STOPPED[limit]}, given)

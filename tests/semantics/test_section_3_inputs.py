@@ -130,7 +130,7 @@ def test_order_a_failure_of_the_memory_is_before_the_run(run: Run) -> None:
     async def agone(given: Any, /) -> Any:
         raise OSError("gone")
 
-    memory: Any = SimpleNamespace(keys=("before",), load=gone, aload=agone)
+    memory: Any = SimpleNamespace(keys=("before",), load=gone, aload=agone, save=gone, asave=agone)
     events: list[Any] = []
     executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, watchers=[events.append])
     with pytest.raises(OSError, match="gone"):
