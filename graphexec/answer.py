@@ -8,7 +8,7 @@ from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
 from graphexec.effects import CallModel
-from graphexec.events import Asked, Done, Event, Reported
+from graphexec.events import Answered, Asked, Done, Event, Reported
 from graphexec.machine import plan, stopped_response
 from graphexec.messages import ReplyDelta
 from graphexec.result import Ending
@@ -21,14 +21,15 @@ class Answering:
 
     An agent whose answer can be told from its other replies only when they are whole (native tool calls may follow any
     text) gives it in one piece; so does a run that is stopped. What was given and turns out to be no answer, since the
-    reply could not be read, is followed by a line end and the answer.
+    reply could not be read or another node asks on, is followed by a line end and the answer.
     """
 
-    __slots__ = ("_agent", "_given", "_read")
+    __slots__ = ("_again", "_agent", "_given", "_read")
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._given = ""
+        self._again = False
         self._read: AnswerReader | None = None
 
     def of(self, event: Event[Ending]) -> str:
@@ -38,20 +39,29 @@ class Answering:
                 # What nodes of the user's own ask is another question.
                 answers = self._agent.answer if node in (plan.name, stopped_response.name) else None
                 self._read = None if answers is None else answers()
-            case Reported(_, _, ReplyDelta(content)) if self._read is not None:
-                piece = self._read(content)
-                self._given += piece
-                return piece
+                self._again = bool(self._given)
+            case Answered():
+                self._read = None
+            case Reported(_, CallModel(), ReplyDelta(content)) if self._read is not None:
+                return self._told(self._read(content))
             case Done(ending):
                 return self._rest(ending)
             case _:
                 pass
         return ""
 
+    def _told(self, piece: str) -> str:
+        """A piece of the answer; what was given before, by an earlier reply, was none."""
+        if not piece:
+            return ""
+        parted = "\n" if self._again else ""
+        self._given = piece if self._again else self._given + piece
+        self._again = False
+        return f"{parted}{piece}"
+
     def _rest(self, ending: Ending) -> str:
         """What is missing of the answer."""
         answer = shown(ending.answer if isinstance(ending, AgentFinish) else ending.output)
-        given = self._given.rstrip()
-        if answer.startswith(given):
-            return answer[len(given) :]
+        if not self._again and answer.startswith(self._given):
+            return answer[len(self._given) :]
         return f"\n{answer}"

@@ -305,6 +305,6 @@ def _instant(handlers: Sequence[Handler]) -> bool:
 
 def _finished(results: tuple[object, ...]) -> object:
     # By identity: what == means is the results' own affair.
-    if not any(result is NOT_DONE for result in results):
+    if not any(result is NOT_DONE or type(result) is Cut for result in results):
         return results
     return Cut(tuple(_CUT if result is NOT_DONE else result for result in results))

@@ -30,6 +30,7 @@
         ├── ServerError           the server failed (5xx), after the retries
         ├── ConnectionFailed      no connection, or it broke
         ├── ModelTimeout          the server did not answer in time
+        │   └── NoTurn                a rate limit gives no turn in time
         ├── BadReply              the reply is not what the protocol says, or was cut short
         └── WeightsError          a local model's weights cannot be had
 
@@ -257,6 +258,10 @@ class ConnectionFailed(ModelError):
 
 class ModelTimeout(ModelError):
     """The server did not answer within the client's own timeout. The run's deadline is not this: it stops the run."""
+
+
+class NoTurn(ModelTimeout):
+    """A rate limit of yours gives no turn within the call's timeout. A run's deadline stops the run instead."""
 
 
 class BadReply(ModelError):

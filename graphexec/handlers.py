@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Effect, Perform, Unreadable
-from graphexec.errors import AgentError, BadReply, InputError, NoHandler, ParseError
+from graphexec.engine import Cut
+from graphexec.errors import AgentError, BadReply, InputError, NoHandler, NoTurn, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.reporting import pieces_wanted, report
 from graphexec.waiting import own_loop, still_waited_for
@@ -76,7 +77,24 @@ def asking_model(model: Model) -> Handler:
     stream: Any = getattr(model, "stream", None)
     astream: Any = getattr(model, "astream", None)
 
-    def called(effect: CallModel, left: float | None) -> ModelReply:
+    def called(effect: CallModel, left: float | None) -> ModelReply | Cut:
+        try:
+            return in_time(effect, left)
+        except NoTurn:
+            if left is None:
+                raise
+            # It would come after the run's deadline, so this is where the deadline cuts the call.
+            return Cut()
+
+    async def awaited(effect: CallModel, left: float | None) -> ModelReply | Cut:
+        try:
+            return await ain_time(effect, left)
+        except NoTurn:
+            if left is None:
+                raise
+            return Cut()
+
+    def in_time(effect: CallModel, left: float | None) -> ModelReply:
         timeout = None if left is None else left + _BEYOND
         if stream is None or not pieces_wanted():
             return checked(model.complete(effect.request, timeout=timeout))
@@ -88,7 +106,7 @@ def asking_model(model: Model) -> Handler:
                     report(last)
         return checked(last)
 
-    async def awaited(effect: CallModel, left: float | None) -> ModelReply:
+    async def ain_time(effect: CallModel, left: float | None) -> ModelReply:
         timeout = None if left is None else left + _BEYOND
         if astream is None or not pieces_wanted():
             return checked(await model.acomplete(effect.request, timeout=timeout))

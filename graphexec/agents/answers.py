@@ -11,28 +11,65 @@ from typing import TypeAlias
 AnswerReader: TypeAlias = Callable[[str], str]
 
 
+# What only the program may say, where it begins a line: as far as it has come.
+_INVENTED = re.compile(r"\n[ \t*_#>]{0,4}(?:intermediate answer|observation)", re.IGNORECASE)
+
+# How much of a line that may become it is held back, in characters.
+_HELD = 40
+
+
 def after(marker: str) -> AnswerReader:
-    """Read what follows the marker, such as `Final Answer:` in whatever case, without the blanks before it."""
-    marked = re.compile(re.escape(marker), re.IGNORECASE)
+    """Read what follows the first marker that begins a line, such as `Final Answer:`, in whatever case.
+
+    Without the blanks around it, and without an observation that the model makes up, and what follows that.
+    """
+    marked = re.compile(rf"(?:\A|\n)[ \t]{{0,4}}{re.escape(marker)}", re.IGNORECASE)
+    # Of what comes before, the last line; behind the marker, what is held back.
     waiting = ""
-    answering = begun = False
+    answering = begun = ended = False
 
     def read(piece: str) -> str:
-        nonlocal waiting, answering, begun
+        nonlocal waiting, answering, begun, ended
+        if ended:
+            return ""
+        waiting += piece
         if not answering:
-            waiting += piece
             found = marked.search(waiting)
             if found is None:
-                # The marker may be cut in two.
-                waiting = waiting[-(len(marker) - 1) :]
+                waiting = _last_line(waiting, len(marker) + 5)
                 return ""
-            answering, piece, waiting = True, waiting[found.end() :], ""
+            answering, waiting = True, waiting[found.end() :]
+        if invented := _INVENTED.search(waiting):
+            ended, waiting = True, waiting[: invented.start()].rstrip()
+            text, waiting = waiting, ""
+        else:
+            told = _told(waiting)
+            text, waiting = waiting[:told], waiting[told:]
         if not begun:
-            piece = piece.lstrip()
-            begun = bool(piece)
-        return piece
+            text = text.lstrip()
+            begun = bool(text)
+        return text
 
     return read
+
+
+def _last_line(text: str, most: int) -> str:
+    """The line that text ends in, with its beginning; or that there is no beginning that could still matter."""
+    line = text[text.rfind("\n") :] if "\n" in text else text
+    return line if len(line) <= most else "."
+
+
+def _told(text: str) -> int:
+    """How much of an answer can be told: not the blanks at its end, nor a line that may be made up."""
+    line = text.rfind("\n")
+    if line >= 0 and len(text) - line <= _HELD and _may_be_invented(text[line + 1 :]):
+        text = text[:line]
+    return len(text.rstrip())
+
+
+def _may_be_invented(line: str) -> bool:
+    said = line.lstrip(" \t*_#>").lower()
+    return any(word.startswith(said) for word in ("intermediate answer", "observation"))
 
 
 # Where the answer's text begins in a decision such as `{"action": "final_answer", "answer": "..."}`.

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from typing import Any
 
-from graphexec.errors import InputError, ModelTimeout
+from graphexec.errors import InputError, NoTurn
 from graphexec.messages import Model, ModelReply, ModelRequest
 from graphexec.models.attempts import Clock
 from graphexec.models.notices import Waited
@@ -31,7 +31,7 @@ def rate_limited(
 
     All its calls share the limits, in whatever threads and event loops they are, and get their turns in the order in
     which they came. A call that waited reports `Waited`. One whose turn would come after its `timeout` raises
-    `ModelTimeout`, at once where the time of its turn is known. A stream takes its place until it is over or closed.
+    `NoTurn`, at once where the time of its turn is known. A stream takes its place until it is over or closed.
 
     Calls are counted when they begin. The model's own retries are not seen; `retrying(rate_limited(...))` counts each
     attempt. Raises `InputError` without a limit, and
@@ -69,7 +69,7 @@ def rate_limited(
         try:
             yield Await(turn, None if left is None else max(left, 0.0))
         except TimeoutError:
-            raise ModelTimeout(
+            raise NoTurn(
                 f"a call had no turn within its timeout of {deadline.timeout:g} s, since others took theirs "
                 f"({at_once} at once); give it more time, or allow more at once"
             ) from None
@@ -79,7 +79,7 @@ def rate_limited(
         began, left = clock.monotonic(), deadline.left
         start, why = pace.take(began, latest=None if left is None else began + left)
         if start is None:
-            raise ModelTimeout(
+            raise NoTurn(
                 f"a call would have its turn after its timeout of {deadline.timeout:g} s ({why}); give it more time, "
                 f"or ask less often"
             )

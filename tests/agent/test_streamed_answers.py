@@ -21,6 +21,7 @@ from graphexec import (
     create_react_agent,
     create_structured_agent,
     create_tool_calling_agent,
+    tool,
 )
 from graphexec.agents.answers import AnswerReader, after, in_json
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
@@ -105,7 +106,7 @@ def test_the_answer_alone_is_told_as_it_comes(talk: str) -> None:
     make, replies, letter_by_letter = TALKS[talk]
     found = pieces(lambda: executor(make, replies))
     assert "".join(found).strip() == ANSWER
-    assert len(found) >= len(ANSWER) if letter_by_letter else len(found) == 1
+    assert len(found) > 5 if letter_by_letter else len(found) == 1
 
 
 def test_a_run_that_is_stopped_says_so() -> None:
@@ -120,7 +121,25 @@ def test_what_turns_out_to_be_no_answer_is_followed_by_the_answer() -> None:
         agent = react(Speaking([both, f"Final Answer: {ANSWER}"]))
         return AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True)
 
-    assert "".join(pieces(made)).endswith(f"\n{ANSWER}")
+    told = "".join(pieces(made))
+    assert told.startswith("7")
+    assert told.endswith(f"\n{ANSWER}")
+    assert told.count(ANSWER) == 1
+
+
+def test_an_agent_within_a_tool_is_not_heard() -> None:
+    def made() -> AgentExecutor:
+        inner = executor(react, ["Final Answer: inner"])
+
+        @tool(name="echo")
+        def delegate(text: str) -> str:
+            """Ask another agent."""
+            return str(inner.run(text).output)
+
+        agent = create_react_agent(Speaking([ACT, f"Final Answer: {ANSWER}"]), [delegate])
+        return AgentExecutor(agent=agent, tools=[delegate])
+
+    assert "".join(pieces(made)) == ANSWER
 
 
 def read_in(reader: AnswerReader, text: str, cuts: list[int]) -> str:
@@ -138,11 +157,29 @@ def test_a_decision_cut_anywhere_gives_its_answer(answer: str, cuts: list[int]) 
         assert read_in(in_json(), text, cuts) == answer
 
 
-@given(answer=st.text(), before=st.text("Final Asw:\n"), cuts=CUTS)
-def test_a_text_cut_anywhere_gives_what_follows_the_marker(answer: str, before: str, cuts: list[int]) -> None:
-    text = f"{before}Final Answer:{answer}"
-    found = read_in(after("Final Answer:"), text, cuts)
-    assert found == text[text.lower().index("final answer:") + len("Final Answer:") :].lstrip()
+ONE_LINE = st.text(st.characters(exclude_characters="\n"))
+
+
+@given(answer=ONE_LINE, before=st.text("Final Asw:\n"), more=ONE_LINE, cuts=CUTS)
+def test_a_text_cut_anywhere_gives_what_follows_the_marker(
+    answer: str, before: str, more: str, cuts: list[int]
+) -> None:
+    said = f"{before}\nFinal Answer:{answer}"
+    if "final answer:" not in before.lower():
+        assert read_in(after("Final Answer:"), said, cuts) == answer.strip()
+        # What the model makes up behind it is no part of it.
+        invented = f"{said}\nObservation: {more}\nFinal Answer: {more}"
+        assert read_in(after("Final Answer:"), invented, cuts) == answer.strip()
+
+
+@pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
+def test_a_marker_within_a_line_is_none(word: str) -> None:
+    assert read_in(after("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+
+
+def test_a_line_that_is_not_made_up_after_all_is_told() -> None:
+    text = "AI: one\nobs two\n  Observe!\nObservation: x"
+    assert read_in(after("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
 
 
 OTHERS = ('{"action": "echo", "action_input": {"a": "final_answer"}}', "x" * 2_000, '{"answer": "x"}')

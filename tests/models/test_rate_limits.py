@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphexec import AgentExecutor, create_react_agent
 from graphexec.errors import InputError, ModelTimeout
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.attempts import Clock
@@ -330,3 +331,11 @@ def test_no_limit_at_all_is_refused() -> None:
 
 def test_a_notice_reads_well() -> None:
     assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_turn_behind_the_deadline_of_a_run_stops_it_at_once(how: str) -> None:
+    model = rate_limited(ScriptedModel(["Action: nothing\nAction Input: x"], repeat_last=True), per_minute=1)
+    executor = AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=20)
+    result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
+    assert (result.reason, len(result.steps), result.spent.model_calls) == ("seconds", 1, 2)
