@@ -12,6 +12,8 @@ class SystemMessage:
     """Standing instructions."""
 
     content: str
+    # In JSON it tells the kinds of messages apart; so in the others.
+    role: Literal["system"] = field(default="system", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class UserMessage:
     """What the person, or the program in its place, says."""
 
     content: str
+    role: Literal["user"] = field(default="user", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class AssistantMessage:
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
+    role: Literal["assistant"] = field(default="assistant", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class ToolMessage:
 
     call_id: str
     content: str
+    role: Literal["tool"] = field(default="tool", init=False, repr=False)
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, overload
 
 from graphexec.actions import Steps
 from graphexec.errors import InputError
-from graphexec.messages import Message
+from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 
 
 class Conversation(Sequence[Message]):
@@ -48,11 +49,37 @@ class Conversation(Sequence[Message]):
 
 
 def earlier(inputs: Mapping[str, Any], key: str) -> tuple[Message, ...]:
-    """The messages of an earlier conversation in the inputs, if any. Raises `InputError` for anything else."""
+    """The messages of an earlier conversation in the inputs, if any.
+
+    Those of a run that was stored as JSON are objects with a `role`, which will do. Raises `InputError` for others.
+    """
     if key not in inputs:
         return ()
-    given: Sequence[Message] = inputs[key]
-    # Users pass texts and pairs.
-    if not isinstance(given, (tuple, list)) or not all(isinstance(one, Message) for one in given):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")
-    return tuple(given)
+    given: Any = inputs[key]
+    if isinstance(given, (tuple, list)):
+        messages: Sequence[Any] = given  # pyright: ignore[reportUnknownVariableType]
+        with suppress(ValueError):
+            return tuple([one if isinstance(one, Message) else _restored(one) for one in messages])
+    raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")
+
+
+# The classes of messages by the roles that JSON tells them by; pydantic takes any.
+_ROLES: Mapping[str, Any] = {
+    "system": SystemMessage,
+    "user": UserMessage,
+    "assistant": AssistantMessage,
+    "tool": ToolMessage,
+}
+
+
+def _restored(given: Any) -> Message:
+    """The message that JSON data are. Raises `ValueError` for what is none."""
+    data: Any = given if isinstance(given, dict) else {}
+    kind = _ROLES.get(str(data.get("role")))
+    if kind is None:
+        raise ValueError("it is no message")
+    # pydantic, which reads it, is loaded by those who store.
+    from pydantic import TypeAdapter
+
+    message: Message = TypeAdapter(kind).validate_python(data)
+    return message

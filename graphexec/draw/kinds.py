@@ -33,9 +33,10 @@ def look(node: Node[Any, Any]) -> Look:
 
 
 def label(node: Node[Any, Any]) -> tuple[str, ...]:
-    """The lines that stand in a node: its name, and what each of its entries costs."""
+    """The lines that stand in a node: its name, what each of its entries costs, and whether its calls are reserved."""
+    reserved = ("its calls are reserved",) if node.grace is not None else ()
     costs = ("an iteration" if budget.name == ITERATIONS.name else f"one of {budget}" for budget in node.meters)
-    return (node.name, *(f"each entry costs {cost}" for cost in costs))
+    return (node.name, *(f"each entry costs {cost}" for cost in costs), *reserved)
 
 
 def named(edge: Edge) -> tuple[str, ...]:
@@ -45,9 +46,11 @@ def named(edge: Edge) -> tuple[str, ...]:
 
 
 def exhausts(graph: Graph[Any, Any], edge: Edge) -> bool:
-    """Whether the edge is the one that a spent limit takes."""
+    """Whether only a spent limit takes the edge."""
     source = graph.nodes.get(edge.source)
-    return source is not None and source.spent_outcome is edge.outcome
+    if source is None or edge.outcome in source.returns:
+        return False
+    return source.spent_outcome is edge.outcome
 
 
 def absent(graph: Graph[Any, Any]) -> list[str]:

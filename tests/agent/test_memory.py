@@ -7,9 +7,21 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Done, Steps, snapshot_of
-from graphexec.errors import InputError
-from graphexec.memory import BufferMemory, WindowMemory
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Done,
+    Snapshot,
+    Steps,
+    create_conversational_agent,
+    create_react_agent,
+    create_tool_calling_agent,
+    snapshot_of,
+)
+from graphexec.errors import InputError, ServerError
+from graphexec.memory import BufferMemory, MemoryHistory, Turn, WindowMemory
+from graphexec.models import ScriptedModel
 from tests.agent.actors import echo, run_async, run_sync
 
 Run = Callable[..., Any]
@@ -136,3 +148,63 @@ def test_an_input_that_it_lacks_is_named() -> None:
     executor = AgentExecutor(agent=silent, tools=[], memory=BufferMemory(input_key="question"))
     with pytest.raises(InputError, match="question"):
         executor.run("tea?")
+
+
+def test_messages_of_a_memory_survive_a_pause() -> None:
+    memory = BufferMemory(as_messages=True)
+    memory.history.add(Turn("I am Ada.", "Hello."))
+    model = ScriptedModel([ServerError("gone"), "Ada."])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
+    with pytest.raises(ServerError) as caught:
+        executor.run("Who am I?")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    again = Snapshot.from_json(snapshot.to_json(), executor.graph)
+    assert executor.run(again).output == "Ada."
+    first, second = model.requests
+    assert first == second
+    assert memory.history.turns()[-1] == Turn("Who am I?", "Ada.")
+
+
+def test_a_text_is_the_one_input_that_no_memory_provides() -> None:
+    model = ScriptedModel(["AI: hello"], repeat_last=True)
+    executor = AgentExecutor(agent=create_conversational_agent(model, []), tools=[], memory=BufferMemory())
+    assert executor.invoke("I am Ada.") == {"input": "I am Ada.", "output": "hello"}
+    assert executor.run("Who am I?").output == "hello"
+    assert "Human: I am Ada." in str(model.requests[-1])
+    with pytest.raises(InputError, match=r"the inputs lack input; pass \{'input': \.\.\.\}$"):
+        executor.run({})
+
+
+NO_MEMORIES: dict[str, tuple[Any, str]] = {
+    "a class": (BufferMemory, "; make one with BufferMemory"),
+    "a history": (MemoryHistory(), "which has no keys, load, save, aload, asave; make one"),
+    "one that the agent does not read": (
+        BufferMemory(),
+        r"the memory provides chat_history, which the agent does not read; write \{chat_history\} into its prompt$",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NO_MEMORIES)
+def test_a_memory_that_cannot_serve_is_refused_when_the_executor_is_made(what: str) -> None:
+    memory, told = NO_MEMORIES[what]
+    with pytest.raises(InputError, match=told):
+        AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
+    with pytest.raises(InputError, match="or make the memory with key='chat_history'"):
+        AgentExecutor(
+            agent=create_tool_calling_agent(ScriptedModel([]), []), tools=[], memory=BufferMemory(key="before")
+        )
+
+
+def test_a_watcher_that_fails_at_the_end_loses_nothing() -> None:
+    def failing(event: object) -> None:
+        if type(event) is Done:
+            raise LookupError("of the watcher")
+
+    memory = Notebook()
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory, watchers=[failing])
+    with pytest.raises(LookupError) as caught:
+        executor.run("tea?")
+    assert len(memory.told) == 1
+    assert snapshot_of(caught.value) is not None
