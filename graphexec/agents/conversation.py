@@ -55,11 +55,12 @@ def earlier(inputs: Mapping[str, Any], key: str) -> tuple[Message, ...]:
     """
     if key not in inputs:
         return ()
-    given: Any = inputs[key]
-    if isinstance(given, (tuple, list)):
-        messages: Sequence[Any] = given  # pyright: ignore[reportUnknownVariableType]
+    given = inputs[key]
+    # Users pass texts, and pairs.
+    messages: Any = given if type(given) in (tuple, list) else None
+    if messages is not None:
         with suppress(ValueError):
-            return tuple([one if isinstance(one, Message) else _restored(one) for one in messages])
+            return tuple(map(_message, messages))
     raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")
 
 
@@ -72,14 +73,15 @@ _ROLES: Mapping[str, Any] = {
 }
 
 
-def _restored(given: Any) -> Message:
-    """The message that JSON data are. Raises `ValueError` for what is none."""
-    data: Any = given if isinstance(given, dict) else {}
-    kind = _ROLES.get(str(data.get("role")))
+def _message(given: Any) -> Message:
+    """A message, or the one that JSON data are. Raises `ValueError` for what is none."""
+    if isinstance(given, Message):
+        return given
+    kind = _ROLES.get(str(given.get("role"))) if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     if kind is None:
         raise ValueError("it is no message")
     # pydantic, which reads it, is loaded by those who store.
     from pydantic import TypeAdapter
 
-    message: Message = TypeAdapter(kind).validate_python(data)
+    message: Message = TypeAdapter(kind).validate_python(given)
     return message

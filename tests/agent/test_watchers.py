@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Limits, Moved, Ready, Run
 from graphexec.drive import run as run_table
+from graphexec.errors import InputError
 from tests.agent.actors import act, answer, echo, scripted
 
 
@@ -113,3 +115,34 @@ def test_a_run_that_nobody_watches_is_told_to_nobody() -> None:
     executor = executor_of(seen.append)
     run_table(executor.graph, Ready(Run({"input": "q"})), executor.world)
     assert seen == []
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_watched_run_keeps_none_of_its_events(how: str) -> None:
+    alive: list[int] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, Done):
+            alive.append(sum(type(one) is Asked for one in gc.get_objects()))
+
+    executor = AgentExecutor(agent=scripted(*[act("echo", text="a")] * 20, answer()), tools=[echo], watchers=[watch])
+    executor = executor.with_limits(Limits(iterations=30))
+    before = sum(type(one) is Asked for one in gc.get_objects())
+    result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
+    assert len(result.steps) == 20
+    assert alive[0] - before <= 2
+
+
+WRONG: dict[str, object] = {
+    "one function": print,
+    "no functions": [1],
+    "a text": "print",
+    "a coroutine function": [asyncio.sleep],
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_watch_is_refused_when_the_executor_is_made(what: str) -> None:
+    watchers: Any = WRONG[what]
+    with pytest.raises(InputError, match=r"^watchers (is|has) .*; pass"):
+        AgentExecutor(agent=scripted(answer()), tools=[], watchers=watchers)

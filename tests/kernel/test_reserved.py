@@ -529,3 +529,9 @@ def test_what_is_reserved_and_never_asks_is_stopped_by_no_time() -> None:
     (finding,) = [one for one in machine.verify(Limits(seconds=5)).findings if one.code == "GX010"]
     assert finding.witness is not None
     assert execute(machine, finding.witness, 50) == 50
+
+
+def test_what_is_reserved_is_said_by_number() -> None:
+    everything: Any = None
+    with pytest.raises(NodeError, match=r"is reserved, so say how much it asks for; write asks=1, or \(least, most\)$"):
+        reserved(when_spent=Silent, asks=everything)(node(words))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import (
+    Abandoned,
     BadReply,
     BadRequest,
     ConnectionFailed,
@@ -24,6 +26,7 @@ from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.notices import Retried
 from graphexec.models.retries import retrying
 from graphexec.models.scripted import ScriptedModel
+from graphexec.waiting import in_thread, somebody_waits
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
 
@@ -224,3 +227,31 @@ def test_a_model_that_returns_no_reply_is_told_so(ask: Ask, reply: object) -> No
 def test_a_notice_reads_well() -> None:
     assert str(Retried(DOWN, 1, 0.46)) == "attempt 1 failed with ServerError: 503: busy; the next one follows in 0.5 s"
     assert str(Retried(ServerError(""), 2, 1)) == "attempt 2 failed with ServerError; the next one follows in 1.0 s"
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_not_made_again() -> None:
+    asked = threading.Event()
+    calls: list[float] = []
+
+    class Failing(ScriptedModel):
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            calls.append(1)
+            asked.set()
+            raise ServerError("down")
+
+    ended = threading.Event()
+    model = retrying(Failing([]), attempts=5, first_wait=60.0, longest_wait=60.0)
+
+    def call() -> None:
+        try:
+            model.complete(HELLO)
+        finally:
+            ended.set()
+
+    with somebody_waits() as waiter:
+        future = in_thread(call, waiter)
+        assert asked.wait(10)
+    # It would sleep for half a minute at least.
+    assert ended.wait(10)
+    assert isinstance(future.exception(10), Abandoned)
+    assert calls == [1]
