@@ -1,8 +1,8 @@
 """graphexec: LLM agents as an explicit, typed state machine.
 
-The public names are those in `__all__` here, in `graphexec.models` and in `graphexec.tools`, and the messages of
-`graphexec.messages`, the drivers of `graphexec.drive` and the exceptions of `graphexec.errors`. The rest is free to
-change.
+The public names are those in `__all__` here, in `graphexec.models`, `graphexec.memory` and `graphexec.tools`, and the
+messages of `graphexec.messages`, the drivers of `graphexec.drive` and the exceptions of `graphexec.errors`. The rest is
+free to change.
 """
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
@@ -37,7 +37,16 @@ from graphexec.effects import (
     ask_all,
 )
 from graphexec.engine import Asking, advance, begin
-from graphexec.errors import GraphError, GraphexecError, ModelError, ParseError, UnprovedError
+from graphexec.errors import (
+    GraphError,
+    GraphexecError,
+    InputError,
+    LimitsError,
+    ModelError,
+    ParseError,
+    ToolDefinitionError,
+    UnprovedError,
+)
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.executor import AgentExecutor
 from graphexec.graph import Graph, draft, edges, graph, on
@@ -102,8 +111,10 @@ __all__ = [
     "Graph",
     "GraphError",
     "GraphexecError",
+    "InputError",
     "LimitReached",
     "Limits",
+    "LimitsError",
     "ModelError",
     "Moved",
     "Node",
@@ -122,6 +133,7 @@ __all__ = [
     "Stepwise",
     "StoppedResponse",
     "Tool",
+    "ToolDefinitionError",
     "ToolResult",
     "ToolRetried",
     "UnprovedError",

@@ -46,6 +46,8 @@ class SummaryMemory(TurnMemory):
     have them outlive the process as the turns do, keep them in a history of their own, such as another file. One that
     does not tell of the history's first turns, since that was cleared, is not used.
 
+    Its model calls are made after the run, beyond the run's limits, and are not counted in what it spent.
+
     It is told as `Summary: ...` before the turns, or as a system message. `prompt` is a template with `{summary}` and
     `{turns}`, and perhaps `{human}` and `{ai}`.
 

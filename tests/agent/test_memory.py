@@ -136,7 +136,7 @@ def test_a_conversation_goes_on_from_run_to_run() -> None:
 
 def test_intermediate_steps_do_not_confuse_it() -> None:
     executor = AgentExecutor(agent=answering, tools=[], memory=Notebook(), return_intermediate_steps=True)
-    outputs = {"output": "nothing yet; tea?", "intermediate_steps": []}
+    outputs: dict[str, Any] = {"output": "nothing yet; tea?", "intermediate_steps": []}
     assert executor.invoke("tea?") == {"input": "tea?", **outputs}
     assert executor.invoke("tea?", return_only_outputs=True) == outputs
 
