@@ -71,10 +71,10 @@ TELLING = (
         FINISH,
         Change(
             "executor.py",
-            "        returned = {**({} if only_outputs else self._named(inputs)), **_outputs(result.ending)}",
+            "        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}",
             """\
         returned: Any = result.ending.return_values
-        returned.update({**self._named(inputs), **_outputs(result.ending)})""",
+        returned.update({**named(inputs, self._keys), **outputs_of(result.ending)})""",
         ),
     ),
     # The empty beginning, which every run shares, is extended in place.

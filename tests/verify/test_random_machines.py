@@ -130,7 +130,7 @@ GATED: tuple[DrawnGraph, ...] = tuple(
 )
 
 
-@settings(max_examples=150, **COMMON)
+@settings(max_examples=50, **COMMON)
 @example(drawn=RESERVED_SPENDS, limits=Limits(iterations=0, tokens=1), seed=0)
 @example(drawn=GATED[0], limits=Limits(iterations=None, seconds=5), seed=0)
 @example(drawn=GATED[1], limits=Limits(iterations=None, seconds=5), seed=0)
