@@ -90,11 +90,6 @@ def invalid(error: ParseError) -> str:
     return error.observation or INVALID
 
 
-def every_step(steps: Steps) -> Sequence[AgentStep]:
-    """All of them."""
-    return steps
-
-
 # Which tools' results are the answer: that of a step's only call, or also of the last one of several.
 ReturnDirect: TypeAlias = Literal["single", "any"]
 
@@ -104,16 +99,16 @@ class Policies:
     """What an executor's options say to its nodes.
 
     `feedback` makes what the model is told after a reply that could not be read; `shown` are the steps that the agent
-    is shown of all there are; `return_direct` says which results are the answer at once.
+    is shown of all there are (`None`: all); `return_direct` says which results are the answer at once.
     """
 
     feedback: Callable[[ParseError], str] = invalid
-    shown: Callable[[Steps], Sequence[AgentStep]] = every_step
+    shown: Callable[[Steps], Sequence[AgentStep]] | None = None
     return_direct: ReturnDirect = "single"
 
     def trimmed(self, run: Run) -> Run:
         """The run as the agent is shown it."""
-        if self.shown is every_step:
+        if self.shown is None:
             return run
         shown = self.shown(run.steps)
         return run if shown is run.steps else Run(run.inputs, Steps(shown))

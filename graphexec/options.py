@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, get_args
 
 from graphexec.actions import AgentStep, Steps
 from graphexec.errors import InputError, ParseError
-from graphexec.machine import Policies, ReturnDirect, every_step, invalid
+from graphexec.machine import Policies, ReturnDirect, invalid
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
@@ -41,10 +41,10 @@ def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
     return feedback
 
 
-def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]]:
-    """Which steps the agent is shown."""
+def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+    """Which steps the agent is shown; `None`: all."""
     if isinstance(trim, int):
-        return every_step if trim <= 0 else _last(trim)
+        return None if trim <= 0 else _last(trim)
     # Users without a type checker pass what they like.
     if not callable(trim):  # pyright: ignore[reportUnnecessaryComparison]
         raise InputError(

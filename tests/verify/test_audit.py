@@ -86,6 +86,19 @@ def test_a_counter_that_was_changed_does_not_conform(wishes: str, data: st.DataO
     assert not audit(trace, writer_proof(limits)).conforms
 
 
+def test_a_budget_that_an_edge_refills_is_full_after_it() -> None:
+    limits = Limits(iterations=4)
+    told: set[str] = set()
+    for at in range(len(written("mpmp", limits))):
+        trace = written("mpmp", limits)
+        if "spent" in trace[at]:
+            trace[at]["spent"]["budgets"]["revisions"] += 1
+            told |= {
+                fact.split(" resets ")[-1] for fact in facts(audit(trace, writer_proof(limits))) if " resets " in fact
+            }
+    assert told == {"revisions, of which 1 is spent after it"}
+
+
 def test_the_run_has_to_have_the_limits_of_the_proof() -> None:
     found = audit(trace_of(acting([1], max_iterations=3)), proof_of(acting([1], max_iterations=4)))
     assert facts(found) == ["the limit iterations of the run is 3 and that of the proof 4"]
