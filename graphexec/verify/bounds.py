@@ -74,9 +74,28 @@ def _longest(flow: Flow, limits: Limits) -> tuple[_Longest | None, _Longest | No
         lambda one: 0 if one.kind == "within" else weights[2](one),
     )
     shown = Product(flow, limits, sure=True)
-    sure = shown.longest(least) if shown.size() <= _STATES else (-1, -1, -1)
+    known = shown.size() <= _STATES and not (limits.seconds is not None and _grace_follows_grace(flow))
+    sure = shown.longest(least) if known else (-1, -1, -1)
     steps, models, tools = (_Longest(one, one == other) for one, other in zip(most, sure, strict=True))
     return steps, models, tools
+
+
+def _grace_follows_grace(flow: Flow) -> bool:
+    """Whether a reserved visit may come after another: what the first takes of the grace, the second lacks.
+
+    The product knows only whether the time of the limit is over, so with a clock it is not sure of such runs.
+    """
+    sources = {one.source for one in flow.transitions if one.reserved}
+    waiting = [one.target for one in flow.transitions if one.reserved]
+    seen: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in sources:
+            return True
+        if node not in seen:
+            seen.add(node)
+            waiting += [one.target for one in flow.transitions if one.source == node]
+    return False
 
 
 class _Forms:

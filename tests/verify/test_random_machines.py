@@ -128,9 +128,20 @@ GATED: tuple[DrawnGraph, ...] = tuple(
     )
     for grace in (0.0, 1.0)
 )
+# When the last node is cut, its grace is over, and so is that of the one that comes again: it asks for nothing more.
+GRACE_AFTER_GRACE = DrawnGraph(
+    (
+        DrawnNode((Way("Red", 1),), meters=("iterations", "alpha")),
+        DrawnNode((Way("Red", 2),)),
+        DrawnNode((Way("Red", 3),), asks="models", least=1, most=1, grace=1.0),
+        DrawnNode((Way("Red", 4),), meters=("alpha",)),
+        DrawnNode((Way("Red", None),), asks="models", least=0, most=1, spent=1, grace=1.0),
+    )
+)
 
 
 @settings(max_examples=50, **COMMON)
+@example(drawn=GRACE_AFTER_GRACE, limits=Limits(iterations=1, seconds=5), seed=0)
 @example(drawn=RESERVED_SPENDS, limits=Limits(iterations=0, tokens=1), seed=0)
 @example(drawn=GATED[0], limits=Limits(iterations=None, seconds=5), seed=0)
 @example(drawn=GATED[1], limits=Limits(iterations=None, seconds=5), seed=0)
