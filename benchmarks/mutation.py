@@ -62,7 +62,9 @@ _PROVER = (
 )
 
 SUBJECTS = {
-    "engine": Subject(tuple(f"graphexec/{name}.py" for name in ("engine", "limits", "rank", "nesting")), _KERNEL),
+    "engine": Subject(
+        tuple(f"graphexec/{name}.py" for name in ("engine", "by_hand", "limits", "rank", "nesting")), _KERNEL
+    ),
     "executor": Subject(tuple(f"graphexec/{name}.py" for name in ("executor", "machine")), _AGENT),
     "prover": Subject(
         tuple(

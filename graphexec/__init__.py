@@ -22,6 +22,7 @@ from graphexec.agents import (
     create_tool_calling_agent,
     create_xml_agent,
 )
+from graphexec.by_hand import Asking, advance, begin
 from graphexec.edge import END, Edge
 from graphexec.effects import (
     All,
@@ -36,7 +37,6 @@ from graphexec.effects import (
     ask,
     ask_all,
 )
-from graphexec.engine import Asking, advance, begin
 from graphexec.errors import (
     GraphError,
     GraphexecError,

@@ -144,6 +144,18 @@ class Run:
         return Run(self.inputs, self.steps.extended(steps))
 
 
+def run_of(value: object) -> Run | None:
+    """Return the run that a node's value carries under `run`; a value of the user's own may carry none."""
+    run = getattr(value, "run", None)
+    return run if isinstance(run, Run) else None
+
+
+def steps_of(value: object) -> Steps:
+    """Return the steps of the run that a value carries, or none."""
+    run = run_of(value)
+    return NO_STEPS if run is None else run.steps
+
+
 # For a finish that is not of a run yet, as an agent reads it.
 NO_RUN = Run({})
 

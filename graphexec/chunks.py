@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, steps_of
 from graphexec.agents.prompt import observed
-from graphexec.effects import All, CallTool, Request
 from graphexec.events import Asked, Done, Entered, Event
 from graphexec.machine import Acted
 from graphexec.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from graphexec.news import NewSteps, calls_tools
 from graphexec.result import Ending
 from graphexec.snapshot import Snapshot
 
@@ -28,13 +28,12 @@ class Chunks:
     `start` is where a run goes on that was paused: its steps up to there are no news.
     """
 
-    __slots__ = ("_seen", "_value", "_with_steps")
+    __slots__ = ("_new", "_value", "_with_steps")
 
     def __init__(self, *, with_steps: bool = False, start: Snapshot | None = None) -> None:
         self._with_steps = with_steps
         self._value: object = None
-        run = None if start is None else getattr(start.value, "run", None)
-        self._seen = len(run.steps) if isinstance(run, Run) else 0
+        self._new = NewSteps(steps_of(None if start is None else start.value))
 
     def of(self, event: Event[Ending]) -> list[Chunk]:
         """The chunks that an event brings."""
@@ -42,7 +41,7 @@ class Chunks:
             case Entered(_, value):
                 self._value = value
                 return self._stepped(value)
-            case Asked(_, effect) if isinstance(self._value, Acted) and _calls_tools(effect):
+            case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
                 return [{"actions": [action], "messages": said(action)} for action in self._value.actions]
             case Done(ending):
                 return [*self._stepped(ending), self._last(ending)]
@@ -51,11 +50,7 @@ class Chunks:
 
     def _stepped(self, value: object) -> list[Chunk]:
         """The steps that are new in a value."""
-        run = getattr(value, "run", None)
-        if not isinstance(run, Run) or len(run.steps) <= self._seen:
-            return []
-        new, self._seen = run.steps[self._seen :], len(run.steps)
-        return [{"steps": [step], "messages": [_seen(step)]} for step in new]
+        return [{"steps": [step], "messages": [_seen(step)]} for step in self._new.of(steps_of(value))]
 
     def _last(self, ending: Ending) -> Chunk:
         values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
@@ -78,8 +73,3 @@ def said(action: AgentAction) -> list[Message]:
 def _seen(step: AgentStep) -> Message:
     call_id = step.action.call_id
     return UserMessage(observed(step)) if call_id is None else ToolMessage(call_id, observed(step))
-
-
-def _calls_tools(effect: Request) -> bool:
-    members = effect.effects if isinstance(effect, All) else (effect,)
-    return any(isinstance(member, CallTool) for member in members)

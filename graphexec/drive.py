@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar, final
 
+from graphexec.by_hand import begin
 from graphexec.effects import All, Effect, Request
-from graphexec.engine import Cut, Walk, begin
+from graphexec.engine import Cut, Walk
 from graphexec.errors import Abandoned
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.graph import Graph

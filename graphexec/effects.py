@@ -47,8 +47,8 @@ class Effect(Generic[R_co]):
         del reply
         return _NO_TOKENS
 
-    def cost(self, reply: Any) -> float:
-        """The money that the reply cost."""
+    def cost(self, reply: Any) -> float | None:
+        """The money that the reply cost, or `None` if nobody knows: then a limit on it cannot be kept."""
         del reply
         return 0.0
 
@@ -108,7 +108,7 @@ class CallModel(Effect[ModelReply]):
         """The tokens that the provider counted."""
         return reply.usage.prompt_tokens, reply.usage.completion_tokens
 
-    def cost(self, reply: ModelReply) -> float:
+    def cost(self, reply: ModelReply) -> float | None:
         """What `priced` models say that it cost."""
         return reply.cost
 

@@ -1,15 +1,12 @@
-"""The engine: pure, from a snapshot and a reply to the next effect or to the end.
+"""The engine: a walk through the table. It charges, asks, takes in replies, and follows the edges.
 
-`begin` and `advance` are the contract: no clock, no I/O, no randomness, and nothing but plain data between two calls.
-`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `Asking` whose
-`reply(value, at=seconds)` is the next snapshot. The live drivers follow the same `Walk`, and keep it between replies
-instead of replaying it.
+It is pure: no clock, no I/O, no randomness. The live drivers follow a `Walk` and keep it between replies; `by_hand`
+makes one anew of a snapshot for each, and nothing but plain data is left between two calls.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, TypeVar, final
@@ -27,10 +24,10 @@ from graphexec.errors import (
     UnhandledOutcome,
     an,
 )
-from graphexec.events import Answered, Asked, Done, Entered, Moved
+from graphexec.events import Answered, Asked, Entered, Moved
 from graphexec.graph import Graph, Step
 from graphexec.limits import ITERATIONS, NO_BUDGETS, Exhausted, Limits, Spent
-from graphexec.rank import Ranks
+from graphexec.rank import HIGHEST, Ranks, lines_of
 from graphexec.snapshot import Snapshot, Stored
 
 S = TypeVar("S")
@@ -50,99 +47,6 @@ class Cut:
     """
 
     finished: tuple[object, ...] = ()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The run waits for a reply to `effect`, which is charged already.
-
-    `deadline` is the second of the run's clock at which the effect is to be cut, if there is one. `snapshot` is the
-    run at this point: resumed from it, the effect is asked for, and charged, again.
-    """
-
-    effect: Request
-    snapshot: Snapshot
-    deadline: float | None
-    _answered: Callable[[Any, float], Snapshot]
-
-    def reply(self, value: object, *, at: float | None = None) -> Snapshot:
-        """Return the run with the effect answered.
-
-        `at` is the second of the run's clock, which began at 0 with the run and stands still in a pause; without it,
-        the answer took no time. Raises `InputError` for a time before the run.
-        """
-        if isinstance(self.effect, All):
-            # The replies of a batch are a sequence of unknown things.
-            replies: Any = value
-            count = len(replies) if isinstance(value, (tuple, list)) else None
-            if count != len(self.effect.effects):
-                asked = len(self.effect.effects)
-                raise InputError(f"a batch of {asked} is answered by {value!r}; give a tuple with a reply to each")
-            value = tuple(replies)
-        return self._answered(value, self.snapshot.spent.seconds if at is None else _not_before_the_run(at))
-
-    def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
-        """Return the run with the effect cut by the deadline; `finished` is as in `Cut`.
-
-        Raises `InputError` where there is no deadline, and for another number of `finished` than was asked for.
-        """
-        if finished:
-            if not isinstance(self.effect, All):
-                one = type(self.effect).__name__
-                raise InputError(f"{one} is no batch and is cut as a whole; leave out finished=")
-            asked, given = len(self.effect.effects), len(finished)
-            if given != asked:
-                raise InputError(f"a batch of {asked} is cut with {given} replies; give a reply or a Cut() for each")
-        return self._answered(Cut(finished), _not_before_the_run(at))
-
-
-def _not_before_the_run(at: float) -> float:
-    if not at >= 0:
-        raise InputError(f"the reply came at {at} seconds; give the seconds since the run began, 0 or more")
-    return at
-
-
-def begin(graph: Graph[S, Any], value: S) -> Snapshot:
-    """Return the run at its start.
-
-    Raises `InputError` if the first node does not take such a value, or if a node lacks a setting.
-    """
-    for node in graph.nodes.values():
-        for name, kinds in node.settings.items():
-            wanted = an(" | ".join(kind.__name__ for kind in kinds))
-            raise InputError(f"{node.name} needs {wanted} for {name}; run bind(machine, ...) with one")
-    takes = graph.nodes[graph.start].takes
-    if not isinstance(value, takes):
-        names = " | ".join(kind.__name__ for kind in takes)
-        raise InputError(f"{graph.start} takes {names}, not {type(value).__name__}; start the run with one")
-    return Snapshot(graph.start, value)
-
-
-def advance(
-    graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, ranks: Ranks | None = None
-) -> Asking | Done[F]:
-    """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
-
-    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
-    Costs the pure nodes on the way, and one pass over the replies that the current node has had.
-    Raises `UndeclaredOutcome`, `UndeclaredEffect` or `UndeclaredCount` before anything undeclared is followed or
-    carried out, and whatever a node raises.
-    """
-    walk = Walk(graph, snapshot, limits, ranks)
-    path = walk.path()
-    try:
-        effect = next(path)
-    except StopIteration as end:
-        return Done(end.value, walk.snapshot())
-    finally:
-        path.close()
-    asked = walk.snapshot()
-
-    def answered(value: object, at: float) -> Snapshot:
-        return Walk(graph, asked, limits).answered(effect, value, at)
-
-    return Asking(effect, asked, walk.deadline, answered)
 
 
 @final
@@ -202,7 +106,7 @@ class Walk:
         self._own = {name: spent.budgets.get(name, 0) for name in graph.budgets}
         self._own_limits = {name: limits.budgets.get(name, limit) for name, limit in graph.budgets.items()}
         self._ranks = ranks
-        self._lines = None if ranks is None else _lines(ranks, limits)
+        self._lines = None if ranks is None else lines_of(ranks, limits.iterations)
 
     def spent(self) -> Spent:
         """What is spent so far."""
@@ -239,7 +143,7 @@ class Walk:
         step, value = self._step, self._value
         ranks, lines = self._ranks, self._lines
         # In the middle of a node the rank at its entry is not known any more.
-        before = _HIGHEST if ranks is None or self._entered else self._rank(step.name)
+        before = HIGHEST if ranks is None or self._entered else self._rank(step.name)
         while True:
             outcome: Any = None
             exhausted = None
@@ -501,7 +405,11 @@ class Walk:
             self._completion_tokens += completion
         if prompt > 0 or completion > 0:
             self._silent_calls -= 1
-        if (cost := effect.cost(reply)) > 0:
+        cost = effect.cost(reply)
+        if cost is None:
+            if self._limits.cost is not None:
+                raise _unpriced(self._step, effect)
+        elif cost > 0:
             self._cost += cost
 
 
@@ -510,32 +418,15 @@ def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
     return InputError(f"{step.name} asked for {asked}, and the answer says it was stopped: {why}; give a reply to it")
 
 
+def _unpriced(step: Step, effect: Effect[Any]) -> InputError:
+    return InputError(
+        f"{step.name} asked for {type(effect).__name__}, and the reply does not say what it cost, which is limited; "
+        f"wrap the model: priced(model, Price(...))"
+    )
+
+
 def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcome:
     return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in declared])
-
-
-# Above every rank.
-_HIGHEST: tuple[float, ...] = (math.inf,)
-
-
-def _lines(ranks: Ranks, limits: Limits) -> Mapping[str, tuple[int, int, int]] | None:
-    """The ranks as straight lines over the iterations left: height, slope and limit; `None` if they count others too.
-
-    A rank of the component c, r iterations left of n, and the part p is (c * (n + 1) + r) * P + p, where P is above
-    every part: numbers of this kind are ordered as the ranks are.
-    """
-    parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
-    most = limits.iterations
-    lines: dict[str, tuple[int, int, int]] = {}
-    for node, rank in ranks.items():
-        match rank:
-            case ((component, ()),):
-                lines[node] = component * ((most or 0) + 1) * parts, 0, 0
-            case ((component, ("iterations",)), (part, ())) if most is not None:
-                lines[node] = component * (most + 1) * parts + part, parts, most
-            case _:
-                return None
-    return lines
 
 
 def _rising(step: Step, following: Step, before: tuple[float, ...], rank: tuple[float, ...]) -> CertificateError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent, AgentFunction, callable_agent
@@ -21,7 +20,7 @@ from graphexec.errors import InputError, UnprovedError
 from graphexec.events import Done, Event
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
-from graphexec.inputs import Inputs, inputs_of, keys_of, named, outputs_of, ready
+from graphexec.inputs import Inputs, keys_of, named, outputs_of, ready
 from graphexec.limits import Limits
 from graphexec.machine import (
     AGENT_EXECUTOR,
@@ -33,21 +32,18 @@ from graphexec.machine import (
 )
 from graphexec.options import ParsePolicy, Trim, policies_of
 from graphexec.result import Ending, RunResult, result_of
-from graphexec.snapshot import Snapshot, remember
+from graphexec.snapshot import Snapshot
 from graphexec.stepwise import Stepwise
 from graphexec.surgery import bind
+from graphexec.telling import AsyncEvents, Audience, Events, Watcher, watching
 from graphexec.tools import AnyTool
 from graphexec.tools import named as tools_by_name
 from graphexec.tools.calling import Lookup, calling
 from graphexec.tools.tool import ErrorPolicy
-from graphexec.verbose import Printed
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
-
-# Whoever is told of each event of every run.
-Watcher: TypeAlias = Callable[[Event[Ending]], object]
 
 _TABLES = {
     ("force", True): AGENT_EXECUTOR,
@@ -92,17 +88,15 @@ class AgentExecutor:
     """
 
     __slots__ = (
+        "_audience",
         "_graph",
         "_keys",
         "_may_run_forever",
         "_settings",
         "_verdict",
         "agent",
-        "memory",
         "return_intermediate_steps",
         "tools",
-        "verbose",
-        "watchers",
         "world",
     )
 
@@ -134,12 +128,13 @@ class AgentExecutor:
         verbose: bool = False,
         may_run_forever: bool = False,
     ) -> None:
-        table = _TABLES.get((early_stopping_method, handle_parsing_errors is not False))
-        if table is None:
+        # Users without a type checker pass other things, here and below.
+        if early_stopping_method not in ("force", "generate"):  # pyright: ignore[reportUnnecessaryContains]
             raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
-        if not isinstance(tool_concurrency, int) or tool_concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        table = _TABLES[early_stopping_method, handle_parsing_errors is not False]
+        if not isinstance(tool_concurrency, int) or isinstance(tool_concurrency, bool) or tool_concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"tool_concurrency is {tool_concurrency!r}; give a whole number, 1 or more")
-        if not isinstance(agent, Agent) and not callable(agent):
+        if isinstance(agent, type) or not (isinstance(agent, Agent) or callable(agent)):
             raise InputError(f"agent is {agent!r}; make one with create_react_agent, say, or give a function")
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
@@ -154,13 +149,13 @@ class AgentExecutor:
             fan_out=max_fan_out,
         )
         self._keys = keys_of(self.agent, memory)
-        self.memory = memory
-        self.watchers = _callable(watchers)
-        self.verbose = verbose
+        self._audience = Audience(memory, watching(watchers), verbose)
         answers = _answers(self.agent)
         answers[CallTool] = calling(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
+        if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
         self.world = World(handlers_for(answers), limits, tool_concurrency)
         self._settings = (self.agent, policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct))
@@ -186,6 +181,11 @@ class AgentExecutor:
         return self._graph
 
     @property
+    def memory(self) -> Memory | None:
+        """What adds inputs before a run and is told of its end."""
+        return self._audience.memory
+
+    @property
     def limits(self) -> Limits:
         """What a run may spend."""
         return self.world.limits
@@ -209,8 +209,11 @@ class AgentExecutor:
     def with_limits(self, limits: Limits) -> AgentExecutor:
         """Return the same executor with exactly these limits: what they leave out is as `Limits` has it.
 
-        Raises `UnprovedError` if a run may never end within them, and `LimitsError` for a budget that there is not.
+        Raises `UnprovedError` if a run may never end within them, `LimitsError` for a budget that there is not, and
+        `InputError` for what are no limits.
         """
+        if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"the limits are {limits!r}; give Limits(iterations=...), say")
         changed = copy.copy(self)
         changed._prove(self._graph, limits)
         return changed
@@ -231,7 +234,7 @@ class AgentExecutor:
         raise, and a `ParseError` if they are not handled.
         """
         start = self._start(inputs, self._loaded(inputs))
-        if not self._watched:
+        if not self._audience:
             return result_of(run(self._graph, start, self.world), self.limits)
         event: Event[Ending] | None = None
         for event in self._events(start, tokens=False):  # noqa: B007 - the last one is wanted
@@ -242,7 +245,7 @@ class AgentExecutor:
     async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
         start = self._start(inputs, await self._aloaded(inputs))
-        if not self._watched:
+        if not self._audience:
             return result_of(await arun(self._graph, start, self.world), self.limits)
         event: Event[Ending] | None = None
         async for event in self._aevents(inputs, start, tokens=False):  # noqa: B007 - the last one is wanted
@@ -304,6 +307,7 @@ class AgentExecutor:
             lambda snapshot: self.stream(inputs if snapshot is None else snapshot),
             lambda snapshot: self.astream(inputs if snapshot is None else snapshot),
             self.limits,
+            self.world.clock,
         )
 
     def invoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
@@ -372,65 +376,21 @@ class AgentExecutor:
             return inputs
         return ready({**loaded, **named(inputs, self._keys)}, self.agent, self._keys)
 
-    def _events(self, start: Ready | Snapshot, *, tokens: bool) -> Generator[Event[Ending], None, None]:
-        """The events of a run, each after the watchers have had it; of the last the memory is told before them."""
-        watchers = self._watching()
-        with closing(stream(self._graph, start, self.world, pieces=tokens)) as events:
-            for event in events:
-                with _kept(event):
-                    if isinstance(event, Done) and self.memory is not None:
-                        self.memory.save(inputs_of(start), outputs_of(event.outcome))
-                    for watcher in watchers:
-                        watcher(event)
-                yield event
+    def _events(self, start: Ready | Snapshot, *, tokens: bool) -> Events:
+        return self._audience.told(stream(self._graph, start, self.world, pieces=tokens), start)
 
-    async def _aevents(
-        self, inputs: Inputs | Snapshot, start: Ready | Snapshot | None, *, tokens: bool
-    ) -> AsyncGenerator[Event[Ending], None]:
+    async def _aevents(self, inputs: Inputs | Snapshot, start: Ready | Snapshot | None, *, tokens: bool) -> AsyncEvents:
         begun = self._start(inputs, await self._aloaded(inputs)) if start is None else start
-        watchers = self._watching()
-        async with aclosing(astream(self._graph, begun, self.world, pieces=tokens)) as events:
+        events = self._audience.atold(astream(self._graph, begun, self.world, pieces=tokens), begun)
+        async with aclosing(events):
             async for event in events:
-                with _kept(event):
-                    if isinstance(event, Done) and self.memory is not None:
-                        await self.memory.asave(inputs_of(begun), outputs_of(event.outcome))
-                    for watcher in watchers:
-                        watcher(event)
                 yield event
-
-    def _watching(self) -> tuple[Watcher, ...]:
-        return (*self.watchers, Printed()) if self.verbose else self.watchers
-
-    @property
-    def _watched(self) -> bool:
-        return bool(self.watchers) or self.verbose or self.memory is not None
 
     def _returned(self, inputs: Inputs, result: RunResult, *, only_outputs: bool) -> dict[str, Any]:
         returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
         return returned
-
-
-@contextmanager
-def _kept(event: Event[Ending]) -> Generator[None, None, None]:
-    """Let what a memory or a watcher raises at the end carry the run's last state."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(event, Done):
-            remember(error, event.snapshot)
-        raise
-
-
-def _callable(watchers: Sequence[Watcher]) -> tuple[Watcher, ...]:
-    # Users without a type checker pass one function, objects with handler methods, and coroutine functions.
-    if not isinstance(watchers, Sequence) or isinstance(watchers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"watchers is {watchers!r}; pass a list of functions of an event")
-    for watcher in watchers:
-        if not callable(watcher) or inspect.iscoroutinefunction(watcher):
-            raise InputError(f"watchers has {watcher!r}; pass functions of an event, and no coroutine functions")
-    return tuple(watchers)
 
 
 def _answers(agent: Agent) -> dict[type[Effect[Any]], Answer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphexec.actions import AgentFinish, Run
+from graphexec.actions import AgentFinish, Run, run_of
 from graphexec.agents import Agent
 from graphexec.errors import InputError
 from graphexec.machine import Ready
@@ -67,9 +67,8 @@ def keys_of(agent: Agent, memory: Memory | None) -> tuple[str, ...]:
 
 def inputs_of(start: Ready | Snapshot) -> Mapping[str, Any]:
     """The inputs that a run began with; where a node of the user's own carries no run, there are none."""
-    value = start.value if isinstance(start, Snapshot) else start
-    run = getattr(value, "run", None)
-    return run.inputs if isinstance(run, Run) else {}
+    run = run_of(start.value if isinstance(start, Snapshot) else start)
+    return {} if run is None else run.inputs
 
 
 def outputs_of(ending: Ending) -> dict[str, Any]:

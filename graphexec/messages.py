@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -52,6 +52,28 @@ class ToolMessage:
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def transcript(messages: Iterable[Message], *, human: str = "Human", ai: str = "AI") -> str:
+    """Return a conversation as text, a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` for each message.
+
+    A tool call stands behind what the model said, as `name(arguments)`. What was said may itself have lines that look
+    like these.
+    """
+    return "\n".join([_line(message, human, ai) for message in messages])
+
+
+def _line(message: Message, human: str, ai: str) -> str:
+    match message:
+        case SystemMessage(content):
+            return f"System: {content}"
+        case UserMessage(content):
+            return f"{human}: {content}"
+        case AssistantMessage(content, calls):
+            called = "\n".join([f"{call.name}({call.arguments})" for call in calls])
+            return f"{ai}: {content}\n{called}" if content and called else f"{ai}: {content or called}"
+        case ToolMessage(_, content):
+            return f"Tool: {content}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +137,8 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 class ModelReply:
     """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit.
 
-    `model` is the name that the server gives itself, or nothing; `cost` is in money, as `priced` models reckon it.
+    `model` is the name that the server gives itself, or nothing; `cost` is in money, as `priced` models reckon it,
+    and `None` where nobody has.
     """
 
     content: str
@@ -123,7 +146,7 @@ class ModelReply:
     usage: Usage = field(default=Usage())
     finish_reason: FinishReason = "stop"
     model: str = ""
-    cost: float = 0.0
+    cost: float | None = None
 
     @property
     def message(self) -> AssistantMessage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, get_args
 
 from graphexec.actions import AgentStep, Steps
@@ -43,16 +43,19 @@ def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
 
 def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
     """Which steps the agent is shown; `None`: all."""
-    if isinstance(trim, int):
-        return None if trim <= 0 else _last(trim)
     # Users without a type checker pass what they like.
-    if not callable(trim):  # pyright: ignore[reportUnnecessaryComparison]
+    if isinstance(trim, int) and not isinstance(trim, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return None if trim <= 0 else _last(trim)
+    if not callable(trim):
         raise InputError(
             f"trim_intermediate_steps is {trim!r}; give how many steps to show, or a function of the steps"
         )
 
     def shown(steps: Steps) -> Sequence[AgentStep]:
-        return [_step(one) for one in trim(steps)]
+        kept = trim(steps)
+        if not isinstance(kept, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"trim_intermediate_steps returned {kept!r}; return the steps to show")
+        return [_step(one) for one in kept]
 
     return shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.prompt import observed
@@ -16,7 +16,7 @@ from graphexec.node import node
 
 F = TypeVar("F")
 
-# How many steps a round may have that is gone again and again: a step alone, or a few in turn.
+# How many turns a round may have that is gone again and again: one alone, or a few in a row.
 ROUND = 4
 
 # The node that does it.
@@ -33,10 +33,10 @@ WARNING = (
 def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: int = 3) -> Graph[Ready, F]:
     """Return the agent's graph with a node `notice_repeats` on every way back to `plan`.
 
-    When the last step, or a round of up to four, was done `warn_after` times in a row (the same tool, input and
-    observation), the model is told so with the observation; after `stop_after` times the run is stopped by the limit
-    `repeats`. Each visit costs a look at the last `4 * stop_after` steps, however long the run is; a warning copies
-    them all.
+    When the last turn (the steps of one reply), or a round of up to four, was done `warn_after` times in a row (the
+    same tools, inputs and observations), the model is told so with the observation; after `stop_after` times the run is
+    stopped by the limit `repeats`. Each visit costs a look at the last `4 * stop_after` turns, however long the run is;
+    a warning copies all steps.
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
@@ -71,23 +71,45 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
 
 def repeated(steps: Sequence[AgentStep], most: int) -> int:
-    """How often the last round of steps was done in a row, of the rounds that were done most often; `most` at most."""
-    return max((_times(steps, size, most) for size in range(1, ROUND + 1)), default=0)
+    """How often the last round of turns was done in a row, of the rounds that were done most often; `most` at most.
+
+    A turn is the steps of one reply: native calls of a tool, made at once, repeat nothing.
+    """
+    turns = _turns(steps, ROUND * most)
+    return max(_times(turns, size, most) for size in range(1, ROUND + 1))
 
 
-def _times(steps: Sequence[AgentStep], size: int, most: int) -> int:
-    """How often the last `size` steps were done in a row."""
-    tail = steps[-size * most :]
-    if len(tail) < size:
+Turn: TypeAlias = Sequence[AgentStep]
+
+
+def _turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+    """The last turns, `most` at most, the last one last."""
+    turns: list[Turn] = []
+    end = len(steps)
+    while end and len(turns) < most:
+        message = steps[end - 1].action.message
+        size = max(1, len(message.tool_calls)) if message is not None else 1
+        turns.append(steps[max(0, end - size) : end])
+        end = max(0, end - size)
+    return turns[::-1]
+
+
+def _times(turns: Sequence[Turn], size: int, most: int) -> int:
+    """How often the last `size` turns were done in a row."""
+    if len(turns) < size:
         return 0
     times = 1
-    last = tail[-size:]
-    while times < most and len(tail) >= size * (times + 1):
-        before = tail[-size * (times + 1) : -size * times]
-        if not all(_same(one, other) for one, other in zip(before, last, strict=True)):
+    last = turns[-size:]
+    while times < most and len(turns) >= size * (times + 1):
+        before = turns[-size * (times + 1) : -size * times]
+        if not all(_alike(one, other) for one, other in zip(before, last, strict=True)):
             break
         times += 1
     return times
+
+
+def _alike(one: Turn, other: Turn) -> bool:
+    return len(one) == len(other) and all(map(_same, one, other))
 
 
 def _same(one: AgentStep, other: AgentStep) -> bool:

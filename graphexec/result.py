@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphexec.actions import AgentFinish, Run, Steps, StoppedResponse
+from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
 from graphexec.events import Done
 from graphexec.limits import Limits, Spent
 from graphexec.messages import Usage
@@ -55,6 +55,4 @@ def result_of(done: Done[Ending], limits: Limits) -> RunResult:
 
 def _steps(done: Done[Ending]) -> Steps:
     """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
-    run = getattr(done.snapshot.value, "run", None)
-    before = run.steps if isinstance(run, Run) else done.outcome.steps
-    return before if len(before) > len(done.outcome.steps) else done.outcome.steps
+    return max(done.outcome.steps, steps_of(done.snapshot.value), key=len)

@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import aclosing, closing
 from typing import Any, final
 
-from graphexec.actions import AgentStep, Run
+from graphexec.actions import AgentStep, Run, run_of
 from graphexec.errors import InputError
 from graphexec.events import Done, Entered, Event
 from graphexec.limits import Limits, Spent
+from graphexec.news import NewSteps
 from graphexec.result import Ending, RunResult, result_of
 from graphexec.snapshot import Snapshot
 
@@ -24,23 +25,28 @@ class Stepwise:
     """Iterating over it runs the agent, and gives the new steps of each turn: `(action, observation)` each.
 
     Between two turns `run` is the run so far, which may be replaced: `turns.run = Run(inputs, Steps(...))`; what is
-    spent stays spent. A caller who leaves the loop ends the run. After the last turn `result` is how it ended.
-    Iterating again, in a sync or an async `for`, runs it again from its inputs.
+    spent stays spent, and the run's clock goes on while the caller thinks. A caller who leaves the loop ends the run.
+    When it has `ended`, which may be with the steps of its last turn, `result` is how. Iterating again, in a sync or an
+    async `for`, runs it again from its inputs.
     """
 
-    __slots__ = ("_astreaming", "_entered", "_limits", "_result", "_run", "_seen", "_streaming")
+    __slots__ = ("_astreaming", "_began", "_clock", "_entered", "_limits", "_new", "_result", "_run", "_streaming")
 
-    def __init__(self, streaming: Streaming, astreaming: AsyncStreaming, limits: Limits) -> None:
+    def __init__(
+        self, streaming: Streaming, astreaming: AsyncStreaming, limits: Limits, clock: Callable[[], float]
+    ) -> None:
         self._streaming = streaming
         self._astreaming = astreaming
         self._limits = limits
+        self._clock = clock
         self._begin()
 
     def _begin(self) -> None:
+        self._began = self._clock()
         self._entered: Entered | None = None
         self._run: Run | None = None
         self._result: RunResult | None = None
-        self._seen = 0
+        self._new = NewSteps()
 
     @property
     def run(self) -> Run:
@@ -51,8 +57,13 @@ class Stepwise:
 
     @run.setter
     def run(self, run: Run) -> None:
-        if self._run is None or self._result is not None:
-            raise InputError("a run is changed between two of its turns; set it inside of the loop")
+        if self._result is not None:
+            raise InputError("the run has ended and cannot be changed; look whether it has (ended) before you set run")
+        if self._run is None:
+            raise InputError("the run has not begun; set run between two of its turns, inside of the loop")
+        # Users without a type checker pass lists of steps.
+        if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"run is set to {run!r}; give a run: Run(turns.run.inputs, Steps([...]))")
         self._run = run
 
     @property
@@ -61,6 +72,11 @@ class Stepwise:
         if self._result is not None:
             return self._result.spent
         return Spent() if self._entered is None else self._entered.spent
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over: true in the loop's last turn already, where its steps came with its end."""
+        return self._result is not None
 
     @property
     def result(self) -> RunResult:
@@ -99,16 +115,12 @@ class Stepwise:
             self._entered, value = event, event.value
         elif isinstance(event, Done):
             self._result = result_of(event, self._limits)
-            new, self._seen = self._result.steps[self._seen :], len(self._result.steps)
-            return tuple(new) or None
-        run = getattr(value, "run", None)
-        if not isinstance(run, Run):
+            return self._new.of(self._result.steps) or None
+        run = run_of(value)
+        if run is None:
             return None
         self._run = run
-        if len(run.steps) <= self._seen:
-            return None
-        new, self._seen = run.steps[self._seen :], len(run.steps)
-        return tuple(new)
+        return self._new.of(run.steps) or None
 
     def _changed(self) -> Snapshot | None:
         """Where to go on from, if the caller has replaced the run."""
@@ -117,5 +129,7 @@ class Stepwise:
         value: Any = None if entered is None else entered.value
         if self._result is not None or entered is None or run is None or run is value.run:
             return None
-        self._seen = len(run.steps)
-        return Snapshot(entered.node, dataclasses.replace(value, run=run), spent=entered.spent)
+        value = dataclasses.replace(value, run=run)
+        self._new = NewSteps(run.steps)
+        spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
+        return Snapshot(entered.node, value, spent=spent)

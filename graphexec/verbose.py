@@ -6,12 +6,14 @@ import os
 import sys
 from typing import Final, TextIO, final
 
-from graphexec.actions import AgentFinish, AgentStep, Run, StoppedResponse
+from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.agents.prompt import observed, shown
 from graphexec.events import Asked, Done, Entered, Event, Reported
 from graphexec.machine import EXCEPTION_TOOL, Acted
 from graphexec.messages import ReplyDelta
+from graphexec.news import NewSteps, calls_tools
 from graphexec.result import Ending
+from graphexec.snapshot import Snapshot
 
 # ANSI's: grey, green, yellow, red, bold.
 _COLOURS: Final = {"aside": "2", "said": "32", "seen": "33", "wrong": "31", "answer": "1"}
@@ -24,11 +26,14 @@ _MOST = 2_000
 class Printed:
     """A watcher that prints a run's steps. `NO_COLOR` in the environment forbids colours."""
 
-    __slots__ = ("_out", "_seen", "_value")
+    __slots__ = ("_begun", "_last", "_new", "_out", "_value")
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(self, out: TextIO | None = None, *, start: Snapshot | None = None) -> None:
         self._out = out
-        self._seen = 0
+        # A run that is gone on with has begun, and told its steps.
+        self._begun = start is not None
+        self._new = NewSteps(steps_of(None if start is None else start.value))
+        self._last: AgentStep | None = None
         self._value: object = None
 
     def __call__(self, event: Event[Ending]) -> None:
@@ -37,7 +42,7 @@ class Printed:
             case Entered(_, value):
                 self._steps(value)
                 self._value = value
-            case Asked() if isinstance(self._value, Acted):
+            case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
                 for action in self._value.actions:
                     self._line(action.log.strip(), "said")
                     self._line(f"-> {action.tool}({shown(action.tool_input)})", "said")
@@ -50,14 +55,20 @@ class Printed:
                 pass
 
     def _steps(self, value: object) -> None:
-        run = getattr(value, "run", None)
-        if not isinstance(run, Run):
+        run = run_of(value)
+        if run is None:
             return
-        if not run.steps and not self._seen and self._value is None:
+        if not self._begun and not run.steps:
             self._line("> the run begins", "aside")
-        for step in run.steps[self._seen :]:
+        self._begun = True
+        new = self._new.of(run.steps)
+        for step in new:
             self._line(self._observation(step), "seen" if step.status == "ok" else "wrong")
-        self._seen = max(self._seen, len(run.steps))
+        last = run.steps[-1] if run.steps else None
+        # A node such as notice_repeats may have something to add to what the model is told.
+        if not new and last is not None and self._last is not None and last.told != self._last.told:
+            self._line(self._observation(last), "aside")
+        self._last = last
 
     def _observation(self, step: AgentStep) -> str:
         if step.action.tool == EXCEPTION_TOOL:

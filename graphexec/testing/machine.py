@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from graphexec.by_hand import Asking, advance, begin
 from graphexec.edge import END
 from graphexec.effects import All, Effect
-from graphexec.engine import Asking, Cut, advance, begin
+from graphexec.engine import Cut
 from graphexec.events import Done
 from graphexec.limits import Limits, Spent
 from graphexec.snapshot import Snapshot

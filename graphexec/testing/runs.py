@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from graphexec.by_hand import advance, begin
 from graphexec.drive import arun, astream, run
 from graphexec.effects import All, Effect, Request
-from graphexec.engine import advance, begin
 from graphexec.errors import SnapshotError
 from graphexec.events import Done, Event, Moved
 from graphexec.limits import Limits

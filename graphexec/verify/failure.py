@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any, final
 
 from graphexec.actions import Steps
+from graphexec.by_hand import Asking, advance, begin
 from graphexec.edge import Edge
-from graphexec.engine import Asking, Cut, advance, begin
+from graphexec.engine import Cut
 from graphexec.errors import (
     CertificateError,
     InputError,

@@ -15,8 +15,9 @@ from enum import Enum
 from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias, final
 
+from graphexec.by_hand import begin
 from graphexec.effects import All, Budget, Effect, Perform, Request
-from graphexec.engine import Cut, Walk, begin
+from graphexec.engine import Cut, Walk
 from graphexec.errors import InputError, UnhandledOutcome
 from graphexec.events import Answered, Asked, Entered, Moved
 from graphexec.graph import Graph

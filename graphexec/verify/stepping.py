@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
 
+from graphexec.by_hand import begin
 from graphexec.effects import All, Effect, Request
-from graphexec.engine import Cut, Walk, begin
+from graphexec.engine import Cut, Walk
 from graphexec.errors import ModelError, SnapshotError
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.graph import Graph
@@ -119,7 +120,7 @@ class Stepping:
         tokens, money = self.limits.tokens, self.limits.cost
 
         def replies(effect: Effect[Any]) -> list[Reply]:
-            known = list(oracle(effect))
+            known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
             dear: list[tuple[str, dict[str, Any]]] = []
             if tokens is not None:
                 dear.append(("tokens", {"usage": Usage(completion_tokens=tokens)}))
@@ -190,3 +191,11 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
 
 def _model(effect: Request) -> bool:
     return not isinstance(effect, All) and effect.budget == "model_calls"
+
+
+def _for_nothing(reply: Reply) -> Reply:
+    """The reply, at no cost where it says none."""
+    value = reply.value
+    if isinstance(value, ModelReply) and value.cost is None:
+        return Reply(reply.name, replace(value, cost=0.0))
+    return reply

@@ -81,6 +81,46 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
             executor.with_graph(given)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"agent": AgentFinish}, "agent is <class .*>; make one with create_react_agent, say, or give a function"),
+        (
+            {"early_stopping_method": ["generate"]},
+            r"early_stopping_method is \['generate'\]; give 'force'",
+        ),
+        ({"handlers": [print]}, r"handlers is \[.*\]; give a dict: \{AskHuman: function\}, say"),
+        ({"trim_intermediate_steps": True}, "trim_intermediate_steps is True; give how many steps to show"),
+        ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give how many steps to show"),
+        ({"return_direct": ["any"]}, r"return_direct is \['any'\]; give 'single' or 'any'"),
+        ({"watchers": print}, "watchers is .*; pass a list of functions of an event"),
+        ({"tool_concurrency": "2"}, "tool_concurrency is '2'; give a whole number, 1 or more"),
+        ({"tool_concurrency": True}, "tool_concurrency is True; give a whole number, 1 or more"),
+        ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a text"),
+        ({"memory": []}, "memory is .*; make one with BufferMemory"),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_an_option_that_cannot_be_is_refused_by_its_name(options: dict[str, Any], told: str) -> None:
+    given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
+    with pytest.raises(InputError, match=told):
+        AgentExecutor(**(given | options))
+
+
+def test_a_number_is_not_limits() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    three: Any = 3
+    with pytest.raises(InputError, match=r"the limits are 3; give Limits\(iterations=...\), say"):
+        executor.with_limits(three)
+
+
+def test_a_trimming_function_that_returns_nothing_is_told_so() -> None:
+    nothing: Any = lambda _: None  # noqa: E731 - what people write
+    executor = AgentExecutor(agent=lambda *_: AgentFinish({"output": ""}), tools=[], trim_intermediate_steps=nothing)
+    with pytest.raises(InputError, match="trim_intermediate_steps returned None; return the steps to show"):
+        executor.run("q")
+
+
 def test_an_executor_shows_its_tools() -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo]), tools=[echo])
     assert "AgentExecutor with echo" in repr(executor)

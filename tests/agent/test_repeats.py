@@ -25,6 +25,7 @@ from graphexec import (
 )
 from graphexec.errors import InputError
 from graphexec.machine import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.repeats import REPEATS, ROUND, WARNING, repeated, stop_repeats
 from graphexec.verify import check
@@ -100,6 +101,27 @@ def test_the_same_tool_input_and_result_are_the_same_whatever_else_differs() -> 
         AgentStep(AgentAction("look", {"at": "a"}), "B"),
     ):
         assert repeated([one, other], 3) == 1
+
+
+def at_once(*letters: str, reply: str) -> list[AgentStep]:
+    """The steps of one reply that calls tools natively."""
+    calls = tuple(ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
+    message = AssistantMessage("", calls)
+    return [
+        AgentStep(AgentAction("look", {"at": letter}, call_id=call.id, message=message), letter.upper())
+        for letter, call in zip(letters, calls, strict=True)
+    ]
+
+
+def test_calls_of_one_reply_repeat_nothing_and_replies_do() -> None:
+    thrice, pair = at_once("a", "a", "a", reply="r"), at_once("a", "b", reply="s")
+    assert repeated(thrice, 3) == 1
+    assert repeated([*thrice, *thrice], 3) == 2
+    assert repeated([*steps_of("a"), *thrice], 3) == 1
+    assert repeated([*pair, *pair, *pair], 5) == 3
+    assert repeated([*pair, *at_once("a", "c", reply="s")], 5) == 1
+    # Steps that the caller has taken out leave less of a reply than it had.
+    assert repeated(thrice[:2], 3) == 1
 
 
 class Vague:

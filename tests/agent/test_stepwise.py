@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -13,7 +14,14 @@ from graphexec.errors import InputError
 from graphexec.machine import check_return_direct, plan
 from graphexec.stepwise import Stepwise
 from graphexec.surgery import splice
+from graphexec.tools import tool
 from tests.agent.actors import act, answer, echo, scripted
+
+
+@tool(return_direct=True)
+def shout(text: str) -> str:
+    """Give the answer."""
+    return text.upper()
 
 
 def counting(turns: int = 3, **settings: Any) -> AgentExecutor:
@@ -214,8 +222,53 @@ def test_before_its_first_turn_a_run_is_neither_seen_nor_changed() -> None:
     assert turns.spent.iterations == 0
     with pytest.raises(InputError, match="the run has not begun; begin to iterate over it"):
         _ = turns.run
-    with pytest.raises(InputError, match="a run is changed between two of its turns; set it inside of the loop"):
+    with pytest.raises(InputError, match="the run has not begun; set run between two of its turns, inside of the loop"):
         turns.run = Run({})
     gone_through(turns, "sync")
-    with pytest.raises(InputError, match="set it inside of the loop"):
+    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; look whether it has \(ended\)"):
         turns.run = Run({})
+
+
+def test_what_is_no_run_is_refused() -> None:
+    turns = counting().iter("q")
+    steps: Any = [AgentStep(act("echo", text="a"), "a")]
+    for _ in turns:
+        with pytest.raises(InputError, match=r"run is set to \[.*\]; give a run: Run\(turns\.run\.inputs, Steps"):
+            turns.run = steps
+    assert turns.result.output == "3 steps of q"
+
+
+@both
+def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> None:
+    executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], max_iterations=5)
+    turns = executor.iter("q")
+    ended: list[bool] = []
+    gone_through(turns, how, lambda *_: ended.append(turns.ended))
+    assert (ended, turns.ended, turns.result.reason) == ([True], True, "return_direct")
+
+    turns = counting(1).iter("q")
+    ended.clear()
+    gone_through(turns, how, lambda *_: ended.append(turns.ended))
+    assert (ended, turns.ended) == ([False], True)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@both
+def test_the_clock_goes_on_while_the_caller_thinks(how: str, changed: bool) -> None:
+    now = [100.0]
+    executor = counting(9, max_execution_time=25)
+    executor.world = dataclasses.replace(executor.world, clock=lambda: now[0])
+    turns = executor.iter("q")
+    spent: list[float] = []
+
+    def think(number: int, _: tuple[AgentStep, ...]) -> None:
+        spent.append(turns.spent.seconds)
+        now[0] += 10
+        if changed:
+            turns.run = Run({"input": "milk"}, turns.run.steps)
+
+    # The third turn's thoughts go beyond the deadline.
+    assert len(gone_through(turns, how, think)) == 3
+    assert spent == [0, 10, 20]
+    assert turns.result.reason == "seconds"
+    assert turns.result.spent.seconds == 30

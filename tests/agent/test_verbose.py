@@ -11,16 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, Spent, create_react_agent, tool
+from graphexec import (
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Run,
+    Spent,
+    Steps,
+    create_react_agent,
+    parse,
+    splice,
+    stop_repeats,
+    tool,
+)
 from graphexec.actions import NO_RUN
 from graphexec.effects import CallTool
 from graphexec.events import Asked, Entered, Reported
 from graphexec.machine import Ready
 from graphexec.messages import ReplyDelta
 from graphexec.models import ScriptedModel
+from graphexec.repeats import WARNING
 from graphexec.reporting import report
 from graphexec.verbose import Printed
 from tests.agent.actors import act, answer, echo, fail, scripted
+from tests.agent.test_with_graph import APPROVED
 
 ACT = "I should greet.\nAction: echo\nAction Input: hi"
 DONE = "I know.\nFinal Answer: hi it is"
@@ -212,6 +227,34 @@ def test_a_run_that_is_gone_on_with_tells_its_steps_and_not_that_it_begins() -> 
     for event in events[events.index([event for event in entered if event.node == "plan"][1]) :]:
         watcher(event)
     assert out.getvalue() == "<- hi\nhi it is\n> the run ends\n"
+
+
+def test_a_run_that_goes_on_from_a_snapshot_or_is_changed_tells_its_steps_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    executor = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True)
+    turns = executor.iter("q")
+    for _ in turns:
+        if not turns.ended:
+            turns.run = Run({"input": "r"}, Steps(turns.run.steps))
+    told = capsys.readouterr().err
+    assert told == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
+
+
+def test_what_a_node_adds_to_what_the_model_is_told_is_an_aside() -> None:
+    executor = react(ACT, ACT, DONE)
+    executor = executor.with_graph(stop_repeats(executor.graph))
+    told = printed(executor)
+    assert told.count("<- hi\n") == 3
+    assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in told
+
+
+def test_a_person_who_is_asked_about_actions_sees_them_once() -> None:
+    executor = react(ACT, DONE)
+    executor = AgentExecutor(agent=executor.agent, tools=[echo], handlers={AskHuman: lambda _: "yes"}).with_graph(
+        splice(executor.graph, APPROVED, after=parse, on=Acted)
+    )
+    assert printed(executor) == WHOLE
 
 
 def test_a_notice_from_anybody_is_told() -> None:

@@ -26,8 +26,8 @@ from graphexec import (
     node,
     on,
 )
+from graphexec.by_hand import Asking, advance, begin
 from graphexec.drive import arun, run, world
-from graphexec.engine import Asking, advance, begin
 from graphexec.errors import InputError, NodeError
 from graphexec.limits import Limits
 

@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import (
     END,
     AgentExecutor,
+    AgentFinish,
     Asks,
     CallModel,
     Exhausted,
@@ -30,7 +31,7 @@ from graphexec import (
     on,
 )
 from graphexec.drive import World, run, world
-from graphexec.errors import LimitsError
+from graphexec.errors import InputError, LimitsError
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.node import charged, node
@@ -92,7 +93,6 @@ def test_nothing_gives_money_back() -> None:
     assert spent.cost == 1.0
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     costs=st.lists(st.floats(-5, 5) | st.just(math.nan), min_size=1, max_size=6),
     most=st.floats(0.01, 6),
@@ -223,6 +223,25 @@ def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
 
 def _begun(executor: AgentExecutor) -> tuple[Any, World]:
     return Ready(Run({"input": "q"})), executor.world
+
+
+@pytest.mark.parametrize("driver", EVERY)
+def test_a_reply_that_does_not_say_what_it_cost_is_refused_where_cost_is_limited(driver: Any) -> None:
+    def executor(**limits: Any) -> AgentExecutor:
+        model = ScriptedModel([ACT], repeat_last=True)
+        return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
+
+    told = r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
+    free = executor(max_cost=1.0)
+    with pytest.raises(InputError, match=told):
+        driver(Script(free.graph, *_begun(free)))
+    unlimited = executor(max_iterations=2)
+    assert driver(Script(unlimited.graph, *_begun(unlimited))).spent.cost == 0.0
+
+
+def test_a_callable_agent_costs_nothing() -> None:
+    executor = AgentExecutor(agent=lambda *_: AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
+    assert executor.run("q").spent.cost == 0.0
 
 
 def test_a_result_says_what_it_cost() -> None:

@@ -23,9 +23,10 @@ from graphexec import (
     node,
     on,
 )
+from graphexec.by_hand import Asking, advance, begin
 from graphexec.drive import world
 from graphexec.effects import ToolResult
-from graphexec.engine import Asking, Cut, advance, begin
+from graphexec.engine import Cut
 from graphexec.errors import LimitsError
 from graphexec.events import Done
 from graphexec.limits import LIMIT_NAMES

@@ -24,9 +24,10 @@ from graphexec import (
     on,
     opaque,
 )
+from graphexec.by_hand import Asking, advance, begin
 from graphexec.drive import run, world
 from graphexec.effects import ToolResult
-from graphexec.engine import Asking, Cut, advance, begin
+from graphexec.engine import Cut
 from graphexec.errors import InputError, NoHandler, SnapshotError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.node import metered
 from graphexec.snapshot import snapshot_of

@@ -7,7 +7,7 @@ short: a prompt beyond its context is a `ContextOverflow`, which ends a run as e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
@@ -35,6 +35,7 @@ from graphexec.limits import Spent
 from graphexec.messages import Model, ModelReply, ReplyDelta
 from graphexec.models import LocalModel
 from graphexec.result import Ending, RunResult
+from graphexec.telling import Watcher
 from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
 from tests.models.test_local_model import WITH_TOOLS
@@ -76,7 +77,13 @@ def model() -> Iterator[LocalModel]:
         yield local
 
 
-def executor_of(kind: str, model: Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> AgentExecutor:
+def executor_of(
+    kind: str,
+    model: Model,
+    stopping: Stopping = "force",
+    iterations: int = ITERATIONS,
+    watchers: Sequence[Watcher] = (),
+) -> AgentExecutor:
     tools: tuple[AnyTool, ...] = (intermediate_answer,) if kind == "self_ask" else TOOLS
     return AgentExecutor(
         agent=KINDS[kind](model),
@@ -86,19 +93,13 @@ def executor_of(kind: str, model: Model, stopping: Stopping = "force", iteration
         max_iterations=iterations,
         max_execution_time=SECONDS,
         max_fan_out=FAN_OUT,
+        watchers=watchers,
     )
 
 
 def inputs_of(executor: AgentExecutor) -> dict[str, Any]:
     given = {"input": "What is 37 * 48?", "chat_history": "none"}
     return {name: given[name] for name in executor.agent.input_keys}
-
-
-def watched(executor: AgentExecutor) -> list[Event[Ending]]:
-    """The events of the executor's runs, as they come."""
-    events: list[Event[Ending]] = []
-    executor.watchers = (events.append,)
-    return events
 
 
 def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[Event[Ending]]) -> None:
@@ -117,8 +118,9 @@ def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[
         assert number <= bound.number, name
 
 
-def ran(executor: AgentExecutor) -> RunResult:
-    events = watched(executor)
+def ran(kind: str, model: Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> RunResult:
+    events: list[Event[Ending]] = []
+    executor = executor_of(kind, model, stopping, iterations, [events.append])
     result = executor.run(inputs_of(executor))
     assert_within_the_proof(executor, result.spent, events)
     return result
@@ -152,7 +154,7 @@ def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel) -> None:
-    result = ran(executor_of(kind, model))
+    result = ran(kind, model)
     assert isinstance(result.ending, AgentFinish | StoppedResponse)
     if result.stopped is None:
         assert result.reason == "finished"
@@ -168,8 +170,7 @@ def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel)
 @pytest.mark.parametrize("kind", ["react", "structured", "tool_calling", "xml"])
 @pytest.mark.parametrize("iterations", [0, 1])
 def test_both_ways_to_stop_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
-    executor = executor_of(kind, model, stopping, iterations)
-    result = ran(executor)
+    result = ran(kind, model, stopping, iterations)
     stopped = result.stopped
     # With no iteration at all, nothing but the stop is left.
     assert stopped is not None or iterations
@@ -192,8 +193,9 @@ def test_the_pieces_of_a_streamed_run_add_up_to_its_replies(kind: str, model: Lo
 
 def test_agents_run_on_one_event_loop_and_stream_there(model: LocalModel) -> None:
     async def all_kinds() -> None:
-        many = [executor_of(kind, model) for kind in ("mrkl", "self_ask")]
-        seen = [watched(executor) for executor in many]
+        seen: list[list[Event[Ending]]] = [[], []]
+        kinds = zip(("mrkl", "self_ask"), seen, strict=True)
+        many = [executor_of(kind, model, watchers=[events.append]) for kind, events in kinds]
         results = await asyncio.gather(*(executor.arun(inputs_of(executor)) for executor in many))
         for executor, result, events in zip(many, results, seen, strict=True):
             assert isinstance(result.ending, AgentFinish | StoppedResponse)

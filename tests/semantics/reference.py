@@ -171,7 +171,7 @@ def _asked(run: Told, reply: Any, given: Settings) -> Any:
     run.seconds += TAKES
     if isinstance(reply, ModelReply):
         run.tokens += reply.usage.total_tokens
-        run.cost += reply.cost
+        run.cost += reply.cost or 0.0
     return reply
 
 

@@ -47,8 +47,8 @@ from graphexec import (
     stopped_response,
     wrap,
 )
+from graphexec.by_hand import Asking, begin
 from graphexec.drive import arun, astream, run, stream, world
-from graphexec.engine import Asking, begin
 from graphexec.graph import Routes, Table
 from graphexec.messages import CompletionRequest, ModelReply
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split

@@ -1,0 +1,84 @@
+"""What users give for an option: the kinds of values that fit, and the line that tells of one that does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeGuard, final
+
+from graphexec.errors import GraphexecError, InputError
+
+# Characters of a value that an error shows: enough to know it again.
+_SHOWN = 120
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What may be given, in `words` that follow "give", and whether a value `fits`."""
+
+    words: str
+    fits: Callable[[object], bool]
+
+
+def check(owner: str, *given: tuple[str, object, Kind], error: type[GraphexecError] = InputError) -> None:
+    """Hold options of `owner` to their kinds; each is its name, its value and its kind.
+
+    Raises `error` with one line for all that do not fit.
+    """
+    faults = [
+        f"{owner} has {name}={told(value)}; give {kind.words}" for name, value, kind in given if not kind.fits(value)
+    ]
+    if faults:
+        raise error("; ".join(faults))
+
+
+def told(value: object) -> str:
+    """Return a value as an error shows it: in one line, the beginning of a long one, and a class as what it is."""
+    text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether it is a finite number, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def whole(least: int, words: str = "") -> Kind:
+    """A whole number of at least so many."""
+    return Kind(words or f"a whole number, {least} or more", lambda value: is_whole(value) and value >= least)
+
+
+def number(words: str, *, positive: bool = False) -> Kind:
+    """A finite number that is not negative, or one that is `positive`."""
+    return Kind(words, lambda value: is_number(value) and (value > 0 if positive else value >= 0))
+
+
+def having(words: str, *methods: str) -> Kind:
+    """An object with these methods; a class of such objects is none."""
+
+    def fits(value: object) -> bool:
+        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+
+    return Kind(words, fits)
+
+
+def maybe(kind: Kind, without: str = "none") -> Kind:
+    """A value of the kind, or `None`, which stands for `without`."""
+    return Kind(f"{kind.words}, or None for {without}", lambda value: value is None or kind.fits(value))
+
+
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+NAME = Kind("a name, as a text", lambda value: isinstance(value, str) and bool(value.strip()))
+FLAG = Kind("True or False", lambda value: isinstance(value, bool))
+SECONDS = number("seconds, 0 or more")
+TIMEOUT = number("seconds above 0", positive=True)
+_PATH_LIKE = having("a Path", "__fspath__")
+PATH = Kind("a path, as a text or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
+MODEL = having("a model, such as OpenAICompatible('gpt-4o')", "complete")
