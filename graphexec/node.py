@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import (
@@ -14,18 +13,16 @@ from typing import (
     Generic,
     Literal,
     TypeAlias,
-    TypeGuard,
     TypeVar,
-    Union,
     get_args,
     get_origin,
     overload,
 )
 
-from graphexec.annotations import resolved
-from graphexec.effects import All, Effect, O, Perform
+from graphexec.effects import Effect, O, Perform
 from graphexec.errors import NodeError
 from graphexec.limits import ITERATIONS, Budget, Exhausted
+from graphexec.signatures import accepts, classes_of, effects_of, hints_of, name_of, spent_outcome_of
 
 In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
@@ -141,11 +138,11 @@ class _Charge(Generic[W_co]):
 
     def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
         made(charged_node, "put @node below @charged or @metered")
-        spent_outcome, takes = _spent_outcome(self._when_spent)
-        strangers = [given.__name__ for given in charged_node.takes if not _accepts(takes, given)]
+        spent_outcome, takes = spent_outcome_of(self._when_spent)
+        strangers = [given.__name__ for given in charged_node.takes if not accepts(takes, given)]
         if strangers:
             raise NodeError(
-                f"{charged_node.name} takes {', '.join(strangers)}, which {_name(self._when_spent)} does not; widen "
+                f"{charged_node.name} takes {', '.join(strangers)}, which {name_of(self._when_spent)} does not; widen "
                 f"the annotation of its first parameter"
             )
         if charged_node.spent_outcome not in (None, spent_outcome):
@@ -237,10 +234,10 @@ def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int |
 def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     if isinstance(function, Node):
         raise NodeError(f"{function.name} is a node already; leave out the second @node")
-    name = _name(function)
+    name = name_of(function)
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; define its function with def")
-    hints = _hints(function, name)
+    hints = hints_of(function, name)
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not positional:
@@ -262,23 +259,23 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
             raise NodeError(f"{name} yields, but returns {returns!r}; write -> Asks[Effect, Outcome]")
         kind = "asks"
         asked, _, returns = get_args(returns)
-        effects = _effects(name, asked)
+        effects = effects_of(name, asked)
     elif blocking or inspect.iscoroutinefunction(function):
         kind = "opaque"
         effects = (Perform,)
-    declared = _classes(name, "returns", returns)
+    declared = classes_of(name, "returns", returns)
     return Node(
         name,
         kind,
         function,
-        takes=_classes(name, f"takes {positional[0].name}", hints[positional[0].name]),
+        takes=classes_of(name, f"takes {positional[0].name}", hints[positional[0].name]),
         outcomes=declared,
         returns=declared,
         effects=effects,
         # An opaque node is one effect itself.
         least=int(kind == "opaque"),
         most={"pure": 0, "opaque": 1}.get(kind),
-        settings={setting: _classes(name, f"takes {setting}", hints[setting]) for setting in settings},
+        settings={setting: classes_of(name, f"takes {setting}", hints[setting]) for setting in settings},
     )
 
 
@@ -296,89 +293,3 @@ def renamed(source: Node[I, O], name: str) -> Node[I, O]:
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
     return dataclasses.replace(source, name=name)
-
-
-def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    try:
-        return resolved(function)
-    except TypeError as error:
-        raise NodeError(f"{name} is not a function; define it with def") from error
-    except NameError as error:
-        raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-
-
-def _classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
-    members: tuple[Any, ...] = _members(annotation)
-    for member in members:
-        if not _is_class(member):
-            shown = "None" if member in (None, types.NoneType) else member
-            raise NodeError(f"{name} {what} {shown}, which is not a class of yours; name the class of the value")
-    return members
-
-
-def _is_class(member: Any) -> bool:
-    """Whether values can be told by it: not so `None`, generics, `Any` (a class since 3.11), protocols, typed dicts."""
-    if not isinstance(member, type) or member is types.NoneType:
-        return False
-    try:
-        # Either may refuse to say.
-        return isinstance(None, member) in (True, False) and issubclass(int, member) in (True, False)
-    except TypeError:
-        return False
-
-
-def _effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
-    effects: list[type[Effect[Any]]] = []
-    for member in _members(asked):
-        if get_origin(member) is All:
-            continue
-        if not _is_effect(member):
-            raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
-        effects.append(member)
-    return tuple(effects)
-
-
-def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
-    return isinstance(member, type) and issubclass(member, Effect)
-
-
-def _spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
-    """The class of the outcome that `when_spent` makes, and the classes of values it takes."""
-    name = _name(when_spent)
-    called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
-    hints = _hints(called, name)
-    parameters = [p for p in inspect.signature(when_spent).parameters if p in hints]
-    takes = hints[parameters[0]] if parameters else object
-    if isinstance(when_spent, type):
-        return when_spent, _members(takes)
-    if "return" not in hints:
-        raise NodeError(f"{name} does not annotate its outcome; write def {name}(value: In, limit: Exhausted) -> Out")
-    outcomes = _classes(name, "returns", hints["return"])
-    if len(outcomes) != 1:
-        raise NodeError(f"{name} returns {len(outcomes)} outcomes; a spent limit takes one edge, so return one class")
-    (outcome,) = outcomes
-    return outcome, _members(takes)
-
-
-def _accepts(takes: tuple[Any, ...], given: type) -> bool:
-    """Whether a value of the class `given` fits one of `takes`; what is not a class is left to the checkers."""
-    return any(not isinstance(kind, type) or _fits(kind, given) for kind in takes)
-
-
-def _fits(kind: type, given: type) -> bool:
-    if not getattr(kind, "_is_protocol", False):
-        return issubclass(given, kind)
-    wanted = {name for base in kind.__mro__ if getattr(base, "_is_protocol", False) for name in _members_of(base)}
-    return all(any(name in _members_of(base) for base in given.__mro__) for name in wanted)
-
-
-def _members_of(kind: type) -> set[str]:
-    return {name for name in (*vars(kind), *getattr(kind, "__annotations__", {})) if not name.startswith("_")}
