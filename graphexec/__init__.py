@@ -23,6 +23,7 @@ from graphexec.agents import (
     create_xml_agent,
 )
 from graphexec.by_hand import Asking, advance, begin
+from graphexec.chunks import Chunk
 from graphexec.edge import END, Edge
 from graphexec.effects import (
     All,
@@ -50,6 +51,7 @@ from graphexec.errors import (
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.executor import AgentExecutor
 from graphexec.graph import Graph, draft, edges, graph, on
+from graphexec.inputs import Inputs
 from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits, Spent
 from graphexec.machine import (
     AGENT_EXECUTOR,
@@ -62,6 +64,7 @@ from graphexec.machine import (
     Policies,
     Ready,
     Replied,
+    ReturnDirect,
     check_return_direct,
     dispatch_tools,
     limit_reached,
@@ -70,12 +73,14 @@ from graphexec.machine import (
     stopped_response,
 )
 from graphexec.node import Node, charged, metered, node, opaque, renamed, reserved
+from graphexec.options import ParsePolicy, Trim
 from graphexec.repeats import stop_repeats
 from graphexec.reporting import report
 from graphexec.result import RunResult
 from graphexec.snapshot import Snapshot, snapshot_of
 from graphexec.stepwise import Stepwise
 from graphexec.surgery import bind, embed, replace, splice, wrap
+from graphexec.telling import Watcher
 from graphexec.tools import AnyTool, Tool, ToolRetried, tool
 
 __all__ = [
@@ -102,6 +107,7 @@ __all__ = [
     "CallAgent",
     "CallModel",
     "CallTool",
+    "Chunk",
     "Done",
     "Edge",
     "Effect",
@@ -112,6 +118,7 @@ __all__ = [
     "GraphError",
     "GraphexecError",
     "InputError",
+    "Inputs",
     "LimitReached",
     "Limits",
     "LimitsError",
@@ -120,11 +127,13 @@ __all__ = [
     "Node",
     "Observed",
     "ParseError",
+    "ParsePolicy",
     "Perform",
     "Policies",
     "Ready",
     "Replied",
     "Reported",
+    "ReturnDirect",
     "Run",
     "RunResult",
     "Snapshot",
@@ -136,7 +145,9 @@ __all__ = [
     "ToolDefinitionError",
     "ToolResult",
     "ToolRetried",
+    "Trim",
     "UnprovedError",
+    "Watcher",
     "WorkedExample",
     "advance",
     "ask",

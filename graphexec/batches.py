@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from graphexec.drive import AT_ONCE
 from graphexec.errors import InputError
+from graphexec.given import check, is_whole, maybe, told, whole
 from graphexec.waiting import wait_for_all
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
@@ -77,8 +78,11 @@ def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
     # A text is a sequence of texts, and a dict looks like one.
     if isinstance(many, (str, Mapping)):
         raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
-    if max_concurrency is not None and max_concurrency < 1:
-        raise InputError(f"max_concurrency is {max_concurrency}; give 1 or more, or None for {AT_ONCE}")
+    # Users without a type checker pass generators, and None.
+    if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"batch was given {told(many)}; pass a list of inputs: batch(list(...)), say")
+    wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
+    check("", ("max_concurrency", max_concurrency, maybe(wanted, str(AT_ONCE))))
     return max_concurrency or AT_ONCE
 
 

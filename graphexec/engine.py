@@ -347,7 +347,7 @@ class Walk:
             if limits.model_calls is not None and self._model_calls + models > limits.model_calls:
                 return Exhausted("model_calls", limits.model_calls, self._model_calls, wanted=models)
             if limits.cost is not None and self._cost >= limits.cost:
-                return Exhausted("cost", limits.cost, self._cost, wanted=models)
+                return Exhausted("cost", limits.cost, self._cost)
         limit = None if step.reserved else limits.tool_calls
         if tools and limit is not None and self._tool_calls + tools > limit:
             return Exhausted("tool_calls", limit, self._tool_calls, wanted=tools)
@@ -363,11 +363,11 @@ class Walk:
         if type(answer) is Exhausted:
             raise _not_a_reply(self._step, effect, "only the engine says that a limit is spent")
         if type(answer) is Cut:
-            limit, deadline = self._limits.seconds, self.deadline
-            if limit is None or deadline is None:
+            limit = self._limits.seconds
+            if limit is None:
                 raise _not_a_reply(self._step, effect, "there is no deadline that could cut it")
             # What is cut has had all the time there was, also where the clock is a little behind.
-            self.seconds = max(self.seconds, deadline)
+            self.seconds = max(self.seconds, limit + self._step.grace)
             exhausted = Exhausted("seconds", limit, self.seconds)
             if not isinstance(effect, All):
                 reply = effect.cut(exhausted)
@@ -399,18 +399,16 @@ class Walk:
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         prompt, completion = effect.tokens(reply)
         # Fewer than none are none: nothing gives tokens or money back.
-        if prompt > 0:
-            self._prompt_tokens += prompt
-        if completion > 0:
-            self._completion_tokens += completion
+        self._prompt_tokens += max(0, prompt)
+        self._completion_tokens += max(0, completion)
         if prompt > 0 or completion > 0:
             self._silent_calls -= 1
         cost = effect.cost(reply)
         if cost is None:
             if self._limits.cost is not None:
                 raise _unpriced(self._step, effect)
-        elif cost > 0:
-            self._cost += cost
+        else:
+            self._cost += max(0.0, cost)
 
 
 def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:

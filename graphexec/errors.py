@@ -275,3 +275,12 @@ class WeightsError(ModelError):
 def an(name: str) -> str:
     """Return the name of a class with its article."""
     return ("an " if name[:1] in "AEIOUaeiou" else "a ") + name
+
+
+def described(error: BaseException) -> str:
+    """Return an exception as text: its class, and what it says."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception of the user's may fail at that, too
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -60,8 +60,8 @@ class AgentExecutor:
     a run; it can be used again, and by several threads and tasks at once.
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
-    `max_cost` (money, of `priced` models), `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none
-    (a cost has to be above 0).
+    `max_cost` (money: the model has to be `priced`, and what an agent of your own spends by itself is not known),
+    `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0).
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a function of the error tells the model
       and lets it try again.

@@ -23,12 +23,14 @@ class Kind:
 
 
 def check(owner: str, *given: tuple[str, object, Kind], error: type[GraphexecError] = InputError) -> None:
-    """Hold options of `owner` to their kinds; each is its name, its value and its kind.
+    """Hold options of `owner`, or of nobody who need be named, to their kinds; each is its name, value and kind.
 
     Raises `error` with one line for all that do not fit.
     """
     faults = [
-        f"{owner} has {name}={told(value)}; give {kind.words}" for name, value, kind in given if not kind.fits(value)
+        f"{f'{owner} has {name}=' if owner else f'{name} is '}{told(value)}; give {kind.words}"
+        for name, value, kind in given
+        if not kind.fits(value)
     ]
     if faults:
         raise error("; ".join(faults))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final, get_args
 
 from graphexec.errors import LimitsError
+from graphexec.given import told
 
 LimitName: TypeAlias = Literal[
     "iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"
@@ -37,6 +38,10 @@ def _fault(name: str, value: object) -> str | None:
     return None
 
 
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -51,7 +56,7 @@ class Budget:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        if not all(part.isidentifier() for part in self.name.split(".")):
+        if not _is_name(self.name):
             raise LimitsError(f"a budget cannot be named {self.name!r}; give it a name that a variable could have")
         if self.name in LIMIT_NAMES and self.name != "iterations":
             raise LimitsError(f"{self.name} is a limit already, and not counted at entries; find another name")
@@ -74,10 +79,11 @@ class Limits:
     pauses, `model_calls` and `tool_calls` the attempts, successful or not. They are charged before the call.
     `tokens` counts prompt and completion tokens; how many a call takes is known only after it, so it is compared
     before each model call, and the last call can exceed it. A call counts as one token at least: a provider may report
-    none. `cost` is money, of models that are `priced`; it is compared in the same way, and since a call may cost
-    nothing, it proves of no run that it ends. `fan_out` is how many effects one visit of a node may ask for, where the
-    node does not say (`asks=`), `restarts` how often a run may be taken up again after a crash (whoever does so says
-    it: `Snapshot.restarted`), and `budgets` are limits for the machine's own budgets, by name.
+    none. `cost` is money, compared in the same way, of models that are `priced`: a reply of another model is refused,
+    and what a callable agent or a tool asks of a model by itself costs nothing. Since a call may cost nothing, it
+    proves of no run that it ends. `fan_out` is how many effects one visit of a node may ask for, where the node does
+    not say (`asks=`), `restarts` how often a run may be taken up again after a crash (whoever does so says it:
+    `Snapshot.restarted`), and `budgets` are limits for the machine's own budgets, by name.
 
     Raises `LimitsError` for a negative limit and for one that is not a number.
     """
@@ -93,10 +99,18 @@ class Limits:
     budgets: Mapping[str, int | None] = field(default_factory=dict[str, int | None], hash=False)
 
     def __post_init__(self) -> None:
+        # Users without a type checker pass a list of names, or the budgets themselves.
+        if not isinstance(self.budgets, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LimitsError(f"budgets is {told(self.budgets)}; give a dict of names and limits: {{'revisions': 5}}")
         # A copy: proofs are kept for limits, which therefore may not change.
         object.__setattr__(self, "budgets", dict(self.budgets))
         faults = [fault for name in LIMIT_NAMES if (fault := _fault(name, getattr(self, name)))]
         faults += [fault for name, limit in self.budgets.items() if (fault := _fault(name, limit))]
+        faults += [
+            f"budgets has {told(name)}, which names none; give {{'revisions': 5}}, say"
+            for name in self.budgets
+            if not _is_name(name)
+        ]
         faults += [
             f"{name} is a limit of its own; write Limits({name}=...)" for name in self.budgets if name in LIMIT_NAMES
         ]

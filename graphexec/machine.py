@@ -145,7 +145,9 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         return _decided(replied, agent)
     except ParseError as error:
         remedy = "pass handle_parsing_errors=True to tell the model about it and let it try again"
-        raise ParseError(f"{error}; {remedy}", observation=error.observation, llm_output=error.llm_output) from error
+        raise ParseError(
+            f"{error}; {remedy}", observation=error.observation, llm_output=error.llm_output, prose=error.prose
+        ) from error
 
 
 def _decided(replied: Replied, agent: Agent) -> Acted | AgentFinish:

@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
+from graphexec.agents.options import check_model, texts
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError
+from graphexec.given import told
 from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -56,14 +58,12 @@ def chat_agent(
     answer: Callable[[], AnswerReader] | None = None,
     optional_keys: Sequence[str] = (),
 ) -> Agent:
-    """Make an agent of a model and the two functions. Raises `InputError` for what is no model.
+    """Make an agent of a model and the two functions. Raises `InputError` for what is no model, or no list of keys.
 
     Without `conclude`, the last question of a run that is stopped is the next one with LangChain's sentence behind it,
     and without a schema or native tool calls.
     """
-    # Users of other libraries pass the model's name.
-    if not callable(getattr(model, "complete", None)):
-        raise InputError(f"the model is {model!r}; make one, such as graphexec.models.OpenAICompatible('gpt-5-mini')")
+    check_model(model)
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
@@ -76,10 +76,10 @@ def chat_agent(
         ask,
         read_reply,
         model=model,
-        input_keys=tuple(input_keys),
+        input_keys=texts("input_keys", input_keys),
         conclude=conclude or conclude_now,
         answer=answer,
-        optional_keys=tuple(optional_keys),
+        optional_keys=texts("optional_keys", optional_keys),
     )
 
 
@@ -104,7 +104,12 @@ def callable_agent(function: AgentFunction) -> Agent:
     Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone.
     Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`. A run that is
     stopped and has to answer at once calls the function with the input `conclude`, which is `True`.
+
+    Raises `InputError` for what is no function.
     """
+    # Users without a type checker pass agents, and models.
+    if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
+        raise InputError(f"the agent is {told(function)}; pass a function of the steps and the inputs")
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))

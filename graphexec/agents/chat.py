@@ -8,6 +8,7 @@ from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.json_action import acts, blobs, decided, refuse_answer_tool, unreadable
 from graphexec.agents.labelled import BOTH, FINAL, believed, last
+from graphexec.agents.options import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
@@ -44,18 +45,23 @@ def create_chat_agent(
     prompt: str = CHAT_PROMPT,
     question: str = CHAT_QUESTION,
     stop: Sequence[str] = STOP,
+    history: str = "chat_history",
 ) -> Agent:
     """Make an agent that thinks in plain text and acts by a JSON object in a fence.
 
     `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message, with
-    `{agent_scratchpad}`. Their other variables are the inputs of a run.
+    `{agent_scratchpad}`. Their other variables are the inputs of a run. `stop` are the texts before which a reply ends.
+    Messages in the input `history` come between the instructions and the question: those of a memory with
+    `as_messages=True`, say; a template that names it has them as text.
 
-    Raises `InputError` if one of the two is lacking, `ToolDefinitionError` for a tool named as the answer is.
+    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
+    for a template that lacks one of the two and any other argument that cannot be.
     """
+    tools = tools_of(tools)
     refuse_answer_tool(tools)
     instructions = form(prompt, tools, required=("tools",))
-    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work)
-    return instructed_agent(model, read, instructions, asked, stop=stop)
+    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
+    return instructed_agent(model, read, instructions, asked, stop=stop, history=history)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, overload
 
 from graphexec.actions import Steps
+from graphexec.agents.options import check_text
 from graphexec.errors import InputError
+from graphexec.given import told
 from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 
 
@@ -48,20 +49,44 @@ class Conversation(Sequence[Message]):
         return repr(list(self))
 
 
-def earlier(inputs: Mapping[str, Any], key: str) -> tuple[Message, ...]:
-    """The messages of an earlier conversation in the inputs, if any.
+def optional(history: str, variables: Sequence[str]) -> tuple[str, ...]:
+    """The name of the input with an earlier conversation; no name where a template has it as a variable, as text.
 
-    Those of a run that was stored as JSON are objects with a `role`, which will do. Raises `InputError` for others.
+    Raises `InputError` for what is no name.
     """
-    if key not in inputs:
-        return ()
-    given = inputs[key]
+    if not check_text("history", history):
+        raise InputError("history is empty; pass the name of the input with the earlier messages, such as chat_history")
+    return () if history in variables else (history,)
+
+
+def earlier(inputs: Mapping[str, Any], keys: Sequence[str]) -> tuple[Message, ...]:
+    """The messages in the inputs of these names, as far as they are there. Raises `InputError` for anything else."""
+    return tuple(message for key in keys if key in inputs for message in _messages_at(key, inputs[key]))
+
+
+def _messages_at(key: str, given: Any) -> tuple[Message, ...]:
+    messages = messages_of(given)
+    if messages is None:
+        raise InputError(
+            f"the input {key} is {told(given)}; give messages, as a memory with as_messages=True does, or write "
+            f"{{{key}}} into the agent's template"
+        )
+    return messages
+
+
+def messages_of(given: Any) -> tuple[Message, ...] | None:
+    """The messages that a value is a list or a tuple of, or `None`.
+
+    Those of a run that was stored as JSON are objects with a `role`, which will do.
+    """
     # Users pass texts, and pairs.
     messages: Any = given if type(given) in (tuple, list) else None
-    if messages is not None:
-        with suppress(ValueError):
-            return tuple(map(_message, messages))
-    raise InputError(f"the input {key} is {given!r}; give messages, as a memory with as_messages=True does")
+    if messages is None:
+        return None
+    try:
+        return tuple(map(_message, messages))
+    except ValueError:
+        return None
 
 
 # The classes of messages by the roles that JSON tells them by; pydantic takes any.

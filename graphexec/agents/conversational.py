@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.labelled import BOTH, action_in, believed, no_action
-from graphexec.agents.scratchpad import Form, TextProtocol, form, text_agent
+from graphexec.agents.options import check_text, tools_of
+from graphexec.agents.scratchpad import TextProtocol, form, text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -46,24 +48,27 @@ def create_conversational_agent(
     *,
     prompt: str = CONVERSATIONAL_PROMPT,
     ai_prefix: str = "AI",
+    stop: Sequence[str] = STOP,
     protocol: TextProtocol = "completion",
 ) -> Agent:
-    """Make an agent that talks, and knows what was said before from the input `chat_history`, a text.
+    """Make an agent that talks, and knows what was said before from the input `chat_history`, a text or messages.
 
     `prompt` is a template with `{tools}`, `{tool_names}`, `{chat_history}` and `{agent_scratchpad}`, and `{ai_prefix}`
-    where it is wanted: the label of what the agent says. Its other variables are the inputs of a run.
+    where it is wanted: the label of what the agent says. Its other variables are the inputs of a run. `stop` are the
+    texts before which a reply ends. `protocol` says how the model is asked: to continue the text, or as a chat.
 
-    Raises `InputError` if the prompt lacks one of the four, and for an empty `ai_prefix`.
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
+    of the four, an empty `ai_prefix` and any other argument that cannot be.
     """
-    if not ai_prefix.strip():
+    label = check_text("ai_prefix", ai_prefix).strip()
+    if not label:
         raise InputError(
             f"ai_prefix is {ai_prefix!r}; give the word that stands before what the agent says, such as AI"
         )
-    asked = form(prompt, tools, required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
-    asked = Form(asked.text, {**asked.fixed, "ai_prefix": ai_prefix}, asked.scratchpad)
-    label = ai_prefix.strip()
+    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
+    asked = replace(asked, fixed={**asked.fixed, "ai_prefix": ai_prefix}, ai=label)
     said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
-    return text_agent(model, lambda reply: read(reply, said), asked, stop=STOP, protocol=protocol, marker=f"{label}:")
+    return text_agent(model, lambda reply: read(reply, said), asked, stop=stop, protocol=protocol, marker=f"{label}:")
 
 
 _SAID = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")

@@ -14,7 +14,7 @@ from graphexec.agents.prompt import shown
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.json_text import read_container
 from graphexec.messages import ModelReply
-from graphexec.tools import AnyTool, named
+from graphexec.tools import AnyTool
 
 ONE_ACTION = 'write one JSON object, {"action": "<tool>", "action_input": <its input>}'
 
@@ -122,10 +122,10 @@ def acts(blob: Blob) -> bool:
 
 
 def refuse_answer_tool(tools: Sequence[AnyTool]) -> None:
-    """Raise `ToolDefinitionError` if a tool has the name by which an answer is given, or is no tool."""
-    for name in named(tools):
-        if _is_answer(name):
-            raise ToolDefinitionError(f"a tool is named {name}, as the answer is; rename it with @tool(name=...)")
+    """Raise `ToolDefinitionError` if a tool has the name by which an answer is given."""
+    for tool in tools:
+        if _is_answer(tool.name):
+            raise ToolDefinitionError(f"a tool is named {tool.name}, as the answer is; rename it with @tool(name=...)")
 
 
 def unreadable(why: str, said: str) -> ParseError:

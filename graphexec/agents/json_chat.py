@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.conversation import Conversation, earlier
+from graphexec.agents.conversation import Conversation, earlier, optional
 from graphexec.agents.json_action import blobs, decided, refuse_answer_tool, unreadable
 from graphexec.agents.labelled import believed
+from graphexec.agents.options import texts, tools_of
 from graphexec.agents.prompt import observed, template
 from graphexec.agents.scratchpad import form, thoughts
 from graphexec.effects import CallModel
@@ -39,9 +40,6 @@ The tool returned:
 What is the answer to my last message, now that you know this? I have not seen what the tool returned, so say all that
 matters. Reply with one JSON object in a fence, and nothing else."""
 
-# Where the templates do not mention it, it is told as the messages that it is.
-HISTORY = "chat_history"
-
 STOP = ("\nObservation",)
 
 
@@ -52,25 +50,32 @@ def create_json_chat_agent(
     prompt: str = JSON_CHAT_PROMPT,
     question: str = JSON_CHAT_QUESTION,
     tool_response: str = TOOL_RESPONSE,
+    stop: Sequence[str] = STOP,
+    history: str = "chat_history",
 ) -> Agent:
     """Make an agent that converses in JSON objects.
 
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
     message; `tool_response`, with `{observation}` and no other variable, that of what the user says after each action.
-    The other variables of the first two are the inputs of a run. Messages in the input `chat_history` come between the
-    instructions and the question: those of a memory with `as_messages=True`, say.
+    The other variables of the first two are the inputs of a run. `stop` are the texts before which a reply ends.
+    Messages in the input `history` come between the instructions and the question: those of a memory with
+    `as_messages=True`, say; a template that names it has them as text.
 
-    Raises `InputError` if one of the three is lacking or there is another one in `tool_response`, and
-    `ToolDefinitionError` for a tool named as the answer is.
+    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
+    for a template that lacks one of the three, another variable in `tool_response` and any other argument that cannot
+    be.
     """
+    tools = tools_of(tools)
     refuse_answer_tool(tools)
     instructions = form(prompt, tools, required=("tools", "tool_names"), scratchpad=thoughts)
-    asked = template(question, required=())
-    response = template(tool_response, required=("observation",))
+    asked = template(question, required=(), name="question")
+    response = template(tool_response, required=("observation",), name="tool_response")
     if others := [name for name in response.variables if name != "observation"]:
-        raise InputError(f"tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
+        raise InputError(f"the tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
 
+    stops = texts("stop", stop)
     inputs = tuple(dict.fromkeys((*instructions.inputs, *asked.variables)))
+    before = optional(history, inputs)
 
     def told(steps: Steps) -> Iterator[Message]:
         for step in steps:
@@ -78,11 +83,11 @@ def create_json_chat_agent(
             yield UserMessage(response.filled({"observation": observed(step)}))
 
     def ask(run: Run) -> CallModel:
-        before = () if HISTORY in inputs else earlier(run.inputs, HISTORY)
-        head = (SystemMessage(instructions.filled(run)), *before, UserMessage(asked.filled(run.inputs)))
-        return CallModel(ChatRequest(Conversation(head, run.steps, told), stop=STOP))
+        instructed = SystemMessage(instructions.filled(run))
+        head = (instructed, *earlier(run.inputs, before), UserMessage(asked.filled(run.inputs)))
+        return CallModel(ChatRequest(Conversation(head, run.steps, told), stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=inputs, optional_keys=("chat_history",))
+    return chat_agent(ask, read, model, input_keys=inputs, optional_keys=before)
 
 
 def read(reply: ModelReply) -> Decision:

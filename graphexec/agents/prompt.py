@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphexec.actions import AgentStep
+from graphexec.agents.conversation import messages_of
+from graphexec.agents.options import check_text
 from graphexec.errors import InputError
+from graphexec.messages import transcript
 from graphexec.tools import AnyTool
 from graphexec.tools.showing import shown
 
@@ -25,33 +28,47 @@ class Template:
         """The names of the variables, each once, in order."""
         return tuple(dict.fromkeys(name for _, name in self.parts if name is not None))
 
-    def filled(self, values: Mapping[str, object]) -> str:
-        """Return the text with every variable replaced. Raises `InputError` for one without a value."""
+    def filled(self, values: Mapping[str, object], *, ai: str = "AI") -> str:
+        """Return the text with every variable replaced: messages as a memory writes them, with `ai` for the agent.
+
+        An empty list is no messages, and so no text. Raises `InputError` for a variable without a value.
+        """
         try:
-            return "".join([text if name is None else f"{text}{values[name]}" for text, name in self.parts])
+            return "".join(
+                [text if name is None else f"{text}{_written(values[name], ai)}" for text, name in self.parts]
+            )
         except KeyError:
             missing = [name for name in self.variables if name not in values]
             raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing) from None
 
 
-def template(text: str, *, required: Sequence[str]) -> Template:
-    """Read a template. Raises `InputError` if a `required` variable is not in it, or if it cannot be read."""
+def _written(value: object, ai: str) -> str:
+    messages = messages_of(value)
+    return f"{value}" if messages is None else transcript(messages, ai=ai)
+
+
+def template(text: str, *, required: Sequence[str], name: str = "prompt") -> Template:
+    """Read a template, which the user knows by its `name`.
+
+    Raises `InputError` if a `required` variable is not in it, or if it cannot be read.
+    """
+    check_text(f"the {name}", text)
     try:
         read_parts = tuple(string.Formatter().parse(text))
     except ValueError as error:
-        raise InputError(f"the prompt is not a template: {error}; write {{{{ and }}}} for braces") from None
+        raise InputError(f"the {name} is not a template: {error}; write {{{{ and }}}} for braces") from None
     odd = [
-        f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
-        for _, name, form, conversion in read_parts
-        if name is not None and (form or conversion or not name.isidentifier())
+        f"{variable}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+        for _, variable, form, conversion in read_parts
+        if variable is not None and (form or conversion or not variable.isidentifier())
     ]
     if odd:
-        raise InputError(f"the prompt has the variable {{{odd[0]}}}, which is no name; write {{{{ and }}}} for braces")
-    read = Template(tuple((literal, name) for literal, name, _, _ in read_parts))
-    missing = [name for name in required if name not in read.variables]
+        raise InputError(f"the {name} has the variable {{{odd[0]}}}, which is no name; write {{{{ and }}}} for braces")
+    read = Template(tuple((literal, variable) for literal, variable, _, _ in read_parts))
+    missing = [variable for variable in required if variable not in read.variables]
     if missing:
-        wanted = ", ".join(f"{{{name}}}" for name in missing)
-        raise InputError(f"the prompt lacks {wanted}; write it where it belongs in the text", missing=missing)
+        wanted = ", ".join(f"{{{variable}}}" for variable in missing)
+        raise InputError(f"the {name} lacks {wanted}; write it where it belongs in the text", missing=missing)
     return read
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
+from graphexec.agents.options import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent, thoughts
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
@@ -47,11 +48,13 @@ def create_react_agent(
     """Make an agent that thinks and acts in plain text.
 
     `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`; its other variables are the inputs
-    of a run. `protocol` says how the model is asked: as a chat, or to continue the text.
+    of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is asked: as a chat, or to
+    continue the text.
 
-    Raises `InputError` if the prompt lacks one of the three.
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
+    of the three and any other argument that cannot be.
     """
-    asked = form(prompt, tools, required=("tools", "tool_names", "agent_scratchpad"), scratchpad=thoughts)
+    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=thoughts)
     return text_agent(model, read, asked, stop=stop, protocol=protocol, marker="Final Answer:")
 
 

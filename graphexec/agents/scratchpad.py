@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.answers import after
+from graphexec.agents.conversation import earlier, optional
+from graphexec.agents.options import texts
 from graphexec.agents.prompt import Template, observed, rendered_tools, template
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
+from graphexec.given import told
 from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, SystemMessage, UserMessage
-from graphexec.tools import AnyTool, named
+from graphexec.tools import AnyTool
 
 Scratchpad: TypeAlias = Callable[[Steps], str]
 
@@ -27,13 +30,6 @@ SCRATCHPAD = "agent_scratchpad"
 PREVIOUS_WORK = (
     "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
 )
-
-
-def texts(stop: Sequence[str]) -> tuple[str, ...]:
-    """Return the stop texts. Raises `InputError` for one text, which is a sequence of letters."""
-    if isinstance(stop, str):
-        raise InputError(f"stop is the text {stop!r}; pass a list of texts")
-    return tuple(stop)
 
 
 def thoughts(steps: Steps) -> str:
@@ -58,6 +54,8 @@ class Form:
     text: Template
     fixed: Mapping[str, str]
     scratchpad: Scratchpad
+    # What the agent is called where the text has messages.
+    ai: str = "AI"
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -69,18 +67,19 @@ class Form:
         values: dict[str, object] = {**run.inputs, **self.fixed}
         if SCRATCHPAD in self.text.variables:
             values[SCRATCHPAD] = self.scratchpad(run.steps)
-        return self.text.filled(values)
+        return self.text.filled(values, ai=self.ai)
 
 
 def form(
-    prompt: str, tools: Sequence[AnyTool], *, required: Sequence[str], scratchpad: Scratchpad = legacy_thoughts
+    prompt: str,
+    tools: Sequence[AnyTool],
+    *,
+    required: Sequence[str],
+    scratchpad: Scratchpad = legacy_thoughts,
+    name: str = "prompt",
 ) -> Form:
-    """Read a prompt, with `{tools}` and `{tool_names}` filled in.
-
-    Raises `InputError` if it lacks a `required` variable, `ToolDefinitionError` for what is no tool.
-    """
-    tools = tuple(named(tools).values())
-    text = template(prompt, required=required)
+    """Read a prompt, with `{tools}` and `{tool_names}` filled in. Raises `InputError` as `template` does."""
+    text = template(prompt, required=required, name=name)
     fixed = {"tools": rendered_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
     return Form(text, fixed, scratchpad)
 
@@ -94,8 +93,13 @@ def text_agent(
     protocol: TextProtocol,
     marker: str | None = None,
 ) -> Agent:
-    """Make an agent that is asked with one text, as a chat or to continue it. Behind the `marker` stands its answer."""
-    stops = texts(stop)
+    """Make an agent that is asked with one text, as a chat or to continue it. Behind the `marker` stands its answer.
+
+    Raises `InputError` for another protocol, for stop texts that are none, and for what is no model.
+    """
+    if protocol not in get_args(TextProtocol):
+        raise InputError(f"protocol is {told(protocol)}; give 'chat' or 'completion'")
+    stops = texts("stop", stop)
 
     def ask(run: Run) -> CallModel:
         text = asked.filled(run)
@@ -113,12 +117,20 @@ def instructed_agent(
     question: Form,
     *,
     stop: Sequence[str],
+    history: str,
 ) -> Agent:
-    """Make an agent that is asked with two texts: the instructions, and the question with the scratchpad."""
-    stops = texts(stop)
+    """Make an agent that is asked with two texts: the instructions, and the question with the scratchpad.
+
+    Between them come the messages in the input `history`. Raises `InputError` for what is no name of an input, for stop
+    texts that are none, and for what is no model.
+    """
+    stops = texts("stop", stop)
+    inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
+    before = optional(history, inputs)
 
     def ask(run: Run) -> CallModel:
-        asked = (SystemMessage(instructions.filled(run)), UserMessage(question.filled(run)))
+        head = SystemMessage(instructions.filled(run))
+        asked = (head, *earlier(run.inputs, before), UserMessage(question.filled(run)))
         return CallModel(ChatRequest(asked, stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=tuple(dict.fromkeys((*instructions.inputs, *question.inputs))))
+    return chat_agent(ask, read, model, input_keys=inputs, optional_keys=before)

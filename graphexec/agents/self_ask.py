@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.labelled import BOTH, believed, invention, refuse_cut
+from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
-from graphexec.tools import AnyTool, named
+from graphexec.tools import AnyTool
 
 SELF_ASK_PROMPT = """\
 Question: Which was opened first, the Eiffel Tower or the Brooklyn Bridge?
@@ -55,12 +56,16 @@ def create_self_ask_agent(
     """Make an agent that takes a question apart into follow-up questions and looks each of them up.
 
     `tools` is one tool, named "Intermediate Answer". `prompt` is a template with `{agent_scratchpad}`; its other
-    variables are the inputs of a run. `protocol` says how the model is asked: as a chat, or to continue the text.
+    variables are the inputs of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is
+    asked: as a chat, or to continue the text.
 
-    Raises `InputError` for other tools than that one, and if the prompt lacks the scratchpad.
+    Raises `ToolDefinitionError` for what is no tool, and `InputError` for other tools than that one, a prompt without
+    the scratchpad and any other argument that cannot be.
     """
-    if [*named(tools)] != [INTERMEDIATE_ANSWER]:
-        given = ", ".join(named(tools)) or "no tool"
+    tools = tools_of(tools)
+    names = [tool.name for tool in tools]
+    if names != [INTERMEDIATE_ANSWER]:
+        given = ", ".join(names) or "no tool"
         raise InputError(
             f"the self-ask agent is given {given}; give it exactly one tool, named with "
             f'@tool(name="{INTERMEDIATE_ANSWER}")'

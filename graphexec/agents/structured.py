@@ -14,8 +14,10 @@ from typing import Any
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
 from graphexec.agents.answers import in_json
-from graphexec.agents.conversation import Conversation
-from graphexec.agents.prompt import observed, rendered_tools, shown, template
+from graphexec.agents.conversation import Conversation, earlier, optional
+from graphexec.agents.options import each, tools_of
+from graphexec.agents.prompt import observed, shown, template
+from graphexec.agents.scratchpad import form
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.json_text import read_object
@@ -28,7 +30,7 @@ from graphexec.messages import (
     SystemMessage,
     UserMessage,
 )
-from graphexec.tools import AnyTool, named
+from graphexec.tools import AnyTool
 
 FINAL_ANSWER = "final_answer"
 
@@ -57,27 +59,33 @@ def create_structured_agent(
     prompt: str = STRUCTURED_PROMPT,
     question: str = "{input}",
     examples: Sequence[WorkedExample] = (),
+    history: str = "chat_history",
 ) -> Agent:
     """Make an agent that decides by one JSON object per step.
 
-    `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message, whose variables
-    are the inputs of a run. About five worked `examples` that use these tools make a small model twice as good.
+    `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message. Their other
+    variables are the inputs of a run. About five worked `examples` that use these tools make a small model twice as
+    good. Messages in the input `history` come between these and the question: those of a memory with
+    `as_messages=True`, say; a template that names it has them as text.
 
-    Raises `InputError` for a prompt without `{tools}`, `ToolDefinitionError` for a tool named `final_answer`.
+    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
+    for a prompt that lacks `{tools}` and any other argument that cannot be.
     """
-    tools = tuple(named(tools).values())
+    tools = tools_of(tools)
     if any(tool.name == FINAL_ANSWER for tool in tools):
         raise ToolDefinitionError(f"a tool is named {FINAL_ANSWER}, as the answer is; rename it with @tool(name=...)")
-    asked = template(question, required=())
-    instructions = template(prompt, required=("tools",)).filled({"tools": rendered_tools(tools)})
-    head: list[Message] = [SystemMessage(instructions)]
-    for example in examples:
-        head.extend(_told(example))
+    instructions = form(prompt, tools, required=("tools",))
+    asked = template(question, required=(), name="question")
+    inputs = tuple(dict.fromkeys((*instructions.inputs, *asked.variables)))
+    before = optional(history, inputs)
+    several = each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
+    worked = tuple(message for example in several for message in _told(example))
     schema = decision_schema(tools)
-    fixed = tuple(head)
 
     def conversation(run: Run) -> Conversation:
-        return Conversation((*fixed, UserMessage(asked.filled(run.inputs))), run.steps, _steps_told)
+        instructed = SystemMessage(instructions.filled(run))
+        head = (instructed, *worked, *earlier(run.inputs, before), UserMessage(asked.filled(run.inputs)))
+        return Conversation(head, run.steps, _steps_told)
 
     def ask(run: Run) -> CallModel:
         return CallModel(ChatRequest(conversation(run), schema=schema))
@@ -86,7 +94,7 @@ def create_structured_agent(
         # The schema leaves nothing but an answer to say.
         return CallModel(ChatRequest(to_conclude(conversation(run)), schema=decision_schema(())))
 
-    return chat_agent(ask, read, model, input_keys=asked.variables, conclude=conclude, answer=in_json)
+    return chat_agent(ask, read, model, input_keys=inputs, conclude=conclude, answer=in_json, optional_keys=before)
 
 
 def _steps_told(steps: Steps) -> Iterator[Message]:

@@ -8,6 +8,7 @@ from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.json_action import blobs, decided, refuse_answer_tool, unreadable
 from graphexec.agents.labelled import believed
+from graphexec.agents.options import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -46,18 +47,23 @@ def create_structured_chat_agent(
     prompt: str = STRUCTURED_CHAT_PROMPT,
     question: str = STRUCTURED_CHAT_QUESTION,
     stop: Sequence[str] = STOP,
+    history: str = "chat_history",
 ) -> Agent:
     """Make an agent that calls tools of several inputs by a JSON object.
 
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
-    message, with `{agent_scratchpad}`. Their other variables are the inputs of a run.
+    message, with `{agent_scratchpad}`. Their other variables are the inputs of a run. `stop` are the texts before which
+    a reply ends. Messages in the input `history` come between the instructions and the question: those of a memory with
+    `as_messages=True`, say; a template that names it has them as text.
 
-    Raises `InputError` if one of the three is lacking, `ToolDefinitionError` for a tool named as the answer is.
+    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
+    for a template that lacks one of the three and any other argument that cannot be.
     """
+    tools = tools_of(tools)
     refuse_answer_tool(tools)
     instructions = form(prompt, tools, required=("tools", "tool_names"))
-    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work)
-    return instructed_agent(model, read, instructions, asked, stop=stop)
+    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
+    return instructed_agent(model, read, instructions, asked, stop=stop, history=history)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -7,10 +7,11 @@ from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.conversation import Conversation, earlier
+from graphexec.agents.conversation import Conversation, earlier, optional
+from graphexec.agents.options import check_text, tools_of
 from graphexec.agents.prompt import observed, template
 from graphexec.effects import CallModel
-from graphexec.errors import ParseError
+from graphexec.errors import InputError, ParseError
 from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
@@ -23,7 +24,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.tools import AnyTool, named
+from graphexec.tools import AnyTool
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
 
@@ -38,21 +39,30 @@ def create_tool_calling_agent(
 ) -> Agent:
     """Make an agent of a model that calls tools natively.
 
-    `prompt` is the template of the user's message; its variables are the inputs of a run. A reply without tool calls
-    is the answer. Messages in the input `history` come between the instructions and the question: those of a memory
-    with `as_messages=True`, say.
+    `system` are the instructions, a text that is no template; `prompt` is the template of the user's message, whose
+    variables are the inputs of a run. A reply without tool calls is the answer. Messages in the input `history` come
+    between the instructions and the question: those of a memory with `as_messages=True`, say; a template that names it
+    has them as text.
+
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt without a
+    variable and any other argument that cannot be.
     """
-    tools = tuple(named(tools).values())
+    specs = tuple(tool.spec for tool in tools_of(tools))
+    instructions = SystemMessage(check_text("system", system))
     question = template(prompt, required=())
-    specs = tuple(tool.spec for tool in tools)
-    instructions = SystemMessage(system)
+    # Elsewhere the prompt is the instructions: a question would be lost without a word.
+    if not question.variables:
+        raise InputError(
+            "the prompt has no variable, so no input is told; write {input} where it belongs, and pass instructions as "
+            "system=..."
+        )
+    before = optional(history, question.variables)
 
     def ask(run: Run) -> CallModel:
-        before = earlier(run.inputs, history)
-        head = (instructions, *before, UserMessage(question.filled(run.inputs)))
+        head = (instructions, *earlier(run.inputs, before), UserMessage(question.filled(run.inputs)))
         return CallModel(ChatRequest(Conversation(head, run.steps, told), tools=specs))
 
-    return chat_agent(ask, read, model, input_keys=question.variables, optional_keys=(history,))
+    return chat_agent(ask, read, model, input_keys=question.variables, optional_keys=before)
 
 
 def told(steps: Steps) -> Iterator[Message]:

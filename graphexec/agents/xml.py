@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.labelled import BOTH, refuse_cut
+from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed, shown
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
 from graphexec.errors import ParseError
@@ -54,11 +55,13 @@ def create_xml_agent(
     """Make an agent that acts and answers in tags.
 
     `prompt` is a template with `{tools}` and `{agent_scratchpad}`; its other variables are the inputs of a run.
-    `protocol` says how the model is asked: as a chat, or to continue the text.
+    `stop` are the texts before which a reply ends. `protocol` says how the model is asked: as a chat, or to continue
+    the text.
 
-    Raises `InputError` if the prompt lacks one of the two.
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
+    of the two and any other argument that cannot be.
     """
-    asked = form(prompt, tools, required=("tools", "agent_scratchpad"), scratchpad=scratchpad)
+    asked = form(prompt, tools_of(tools), required=("tools", "agent_scratchpad"), scratchpad=scratchpad)
     return text_agent(model, read, asked, stop=stop, protocol=protocol)
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from graphexec.cli.commands import Debug, ending_in_one_line
-from graphexec.cli.exits import FAILED, UNPROVED, USAGE, UsageFault, tell
+from graphexec.cli.exits import FAILED, UNPROVED, USAGE, Debug, UsageFault, ending_in_one_line, tell
 from graphexec.cli.files import read, write, write_proof
 from graphexec.errors import CertificateError
 

@@ -1,14 +1,25 @@
-"""What `run` is made of: the model, the agent and the tools that the options choose."""
+"""What `run` is made of: the model, the agent, its tools and its memory, as the options choose them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from graphexec.agents import Agent, create_react_agent, create_structured_agent, create_tool_calling_agent
+from graphexec.agents import (
+    Agent,
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_react_agent,
+    create_structured_agent,
+    create_structured_chat_agent,
+    create_tool_calling_agent,
+    create_xml_agent,
+)
 from graphexec.agents.everyday import EVERYDAY_EXAMPLES
 from graphexec.cli.exits import UsageFault
 from graphexec.cli.references import tools_at
@@ -16,10 +27,23 @@ from graphexec.messages import Model
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
+if TYPE_CHECKING:
+    from graphexec.memory import Memory
+
 # Tokens of one reply. A small model that has lost the thread goes on for as long as it may.
 _LONGEST = 256
+# Tokens of an earlier conversation, by estimate: with them there is room for a few steps in the 4,096 of a local model.
+_REMEMBERED = 1_500
 
-AgentName: TypeAlias = Literal["structured", "tool_calling", "react"]
+# How often a client sends a failed request again, where nobody says.
+_RETRIES = 2
+# What memories provide, and agents read.
+_HISTORY = "chat_history"
+
+# Without the self-ask agent, which needs a tool of its own.
+AgentName: TypeAlias = Literal[
+    "structured", "tool_calling", "react", "mrkl", "conversational", "chat", "structured_chat", "json_chat", "xml"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +55,32 @@ class ChosenModel:
     local: bool
 
 
-def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> ChosenModel:
+def chosen_model(
+    name: str | None,
+    base_url: str | None,
+    gguf: Path | None,
+    *,
+    retries: int | None = None,
+    cache: Path | None = None,
+) -> ChosenModel:
     """Make the model that the options mean; the built-in one where they say nothing.
 
     The weights of a named local model are fetched here, with their own progress bar, before there is a run to watch.
-    Raises `UsageFault`, and `WeightsError` if they cannot be had.
+    Raises `UsageFault`, `WeightsError` if they cannot be had, and `InputError` for a file that is no cache.
     """
+    chosen = _chosen(name, base_url, gguf, retries)
+    if cache is None:
+        return chosen
+    from graphexec.models import SQLiteCache, cached
+
+    return replace(chosen, model=cached(chosen.model, SQLiteCache(cache)))
+
+
+def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
     if gguf is not None:
         if name is not None or base_url is not None:
             raise UsageFault("--gguf runs a file on this machine; leave out --model and --base-url")
+        _refuse_retries(retries)
         if not gguf.is_file():
             raise UsageFault(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
         from graphexec.models import LocalModel
@@ -59,10 +100,17 @@ def chosen_model(name: str | None, base_url: str | None, gguf: Path | None) -> C
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
+        _refuse_retries(retries)
         return ChosenModel(LocalModel(pull(named), max_tokens=_LONGEST), named, local=True)
     # Without a name and password in it.
     where = f" at {urlsplit(base_url).netloc.rpartition('@')[2]}" if base_url else ""
-    return ChosenModel(OpenAICompatible(named, base_url=base_url), f"{named}{where}", local=False)
+    server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
+    return ChosenModel(server, f"{named}{where}", local=False)
+
+
+def _refuse_retries(retries: int | None) -> None:
+    if retries is not None:
+        raise UsageFault("--retries is for a server's model, and this one is local; leave it out")
 
 
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
@@ -83,3 +131,43 @@ def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
             return create_tool_calling_agent(model, tools)
         case "react":
             return create_react_agent(model, tools)
+        # These two continue a text, which few servers still offer; they can be asked as the others are.
+        case "mrkl":
+            return create_mrkl_agent(model, tools, protocol="chat")
+        case "conversational":
+            return create_conversational_agent(model, tools, protocol="chat")
+        case "chat":
+            return create_chat_agent(model, tools)
+        case "structured_chat":
+            return create_structured_chat_agent(model, tools)
+        case "json_chat":
+            return create_json_chat_agent(model, tools)
+        case "xml":
+            return create_xml_agent(model, tools)
+
+
+def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
+    """Make the memory of the conversation in that file, of which the agent is told the end.
+
+    Raises `UsageFault` for an agent that is not told what was said before, and `InputError` where there can be no file.
+    """
+    if file is None and _HISTORY not in agent.input_keys:
+        return None
+    from graphexec.memory import FileHistory, TokenWindowMemory
+
+    if _HISTORY not in (*agent.input_keys, *agent.optional_keys):
+        raise UsageFault(
+            f"--memory is not for the {name} agent, which is not told what was said before; choose another --agent, "
+            "such as tool_calling"
+        )
+    as_messages = _HISTORY in agent.optional_keys
+    if file is None:
+        # An agent that has to be told is told that nothing was said.
+        return TokenWindowMemory(_REMEMBERED, as_messages=as_messages)
+    try:
+        history = FileHistory(file)
+        # Now, and not when the answer is there.
+        history.path.open("ab").close()
+    except OSError as error:
+        raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
+    return TokenWindowMemory(_REMEMBERED, history=history, as_messages=as_messages)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, TextIO
 
-from graphexec.cli.terminal import clean
+import typer
+
+from graphexec.cli.terminal import clean, let_go
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 
 ANSWERED = 0
@@ -20,6 +23,12 @@ UNPROVED = 3
 INTERRUPTED = 130
 # What a shell reports of a program that wrote to a closed pipe: 128 + SIGPIPE.
 READER_GONE = 141
+
+# The option of every command.
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", envvar="GRAPHEXEC_DEBUG", help="Show the traceback of an error.", rich_help_panel="Output"),
+]
 
 
 class UsageFault(Exception):
@@ -68,3 +77,30 @@ def tell_json(error: BaseException, code: int, out: TextIO) -> None:
     print(
         json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True
     )
+
+
+@contextmanager
+def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generator[None]:
+    """Turn an error into one line (or one record) and its exit code."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except BrokenPipeError as error:
+        # Before typer sees it, which would exit with 1.
+        let_go()
+        raise typer.Exit(READER_GONE) from error
+    except KeyboardInterrupt as error:
+        # Before there was a run, or while weights were fetched. A run's own interruption is its watcher's.
+        if json_to is None:
+            print("graphexec: interrupted", file=sys.stderr)
+        else:
+            tell_json(error, INTERRUPTED, json_to)
+        raise typer.Exit(INTERRUPTED) from error
+    except Exception as error:
+        code = code_of(error)
+        if json_to is None:
+            tell(error, debug=debug)
+        else:
+            tell_json(error, code, json_to)
+        raise typer.Exit(code) from error

@@ -2,18 +2,32 @@
 
 Every record has `event`; the names here do not change, records may get further ones:
 
-- `start`: `input`, `model`, `agent`, `tools` (names), `limits` (by name, with `budgets`)
+- `start`: `input`, `model`, `agent`, `tools` (by name), `limits`
 - `entered`: `node`, `spent`
-- `asked`: `node`, `effects`, each with `effect` (its class), for a tool also `tool` and `tool_input`
-- `answered`: `node`, `seconds`, `spent`, `replies`, each with `effect`; for a model `content`, `tool_calls`,
-  `finish_reason`, `prompt_tokens`, `completion_tokens`; for a tool `tool`, `status`, `observation`
+- `asked`: `node`, `effects`
+- `reported`: `node`, `effects` (those being answered), `news` (its class: a retry, a wait, a cache's reply), `text`
+- `answered`: `node`, `seconds`, `spent`, `replies`
 - `moved`: `node`, `outcome` (its class), `target`
-- `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` unless
-  answered), `reason` (`finished`, `return_direct`, or the limit's name), `limit` (`limit`, `value`, `reached`), `steps`
-  (`tool`, `tool_input`, `observation`, `status`), `spent`, `seconds`, `error` (`type`, `message`)
+- `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
+  answer; a run that was stopped may have a last word), `reason` (`finished`, `return_direct`, or the limit's name),
+  `limit` (what stopped it), `steps`, `spent`, `seconds`, `error`. What is wrong before there is a run is told by the
+  `status`, the `exit_code` and the `error` alone.
 
-`spent` has `iterations`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens`, `seconds`,
-`restarts`, and `budgets`, the machine's own by name. `graphexec audit` checks these records against a certificate.
+What stands in them:
+
+- `limits`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `tokens`, `cost`, `fan_out`, `restarts`, `budgets`
+  (the machine's own, by name; each is `null` where there is no limit)
+- `spent`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens` (both),
+  `silent_calls` (that reported no tokens), `restarts`, `cost`, `budgets`
+- `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`
+- `replies` (one only, where the deadline cut all), each: `effect`; of a model also `content`, `tool_calls`,
+  `finish_reason`, `prompt_tokens`, `completion_tokens`; of a tool also `tool`, `status`, `observation`
+- `tool_calls`, each: `id`, `name`, `arguments`
+- `steps`, each: `tool`, `tool_input`, `observation`, `status`
+- `limit`: `limit` (its name), `value`, `reached`, `wanted`
+- `error`: `type`, `message`
+
+`graphexec audit` checks these records against a certificate.
 """
 
 from __future__ import annotations
@@ -64,9 +78,12 @@ class Records:
                 replies = reply if isinstance(effect, All) else (reply,)
                 told = [_reply(one, answer) for one, answer in zip(_members(effect), _several(replies), strict=False)]
                 self._write("answered", node=node, seconds=seconds, spent=_spent(spent), replies=told)
+            case Reported(node, effect, news):
+                effects = [_effect(one) for one in _members(effect)]
+                self._write("reported", node=node, effects=effects, news=type(news).__name__, text=str(news))
             case Moved(node, outcome, target):
                 self._write("moved", node=node, outcome=type(outcome).__name__, target=target)
-            case Reported() | Done():
+            case Done():
                 pass
 
     def ended(self, ending: Ending, reached: Reached) -> None:
@@ -75,8 +92,9 @@ class Records:
             case AgentFinish():
                 reason = "return_direct" if ending.return_direct else "finished"
                 self._result("answered", ANSWERED, reached, output=_plain(ending.output), reason=reason)
-            case StoppedResponse(limit=limit):
-                self._result("stopped", STOPPED, reached, reason=limit.limit, limit=asdict(limit))
+            case StoppedResponse(output, limit):
+                said = output if ending.generated else None
+                self._result("stopped", STOPPED, reached, output=said, reason=limit.limit, limit=asdict(limit))
 
     def interrupted(self, reached: Reached) -> None:
         """Write the result of a run that the person ended."""

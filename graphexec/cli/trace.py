@@ -55,11 +55,12 @@ class Answer:
         """Show nothing."""
 
     def ended(self, ending: Ending, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
-        """Print the answer; a stopped run has none, so its reason goes to the other stream."""
+        """Print the answer; a stopped run seldom has one, and its reason goes to the other stream."""
         if isinstance(ending, StoppedResponse):
             remedy = f"allow more with {_OPTIONS.get(ending.limit.limit, ending.limit.limit)}"
             self.say(Text(f"{ending.reason.rstrip('.')}; {remedy}", "yellow"))
-            return
+            if not ending.generated:
+                return
         output = ending.output
         answer = clean(output if isinstance(output, str) else to_json(output, fallback=str).decode())
         if self._out.isatty():
@@ -121,7 +122,6 @@ class Trace(Answer):
                 self._wait(_asked(effect))
             case Reported(news=news):
                 if not isinstance(news, ReplyDelta):
-                    self._stop_waiting()
                     self._parted = False
                     self.say(Text(f"   {clean(str(news))}", "dim"))
             case Answered():

@@ -4,7 +4,7 @@ from graphexec.memory.conversation import BufferMemory, Memory, TokenWindowMemor
 from graphexec.memory.database import SQLiteHistory
 from graphexec.memory.history import History, MemoryHistory, Turn
 from graphexec.memory.lines import FileHistory
-from graphexec.memory.summary import SUMMARY_PROMPT, SummaryMemory
+from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemory
 
 __all__ = [
     "SUMMARY_PROMPT",
@@ -14,6 +14,7 @@ __all__ = [
     "Memory",
     "MemoryHistory",
     "SQLiteHistory",
+    "SummaryFailed",
     "SummaryMemory",
     "TokenWindowMemory",
     "Turn",

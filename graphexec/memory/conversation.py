@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeVar, final
 
 from graphexec.agents.prompt import shown
 from graphexec.errors import InputError
-from graphexec.memory.history import History, MemoryHistory, Turn
-from graphexec.messages import AssistantMessage, Message, UserMessage
+from graphexec.given import FLAG, TEXT, Kind, check, is_number, told, whole
+from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
+from graphexec.messages import AssistantMessage, Message, UserMessage, transcript
 
 T = TypeVar("T")
 
@@ -68,12 +69,18 @@ class TurnMemory:
     ai: str = "AI"
 
     def __post_init__(self) -> None:
+        owner = type(self).__name__
+        check(
+            owner,
+            ("history", self.history, HISTORY),
+            *((name, getattr(self, name), TEXT) for name in ("key", "input_key", "output_key", "human", "ai")),
+            ("as_messages", self.as_messages, FLAG),
+        )
         if self.key == self.input_key:
             raise InputError(
-                f"{type(self).__name__}'s key and input_key are both {self.key}, and what a caller passes hides what "
-                "is remembered; give them two names"
+                f"{owner}'s key and input_key are both {self.key}, and what a caller passes hides what is remembered; "
+                "give them two names"
             )
-        check_history(self, "history", self.history)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -121,7 +128,7 @@ class TurnMemory:
         )
 
     def _text(self, turns: Sequence[Turn]) -> str:
-        return "\n".join([f"{self.human}: {turn.input}\n{self.ai}: {turn.output}" for turn in turns])
+        return transcript(self._messages(turns), human=self.human, ai=self.ai)
 
     def _messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
         return tuple(said for turn in turns for said in (UserMessage(turn.input), AssistantMessage(turn.output)))
@@ -148,7 +155,7 @@ class WindowMemory(TurnMemory):
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        check_count("WindowMemory's turns", self.turns)
+        check("WindowMemory", ("turns", self.turns, whole(0)))
 
     def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         return turns[max(0, len(turns) - self.turns) :]
@@ -161,6 +168,9 @@ def estimated_tokens(text: str) -> int:
     pass a tokenizer's own count where it matters.
     """
     return (len(text) + 3) // 4
+
+
+_COUNTING = Kind("a function from a text to how many tokens it has", callable)
 
 
 @final
@@ -181,12 +191,18 @@ class TokenWindowMemory(TurnMemory):
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        check_count("TokenWindowMemory's max_tokens", self.max_tokens)
+        check("TokenWindowMemory", ("max_tokens", self.max_tokens, whole(0)), ("count", self.count, _COUNTING))
 
     def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         first, left = len(turns), self.max_tokens
         while first > 0:
-            left -= self.count(f"{self._text(turns[first - 1 : first])}\n")
+            counted = self.count(f"{self._text(turns[first - 1 : first])}\n")
+            # Users without a type checker pass a tokenizer's encode, which returns the tokens.
+            if not is_number(counted):
+                raise InputError(
+                    f"TokenWindowMemory's count returned {told(counted)}; return how many tokens a text has"
+                )
+            left -= counted
             if left < 0:
                 break
             first -= 1
@@ -200,23 +216,6 @@ async def waited(call: Callable[[], T], histories: Sequence[History]) -> T:
     from graphexec.awaiting import from_thread
 
     return await from_thread(call)
-
-
-def check_count(name: str, number: int) -> None:
-    """Raise `InputError` for what counts nothing."""
-    # The annotation says int; a bool is one, and nothing checks a caller without types.
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{name} is {number!r}; pass a whole number, zero or more")
-
-
-def check_history(memory: object, name: str, history: History) -> None:
-    """Raise `InputError` for what is no history, a class of histories among it."""
-    methods = ("turns", "add", "clear")
-    if isinstance(history, type) or not all(callable(getattr(history, method, None)) for method in methods):
-        raise InputError(
-            f"{type(memory).__name__}'s {name} is {history!r}, which has not the methods of a history; "
-            "pass MemoryHistory(), FileHistory(path) or another"
-        )
 
 
 def _text_at(key: str, values: Mapping[str, Any], option: str, place: str) -> str:

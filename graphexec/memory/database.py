@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from graphexec.errors import InputError
-from graphexec.memory.history import Turn, file_of
+from graphexec.given import PATH, TEXT, check
+from graphexec.memory.history import TURN, Turn, file_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,18 +37,17 @@ class SQLiteHistory:
     Several threads and processes may share the database. Every call opens it anew. The turns are in the table
     `graphexec_turns`, which may stand among others; text with half a surrogate pair is in it as bytes.
 
-    Raises `InputError` where the path can be no file; every call raises it where the file is no SQLite database.
+    Raises `InputError` where the path can be no file, or none that may be written to; every call raises it where the
+    file is no SQLite database, or cannot be opened or written.
     """
 
     path: Path
     conversation: str
 
     def __init__(self, path: str | os.PathLike[str], *, conversation: str) -> None:
+        check("SQLiteHistory", ("path", path, PATH), ("conversation", conversation, TEXT))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteHistory's path is :memory:, but every call opens it anew; use MemoryHistory()")
-        # The annotation says text; anything else would be found out by the first run.
-        if not isinstance(conversation, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"SQLiteHistory's conversation is {conversation!r}; pass text that names it")
         object.__setattr__(self, "path", file_of("SQLiteHistory", path))
         object.__setattr__(self, "conversation", conversation)
 
@@ -60,6 +60,7 @@ class SQLiteHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others of this conversation."""
+        check("SQLiteHistory", ("a turn", turn, TURN))
         row = (_stored(self.conversation), _stored(turn.input), _stored(turn.output))
         with self._opened() as database:
             database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
@@ -80,10 +81,16 @@ class SQLiteHistory:
                 database.execute(_INDEX)
                 yield database
         except sqlite3.DatabaseError as error:
-            if type(error) is not sqlite3.DatabaseError:
-                # A full disk, or somebody who never gives the lock back, has a class of its own, and says so.
-                raise
-            raise InputError(f"{self.path} is no SQLite database: {error}; mend it, or name another file") from error
+            if type(error) is sqlite3.DatabaseError:
+                raise InputError(
+                    f"{self.path} is no SQLite database: {error}; mend it, or name another file"
+                ) from error
+            # The code of the error's kind, without what it says beyond that.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                told = "name a file in a folder that can be written to"
+                raise InputError(f"the database {self.path} cannot be used: {error}; {told}") from error
+            # A full disk, or somebody who never gives the lock back, has a class of its own, and says so.
+            raise
 
 
 def _stored(text: str) -> str | bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
 from graphexec.errors import InputError
+from graphexec.given import PATH, Kind, check, having
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,9 @@ class Turn:
             # The annotation says so; a turn that is not text would be found out only when it is read again.
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass text")
+
+
+TURN = Kind("Turn(input, output)", lambda value: isinstance(value, Turn))
 
 
 class History(Protocol):
@@ -48,6 +52,11 @@ class History(Protocol):
         ...
 
 
+HISTORY = having(
+    "MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)", "turns", "add", "clear"
+)
+
+
 @final
 class MemoryHistory:
     """A history in memory: it ends with the process."""
@@ -67,6 +76,7 @@ class MemoryHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others."""
+        check("MemoryHistory", ("a turn", turn, TURN))
         self._turns.append(turn)
 
     def clear(self) -> None:
@@ -80,13 +90,16 @@ class MemoryHistory:
 def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
     """Return the absolute path of `owner`'s file: where it is stays the same when the process changes its directory.
 
-    Raises `InputError` where there can be no file, since the first save would be late to find out.
+    Raises `InputError` where there can be no file, or none to be written: the first save would be late to find out.
     """
     from pathlib import Path
 
+    check(owner, ("path", path, PATH))
     file = Path(path).absolute()
     if file.is_dir():
         raise InputError(f"{owner}'s path {file} is a directory; name a file in it")
     if not file.parent.is_dir():
         raise InputError(f"{owner}'s path {file} is in no directory that there is; make {file.parent} first")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise InputError(f"{owner}'s path {file} cannot be written to; give this user the right to, or name another")
     return file

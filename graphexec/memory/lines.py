@@ -12,7 +12,8 @@ from io import FileIO
 from typing import TYPE_CHECKING, Any, final
 
 from graphexec.errors import InputError
-from graphexec.memory.history import Turn, file_of
+from graphexec.given import check
+from graphexec.memory.history import TURN, Turn, file_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +31,8 @@ class FileHistory:
     share the file, on a system with `flock` (which Windows is not) and on a disk of its own. Every load reads the whole
     file. What was not yet on the disk when the power failed is lost.
 
-    Raises `InputError` where the path can be no file; `turns` raises it for a line that is no turn. Nothing but `clear`
-    ever removes a line.
+    Raises `InputError` where the path can be no file, or none to be written; `turns` raises it for a line that is no
+    turn. Nothing but `clear` ever removes a line.
     """
 
     path: Path
@@ -53,6 +54,7 @@ class FileHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Append a turn."""
+        check("FileHistory", ("a turn", turn, TURN))
         text = json.dumps({"input": turn.input, "output": turn.output}, ensure_ascii=False)
         line = f"{text}\n".encode(*_ENCODING)
         with self.path.open("ab+", buffering=0) as file, _locked(file, alone=True):

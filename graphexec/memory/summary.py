@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 from graphexec.agents.prompt import Template, template
-from graphexec.errors import BadReply, InputError
-from graphexec.memory.conversation import TurnMemory, check_count, check_history, waited
-from graphexec.memory.history import History, MemoryHistory, Turn
+from graphexec.errors import BadReply, InputError, described
+from graphexec.given import MODEL, Kind, check, whole
+from graphexec.memory.conversation import TurnMemory, waited
+from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
+from graphexec.reporting import report
 
 SUMMARY_PROMPT = """\
 Keep the notes on a conversation between {human} and {ai}.
@@ -28,8 +30,21 @@ courtesies. Write in the language of the conversation, and nothing but the notes
 
 _NOTHING_YET = "(none)"
 
+_PROMPT = Kind("a text with {summary} and {turns}", lambda value: isinstance(value, str))
+
 # What saving waits for: work with a history, or a model's answer. Each step knows what it is sent.
 _Step: TypeAlias = Callable[[], Any] | ChatRequest
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SummaryFailed:
+    """News: a summary could not be had, or not be stored, because of `error`; the turns are told as they were said."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"the summary failed with {described(self.error)}; the turns are told as they were said"
 
 
 @final
@@ -39,8 +54,9 @@ class SummaryMemory(TurnMemory):
 
     A save stores the turn first and then asks the model at most once, for a summary of the last one and of all turns
     since, but for `keep_turns`. What no summary tells of is told as it was said: turns that came while another save
-    was asking, or those of a save whose model failed. So where `save` raises a `ModelError`, the turn is remembered,
-    and the next save tries again. An empty summary, or one that was cut short, is a `BadReply`.
+    was asking, or those of a save whose summary failed. That raises nothing, for the run has its answer and its turn is
+    remembered: it is reported as `SummaryFailed`, and the next save tries again. An empty summary, or one that was cut
+    short, has failed too. So `save` raises only where the turn is not stored.
 
     Summaries are turns too, of `summaries`: from a fingerprint of the turns it tells of to the summary's text. To
     have them outlive the process as the turns do, keep them in a history of their own, such as another file. One that
@@ -65,8 +81,13 @@ class SummaryMemory(TurnMemory):
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        check_count("SummaryMemory's keep_turns", self.keep_turns)
-        check_history(self, "summaries", self.summaries)
+        check(
+            "SummaryMemory",
+            ("model", self.model, MODEL),
+            ("keep_turns", self.keep_turns, whole(0)),
+            ("prompt", self.prompt, _PROMPT),
+            ("summaries", self.summaries, HISTORY),
+        )
         if self.summaries == self.history:
             raise InputError("SummaryMemory's summaries are its history; give them a history of their own")
         read = template(self.prompt, required=("summary", "turns"))
@@ -78,19 +99,30 @@ class SummaryMemory(TurnMemory):
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         """Store this turn, then have the older ones summarised."""
         with closing(self._saving(self._turn(inputs, outputs))) as steps:
-            reply: Any = None
-            while (step := _next(steps, reply)) is not None:
-                reply = self.model.complete(step) if isinstance(step, ChatRequest) else step()
+            step = _next(steps)
+            while step is not None:
+                try:
+                    reply = self.model.complete(step) if isinstance(step, ChatRequest) else step()
+                # What of it can be mended is for the steps to say; they raise the rest.
+                except Exception as error:  # noqa: BLE001
+                    step = _thrown(steps, error)
+                else:
+                    step = _next(steps, reply)
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         """Store this turn, then have the older ones summarised, as `save` does."""
         with closing(self._saving(self._turn(inputs, outputs))) as steps:
-            reply: Any = None
-            while (step := _next(steps, reply)) is not None:
-                if isinstance(step, ChatRequest):
-                    reply = await self.model.acomplete(step)
+            step = _next(steps)
+            while step is not None:
+                try:
+                    if isinstance(step, ChatRequest):
+                        reply = await self.model.acomplete(step)
+                    else:
+                        reply = await waited(step, self._histories())
+                except Exception as error:  # noqa: BLE001 - as in `save`
+                    step = _thrown(steps, error)
                 else:
-                    reply = await waited(step, self._histories())
+                    step = _next(steps, reply)
 
     def _histories(self) -> tuple[History, ...]:
         return (self.history, self.summaries)
@@ -112,16 +144,22 @@ class SummaryMemory(TurnMemory):
             # Another save is asking; the next one will summarise this turn as well.
             return
         try:
-            turns: Sequence[Turn] = yield self.history.turns
-            older = turns[: max(0, len(turns) - self.keep_turns)]
-            request: ChatRequest | None = yield lambda: self._request(turns, older)
-            if request is None:
-                return
-            reply: ModelReply = yield request
-            summary = Turn(_fingerprints(older)[-1], _read(reply))
-            yield lambda: self.summaries.add(summary)
+            yield from self._summarising()
+        # Whatever it was, the turn is stored: to raise would have a run that is gone on with store it once more.
+        except Exception as error:  # noqa: BLE001
+            report(SummaryFailed(error))
         finally:
             self._asking.release()
+
+    def _summarising(self) -> Generator[_Step, Any, None]:
+        turns: Sequence[Turn] = yield self.history.turns
+        older = turns[: max(0, len(turns) - self.keep_turns)]
+        request: ChatRequest | None = yield lambda: self._request(turns, older)
+        if request is None:
+            return
+        reply: ModelReply = yield request
+        summary = Turn(_fingerprints(older)[-1], _read(reply))
+        yield lambda: self.summaries.add(summary)
 
     def _request(self, turns: Sequence[Turn], older: Sequence[Turn]) -> ChatRequest | None:
         """What to ask the model for a summary of the older turns, unless there is one of as many or more."""
@@ -147,9 +185,17 @@ class SummaryMemory(TurnMemory):
         return "", 0
 
 
-def _next(steps: Generator[_Step, Any, None], reply: Any) -> _Step | None:
+# Any: what a step is answered with depends on the step.
+def _next(steps: Generator[_Step, Any, None], reply: Any = None) -> _Step | None:
     try:
         return steps.send(reply)
+    except StopIteration:
+        return None
+
+
+def _thrown(steps: Generator[_Step, Any, None], error: Exception) -> _Step | None:
+    try:
+        return steps.throw(error)
     except StopIteration:
         return None
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.anthropic_reply import Fold, decode
 from graphexec.models.anthropic_request import encode, headers, route
-from graphexec.models.attempts import Clock
-from graphexec.models.connections import AsyncioClient, BlockingClient
-from graphexec.models.dialect import Dialect, Sampling
+from graphexec.models.dialect import Dialect
 from graphexec.models.endpoint import Endpoint, Provider
-from graphexec.models.remote import REAL_TIME, RemoteModel
+from graphexec.models.remote import RemoteModel
 
 ANTHROPIC = Provider(
     "https://api.anthropic.com",
@@ -21,13 +19,25 @@ ANTHROPIC = Provider(
 )
 
 
+def _decode(body: bytes, _request: ModelRequest, endpoint: Endpoint) -> ModelReply:
+    return decode(body, endpoint)
+
+
+def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
+    return Fold(endpoint)
+
+
+MESSAGES = Dialect(ANTHROPIC, route, headers, encode, _decode, _fold, max_tokens=4096)
+
+
 class Anthropic(RemoteModel):
     """A model that is asked over Anthropic's Messages API.
 
     `base_url` is the server's address, from `http://` or `https://` up to and without `/v1`; without it, the
     environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`; a server
-    on this machine needs none, and `api_key=""` says that another one does not either. `max_tokens` bounds a reply: the
-    API wants to be told, and agents refuse a tool call that was cut there. `temperature` is the server's where `None`.
+    on this machine needs none, and `api_key=""` says that another one does not either. `max_tokens` bounds a reply, to
+    4096 where `None`, since the API wants to be told; agents refuse a tool call that was cut there. `temperature` is
+    the server's where `None`.
 
     System messages are told apart from the conversation, joined, wherever they stand in it; a `CompletionRequest` is
     asked as a user message; a stop text of blanks alone is a `BadRequest`, since the API refuses it. Of a schema, what
@@ -38,40 +48,4 @@ class Anthropic(RemoteModel):
     Threads and event loops may share a model.
     """
 
-    # Each parameter is a setting of its own; a bag of them would only move the list.
-    def __init__(  # noqa: PLR0913
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        max_tokens: int = 4096,
-        temperature: float | None = None,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        client: BlockingClient | None = None,
-        async_client: AsyncioClient | None = None,
-        clock: Clock = REAL_TIME,
-    ) -> None:
-        super().__init__(
-            MESSAGES,
-            Sampling(model, temperature, max_tokens),
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            max_retries=max_retries,
-            client=client,
-            async_client=async_client,
-            clock=clock,
-        )
-
-
-def _decode(body: bytes, _request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint)
-
-
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
-    return Fold(endpoint)
-
-
-MESSAGES = Dialect(ANTHROPIC, route, headers, encode, _decode, _fold)
+    _dialect = MESSAGES

@@ -36,6 +36,10 @@ class Clock:
     asleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
+# A model's `clock` where no test has its own.
+REAL_TIME = Clock()
+
+
 class Attempts:
     """The attempts of one call: raises the typed errors, and decides as tenacity's `stop`, `wait` and `retry`.
 

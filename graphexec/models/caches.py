@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from graphexec.errors import InputError
+from graphexec.given import PATH, check, having, maybe, whole
 from graphexec.models.notices import CacheFailed
 from graphexec.reporting import report
 
@@ -40,10 +41,13 @@ class CacheStore(Protocol):
         ...
 
 
+STORE = having("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
+
+
 class MemoryCache:
     """A cache that lasts as long as the program, of the `max_entries` that were used last, or of all.
 
-    Threads may share it. Raises `InputError` for `max_entries` below 1.
+    Threads may share it. Raises `InputError` for `max_entries` that are no number, or below 1.
     """
 
     instant: ClassVar[bool] = True
@@ -51,8 +55,7 @@ class MemoryCache:
     __slots__ = ("_entries", "_lock", "_max_entries")
 
     def __init__(self, max_entries: int | None = None) -> None:
-        if max_entries is not None and max_entries < 1:
-            raise InputError(f"MemoryCache has max_entries={max_entries}; give 1 or more, or None for no limit")
+        check("MemoryCache", ("max_entries", max_entries, maybe(whole(1), "no limit")))
         self._max_entries = max_entries
         self._entries: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
@@ -95,6 +98,7 @@ class SQLiteCache:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         import sqlite3
 
+        check("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteCache is kept in a file and was given ':memory:'; use MemoryCache() for memory")
         # Absolute: the program may change its directory.

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 from graphexec.errors import InputError
+from graphexec.given import MODEL, TEXT, check, maybe
 from graphexec.messages import Model, ModelReply, ModelRequest, Usage
-from graphexec.models.caches import CacheStore, MemoryCache
+from graphexec.models.caches import STORE, CacheStore, MemoryCache
 from graphexec.models.notices import Cached
 from graphexec.models.wrapping import Ask, Deadline, Do, Flow, WrappedModel, identity, shown
 from graphexec.reporting import report
@@ -33,6 +34,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     In a store of yours a model's replies are told from others' by its `identity` and by `name`; raises `InputError`
     where both are missing. Finding a key costs the length of the conversation.
     """
+    check("cached", ("model", model, MODEL), ("store", store, maybe(STORE, "one of its own")), ("name", name, TEXT))
     told_apart = [name, identity(model)]
     if store is not None and not any(told_apart):
         raise InputError(

@@ -46,7 +46,10 @@ class Encode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One protocol, for the sender. `route` is below the base URL; `headers` are those that carry the key, if any."""
+    """One protocol, for the sender. `route` is below the base URL; `headers` are those that carry the key, if any.
+
+    `max_tokens` bounds a reply where its user does not; `None` leaves it to the server.
+    """
 
     provider: Provider
     route: Callable[[ModelRequest], str]
@@ -54,6 +57,7 @@ class Dialect:
     encode: Encode
     decode: Callable[[bytes, ModelRequest, Endpoint], ModelReply]
     fold: Callable[[ModelRequest, Endpoint], Folding]
+    max_tokens: int | None = None
 
 
 def bearer(key: str) -> dict[str, str]:

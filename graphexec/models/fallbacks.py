@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from graphexec.errors import InputError, ModelError
+from graphexec.errors import InputError, ModelError, described
+from graphexec.given import MODEL, Kind, check
 from graphexec.messages import Model, ModelReply, ModelRequest
-from graphexec.models.attempts import Clock
+from graphexec.models.attempts import REAL_TIME, Clock
 from graphexec.models.notices import FellBack
-from graphexec.models.wrapping import REAL_TIME, Ask, Deadline, Flow, WrappedModel, errors_to_mend, shown
+from graphexec.models.wrapping import Ask, Deadline, Flow, WrappedModel, errors_to_mend, shown
 from graphexec.reporting import report
+
+_EACH = Kind("models one after the other and not in a list, such as OpenAICompatible('gpt-4o')", MODEL.fits)
 
 
 def with_fallbacks(
@@ -22,8 +25,9 @@ def with_fallbacks(
     They share the call's `timeout`: where none is left, no further model is asked. So give a model that may hang a
     timeout of its own. A stream falls back only until its first piece. A run's limit counts the call once.
 
-    Raises `InputError` without `others`.
+    Raises `InputError` without `others`, and for what is no model.
     """
+    check("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:
         raise InputError(f"with_fallbacks was given no model but {shown(model)}; name the one to ask in its place")
     mendable = errors_to_mend("with_fallbacks", on)
@@ -40,7 +44,7 @@ def with_fallbacks(
                     for note in earlier:
                         error.add_note(note)
                     raise
-                earlier.append(f"before that, {shown(asked)} failed with {type(error).__name__}: {error}")
+                earlier.append(f"before that, {shown(asked)} failed with {described(error)}")
                 report(FellBack(error, shown(following)))
             else:
                 return reply

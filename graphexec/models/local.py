@@ -12,9 +12,11 @@ from typing import Self
 
 from graphexec.awaiting import from_thread
 from graphexec.errors import WeightsError
+from graphexec.given import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.llama_process import LlamaProcess, Settings
 from graphexec.models.openai_compatible import OpenAICompatible
+from graphexec.models.remote import TEMPERATURE
 from graphexec.models.weights import DEFAULT, gguf, pull, weights_path
 
 
@@ -47,6 +49,18 @@ class LocalModel:
         chat_template: str | None = None,
         download: bool = True,
     ) -> None:
+        check(
+            "LocalModel",
+            ("path", path, maybe(PATH, "named weights")),
+            ("model", model, NAME),
+            ("context", context, whole(1)),
+            ("threads", threads, whole(1)),
+            ("temperature", temperature, maybe(TEMPERATURE, "llama.cpp's own")),
+            ("max_tokens", max_tokens, maybe(whole(1), "no limit")),
+            ("timeout", timeout, TIMEOUT),
+            ("chat_template", chat_template, maybe(TEXT, "that of the weights")),
+            ("download", download, FLAG),
+        )
         self._path = None if path is None else Path(path)
         self._name = model if self._path is None else self._path.stem
         self._context = context

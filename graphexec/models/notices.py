@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphexec.errors import described
+
 
 @dataclass(frozen=True, slots=True)
 class Cached:
@@ -22,7 +24,7 @@ class CacheFailed:
     error: Exception
 
     def __str__(self) -> str:
-        return f"the cache failed with {_told(self.error)}; the run goes on without it"
+        return f"the cache failed with {described(self.error)}; the run goes on without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Retried:
     wait: float
 
     def __str__(self) -> str:
-        return f"attempt {self.attempt} failed with {_told(self.error)}; the next one follows in {self.wait:.1f} s"
+        return f"attempt {self.attempt} failed with {described(self.error)}; the next one follows in {self.wait:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class FellBack:
     to: str
 
     def __str__(self) -> str:
-        return f"a model failed with {_told(self.error)}; {self.to} is asked in its place"
+        return f"a model failed with {described(self.error)}; {self.to} is asked in its place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,3 @@ class Waited:
 
     def __str__(self) -> str:
         return f"waited {self.seconds:.1f} s for a turn: {self.why}"
-
-
-def _told(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest
-from graphexec.models.attempts import Clock
 from graphexec.models.chat_wire import encode, route
-from graphexec.models.connections import AsyncioClient, BlockingClient
-from graphexec.models.dialect import Dialect, Sampling, bearer
+from graphexec.models.dialect import Dialect, bearer
 from graphexec.models.endpoint import OPENAI, Endpoint
-from graphexec.models.remote import REAL_TIME, RemoteModel
+from graphexec.models.remote import RemoteModel
 from graphexec.models.reply_wire import Fold, decode
+
+
+def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
+    return decode(body, endpoint, chat=isinstance(request, ChatRequest))
+
+
+def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
+    return Fold(endpoint)
+
+
+CHAT_COMPLETIONS = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
 
 
 class OpenAICompatible(RemoteModel):
@@ -28,40 +37,4 @@ class OpenAICompatible(RemoteModel):
     Every failure is a `ModelError`. Threads and event loops may share a model.
     """
 
-    # Each parameter is a setting of its own; a bag of them would only move the list.
-    def __init__(  # noqa: PLR0913
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        client: BlockingClient | None = None,
-        async_client: AsyncioClient | None = None,
-        clock: Clock = REAL_TIME,
-    ) -> None:
-        super().__init__(
-            CHAT_COMPLETIONS,
-            Sampling(model, temperature, max_tokens),
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            max_retries=max_retries,
-            client=client,
-            async_client=async_client,
-            clock=clock,
-        )
-
-
-def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint, chat=isinstance(request, ChatRequest))
-
-
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
-    return Fold(endpoint)
-
-
-CHAT_COMPLETIONS = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
+    _dialect = CHAT_COMPLETIONS

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models.attempts import Clock
-from graphexec.models.connections import AsyncioClient, BlockingClient
-from graphexec.models.dialect import Dialect, Sampling, bearer
+from graphexec.models.dialect import Dialect, bearer
 from graphexec.models.endpoint import OPENAI, Endpoint
-from graphexec.models.remote import REAL_TIME, RemoteModel
+from graphexec.models.remote import RemoteModel
 from graphexec.models.responses_reply import Fold, decode
 from graphexec.models.responses_request import encode, route
 from graphexec.models.stop_cut import Cut
+
+
+def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
+    return decode(body, endpoint, stop=request.stop)
+
+
+def _fold(request: ModelRequest, endpoint: Endpoint) -> Fold:
+    return Fold(endpoint, Cut(request.stop))
+
+
+RESPONSES = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
 
 
 class OpenAIResponses(RemoteModel):
@@ -26,40 +35,4 @@ class OpenAIResponses(RemoteModel):
     environment's variables. Every failure is a `ModelError`. Threads and event loops may share a model.
     """
 
-    # Each parameter is a setting of its own; a bag of them would only move the list.
-    def __init__(  # noqa: PLR0913
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        client: BlockingClient | None = None,
-        async_client: AsyncioClient | None = None,
-        clock: Clock = REAL_TIME,
-    ) -> None:
-        super().__init__(
-            RESPONSES,
-            Sampling(model, temperature, max_tokens),
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            max_retries=max_retries,
-            client=client,
-            async_client=async_client,
-            clock=clock,
-        )
-
-
-def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint, stop=request.stop)
-
-
-def _fold(request: ModelRequest, endpoint: Endpoint) -> Fold:
-    return Fold(endpoint, Cut(request.stop))
-
-
-RESPONSES = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
+    _dialect = RESPONSES

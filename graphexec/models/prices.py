@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from graphexec.errors import InputError
+from graphexec.given import MODEL, Kind, check, number
 from graphexec.messages import Model, ModelReply, ModelRequest, Usage
 from graphexec.models.wrapping import Ask, Deadline, Flow, WrappedModel
+
+_MONEY = number("money per million tokens, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens of prompts and of replies cost, in your money.
+    """What a million tokens of prompts and of replies cost, in your money: of no model but those that are `priced`.
 
-    Raises `InputError` for one that is negative or not finite.
+    Raises `InputError` for a number that is none, negative or not finite.
     """
 
     prompt: float
     completion: float
 
     def __post_init__(self) -> None:
-        for name, amount in (("prompt", self.prompt), ("completion", self.completion)):
-            if not 0 <= amount < math.inf:
-                raise InputError(f"the price of a {name} is {amount}; give money per million tokens, 0 or more")
+        check("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
 
     def of(self, usage: Usage) -> float:
         """Return what these tokens cost."""
         return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+
+
+def _are_prices(value: object) -> bool:
+    # isinstance cannot tell the types inside, which are looked at one by one.
+    by_name: Mapping[object, object] = value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    of_names = [isinstance(name, str) and isinstance(price, Price) for name, price in by_name.items()]
+    return isinstance(value, Price) or (bool(of_names) and all(of_names))
+
+
+_PRICES = Kind("Price(prompt, completion), or a dict with one for each model's name", _are_prices)
 
 
 def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
@@ -38,11 +48,13 @@ def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
     `gpt-4o` hold for `gpt-4o-2024-08-06`, and also for `gpt-4o-mini` where that has none of its own). A single `Price`
     holds for every model. A call with a reply of another model raises `InputError`; it was made, and is paid.
 
-    The prices are copied. Raises `InputError` where there are none.
+    A model that is not `priced` does not say what a reply cost: that counts as nothing, and a run with a `max_cost`
+    refuses it. What a callable agent, a tool or a memory asks of a model by itself costs the run nothing in any case.
+
+    The prices are copied. Raises `InputError` where there are none, and for what is none.
     """
+    check("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
     known = prices if isinstance(prices, Price) else dict(prices)
-    if not known:
-        raise InputError("priced was given no prices; give a Price, or one for each model's name")
 
     # The request is the driver's to send.
     def flow(_: ModelRequest, deadline: Deadline) -> Flow:

@@ -12,10 +12,11 @@ from concurrent.futures import Future
 from typing import Any
 
 from graphexec.errors import InputError, NoTurn
+from graphexec.given import check, maybe, whole
 from graphexec.messages import Model, ModelReply, ModelRequest
-from graphexec.models.attempts import Clock
+from graphexec.models.attempts import REAL_TIME, Clock
 from graphexec.models.notices import Waited
-from graphexec.models.wrapping import REAL_TIME, Ask, Await, Deadline, Flow, Sleep, Step, WrappedModel
+from graphexec.models.wrapping import Ask, Await, Deadline, Flow, Sleep, Step, WrappedModel
 from graphexec.reporting import report
 
 
@@ -34,16 +35,13 @@ def rate_limited(
     `NoTurn`, at once where the time of its turn is known. A stream takes its place until it is over or closed.
 
     Calls are counted when they begin. The model's own retries are not seen; `retrying(rate_limited(...))` counts each
-    attempt. Raises `InputError` without a limit, and
-    for one that is not a whole number above 0.
+    attempt. Raises `InputError` without a limit, and for one that is not a whole number above 0.
     """
     limits = (("per_second", per_second), ("per_minute", per_minute), ("at_once", at_once))
     if all(limit is None for _, limit in limits):
         raise InputError("rate_limited has no limit; give it per_second, per_minute or at_once")
-    for name, limit in limits:
-        # Users without a type checker write per_second=0.5.
-        if limit is not None and (not isinstance(limit, int) or limit < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"rate_limited has {name}={limit!r}; give a whole number above 0 (per_minute=30, say)")
+    # Users without a type checker write per_second=0.5.
+    check("rate_limited", *((name, limit, maybe(whole(1), "no limit")) for name, limit in limits))
     gate = None if at_once is None else Gate(at_once)
     pace = Pace([(count, span) for count, span in ((per_second, 1.0), (per_minute, 60.0)) if count is not None])
 

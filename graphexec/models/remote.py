@@ -1,85 +1,75 @@
-"""A model behind an HTTP server: its requests sent, its replies and streams received, in whatever dialect.
-
-What to send, what came back, what went wrong and whether to try again is decided in the modules beside this one. Here
-it is sent: blocking and async are the same few lines with and without `await`.
-"""
+"""A model behind an HTTP server: what every client of one is, whatever its dialect."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import ClassVar, Self
 
-from graphexec.errors import ModelError
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
-from graphexec.models.attempts import Attempts, Clock
-from graphexec.models.connections import AsyncioClient, BlockingClient, Connections, Used
-from graphexec.models.dialect import Dialect, Folding, Sampling
+from graphexec.errors import InputError
+from graphexec.given import NAME, TEXT, TIMEOUT, Kind, check, having, maybe, number, whole
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.attempts import REAL_TIME, Attempts, Clock
+from graphexec.models.connections import AsyncioClient, BlockingClient, Connections
+from graphexec.models.dialect import Dialect, Sampling
 from graphexec.models.endpoint import Endpoint, has_scheme
+from graphexec.models.exchange import Exchange, Opened
 from graphexec.models.failures import address_unusable, key_missing, key_unusable
 
-# What a model's `clock` is where no test has its own.
-REAL_TIME = Clock()
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One request on its way."""
-
-    attempts: Attempts
-    dialect: Dialect
-    asked: ModelRequest
-    endpoint: Endpoint
-    headers: dict[str, str]
-    body: bytes
-
-    def request(self, used: Used) -> Any:  # the client's own class of requests
-        url = f"{self.endpoint.base_url}/{self.dialect.route(self.asked)}"
-        return used.client.build_request(
-            "POST", url, content=self.body, headers=self.headers, timeout=self.attempts.timeouts
-        )
-
-    # Any: the response is of the client's own class.
-    def reply(self, response: Any, body: bytes) -> ModelReply:
-        if not response.is_success:
-            raise self.attempts.refuse(response.status_code, response.headers, body)
-        return self.dialect.decode(body, self.asked, self.endpoint)
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A stream whose first piece has come. Until then nothing was handed out, so it could be tried anew."""
-
-    response: Any  # the client's own class of responses
-    events: Any  # an iterator of httpx_sse.ServerSentEvent, blocking or async
-    fold: Folding
-    # `None` where the stream ended before it had any.
-    deltas: tuple[ReplyDelta, ...] | None
+TEMPERATURE = number("a number, 0 or more")
+_CLIENT = having("a client", "build_request", "send")
+# The two are told apart by how they are closed; one of the user's own may not say.
+_BLOCKING = Kind(
+    "an httpx.Client, or one like it",
+    lambda value: _CLIENT.fits(value) and (hasattr(value, "__enter__") or not hasattr(value, "__aenter__")),
+)
+_ASYNC = Kind(
+    "an httpx.AsyncClient, or one like it",
+    lambda value: _CLIENT.fits(value) and (hasattr(value, "__aenter__") or not hasattr(value, "__enter__")),
+)
+_REQUEST = Kind(
+    "ChatRequest((UserMessage(text),)) or CompletionRequest(text)",
+    lambda value: isinstance(value, (ChatRequest, CompletionRequest)),
+)
 
 
 class RemoteModel:
-    """A model at a server: what every client of one is, apart from its dialect and its options."""
+    """A model at a server: what its clients have in common, whose `_dialect` differs."""
+
+    _dialect: ClassVar[Dialect]
 
     # Each parameter is a setting of its own; a bag of them would only move the list.
     def __init__(  # noqa: PLR0913
         self,
-        dialect: Dialect,
-        sampling: Sampling,
+        model: str,
         *,
-        base_url: str | None,
-        api_key: str | None,
-        timeout: float,
-        max_retries: int,
-        client: BlockingClient | None,
-        async_client: AsyncioClient | None,
-        clock: Clock,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        client: BlockingClient | None = None,
+        async_client: AsyncioClient | None = None,
+        clock: Clock = REAL_TIME,
     ) -> None:
-        provider = dialect.provider
-        self._dialect = dialect
-        self._sampling = sampling
+        owner, provider = type(self).__name__, self._dialect.provider
+        check(
+            owner,
+            ("model", model, NAME),
+            ("base_url", base_url, maybe(TEXT, f"{provider.base_url_variable} or the provider's own")),
+            ("temperature", temperature, maybe(TEMPERATURE, "the server's")),
+            ("max_tokens", max_tokens, maybe(whole(1), "the server's")),
+            ("timeout", timeout, TIMEOUT),
+            ("max_retries", max_retries, whole(0)),
+            ("client", client, maybe(_BLOCKING, "one of its own")),
+            ("async_client", async_client, maybe(_ASYNC, "one of its own")),
+        )
+        # What it is instead may hold the key, which is shown nowhere.
+        if not maybe(TEXT).fits(api_key):
+            raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a text, or None")
+        self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
         self._api_key = api_key
         self._timeout = timeout
@@ -94,12 +84,12 @@ class RemoteModel:
         blocking read cannot be cut short.
         """
         call = self._call(request, timeout, stream=False)
-        return call.attempts.retrying()(self._exchange, call)
+        return call.attempts.retrying()(call.send)
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does, and never later than `timeout`."""
         call = self._call(request, timeout, stream=False)
-        reply: ModelReply = await call.attempts.async_retrying()(self._aexchange, call)
+        reply: ModelReply = await call.attempts.async_retrying()(call.asend)
         return reply
 
     def stream(
@@ -111,7 +101,7 @@ class RemoteModel:
         Closing the iterator early closes the connection, and the server stops.
         """
         call = self._call(request, timeout, stream=True)
-        opened = call.attempts.retrying()(self._open, call)
+        opened = call.attempts.retrying()(call.open)
         if isinstance(opened, ModelReply):
             yield opened
             return
@@ -120,7 +110,7 @@ class RemoteModel:
             # To its end, beyond the last event that counts: else the connection could not be used again.
             while deltas is not None:
                 yield from deltas
-                deltas = self._next(call, opened)
+                deltas = call.following(opened)
         finally:
             opened.response.close()
         yield opened.fold.reply()
@@ -130,7 +120,7 @@ class RemoteModel:
     ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
         """Give the answer piece by piece, as `stream` does."""
         call = self._call(request, timeout, stream=True)
-        opened: _Opened | ModelReply = await call.attempts.async_retrying()(self._aopen, call)
+        opened: Opened | ModelReply = await call.attempts.async_retrying()(call.aopen)
         if isinstance(opened, ModelReply):
             yield opened
             return
@@ -139,7 +129,7 @@ class RemoteModel:
             while deltas is not None:
                 for delta in deltas:
                     yield delta
-                deltas = await self._anext(call, opened)
+                deltas = await call.afollowing(opened)
         finally:
             await opened.events.aclose()
             await opened.response.aclose()
@@ -178,14 +168,15 @@ class RemoteModel:
         """What tells its replies from another model's, in a cache."""
         return f"{type(self).__name__} {self._sampling!r} at {self._base_url}"
 
-    def _call(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> _Call:
+    def _call(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> Exchange:
+        check(f"a call of {type(self).__name__}", ("request", request, _REQUEST))
         endpoint = self._endpoint()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
-        return _Call(
+        return Exchange(
             Attempts(endpoint, self._clock, read=self._timeout, timeout=timeout, max_retries=self._max_retries),
+            self._connections,
             self._dialect,
             request,
-            endpoint,
             headers | self._dialect.headers(endpoint.key),
             self._dialect.encode(request, self._sampling, stream=stream),
         )
@@ -207,122 +198,3 @@ class RemoteModel:
         if not (endpoint.key.isascii() and endpoint.key.isprintable()) or " " in endpoint.key:
             raise key_unusable(endpoint)
         return endpoint
-
-    def _exchange(self, call: _Call) -> ModelReply:
-        used = self._connections.blocking()
-        with call.attempts.attempt(reused=used.warm):
-            response = used.client.send(call.request(used), stream=True)
-            used.warm = True
-            try:
-                body = self._read(response, call)
-            finally:
-                response.close()
-            return call.reply(response, body)
-
-    async def _aexchange(self, call: _Call) -> ModelReply:
-        used = await self._connections.of_this_loop()
-        with call.attempts.attempt(reused=used.warm):
-            async with asyncio.timeout(call.attempts.left):
-                response = await used.client.send(call.request(used), stream=True)
-                used.warm = True
-                try:
-                    body: bytes = await response.aread()
-                finally:
-                    await response.aclose()
-            return call.reply(response, body)
-
-    # Any: the response is of the client's own class.
-    def _read(self, response: Any, call: _Call) -> bytes:
-        body = bytearray()
-        for piece in response.iter_bytes():
-            call.attempts.check_time()
-            body += piece
-        return bytes(body)
-
-    def _open(self, call: _Call) -> _Opened | ModelReply:
-        """Send the request, and wait for the first piece. A server that does not stream gives the whole reply."""
-        used = self._connections.blocking()
-        with call.attempts.attempt(reused=used.warm):
-            response = used.client.send(call.request(used), stream=True)
-            used.warm = True
-            try:
-                if not _is_stream(response):
-                    body = self._read(response, call)
-                    response.close()
-                    return call.reply(response, body)
-                events = _events(response).iter_sse()
-                fold = call.dialect.fold(call.asked, call.endpoint)
-                deltas = None
-                for event in events:
-                    call.attempts.check_time()
-                    deltas = tuple(fold.take(event.data))
-                    if deltas or fold.complete:
-                        break
-            except BaseException:
-                response.close()
-                raise
-            return _Opened(response, events, fold, deltas)
-
-    async def _aopen(self, call: _Call) -> _Opened | ModelReply:
-        """Send the request, and wait for the first piece, as `_open` does."""
-        used = await self._connections.of_this_loop()
-        with call.attempts.attempt(reused=used.warm):
-            async with asyncio.timeout(call.attempts.left):
-                response = await used.client.send(call.request(used), stream=True)
-                used.warm = True
-                events: Any = None
-                try:
-                    if not _is_stream(response):
-                        body: bytes = await response.aread()
-                        await response.aclose()
-                        return call.reply(response, body)
-                    events = _events(response).aiter_sse()
-                    fold = call.dialect.fold(call.asked, call.endpoint)
-                    deltas = None
-                    async for event in events:
-                        deltas = tuple(fold.take(event.data))
-                        if deltas or fold.complete:
-                            break
-                except BaseException:
-                    if events is not None:
-                        await events.aclose()
-                    await response.aclose()
-                    raise
-            return _Opened(response, events, fold, deltas)
-
-    def _next(self, call: _Call, opened: _Opened) -> tuple[ReplyDelta, ...] | None:
-        """Return what the next event adds, or `None` at the end."""
-        try:
-            with call.attempts.attempt():
-                event = next(opened.events, None)
-        except ModelError:
-            # Once the reply is whole, a connection that breaks loses nothing.
-            if opened.fold.complete:
-                return None
-            raise
-        return None if event is None else tuple(opened.fold.take(event.data))
-
-    async def _anext(self, call: _Call, opened: _Opened) -> tuple[ReplyDelta, ...] | None:
-        """Return what the next event adds, as `_next` does."""
-        try:
-            with call.attempts.attempt():
-                async with asyncio.timeout(call.attempts.left):
-                    event = await anext(opened.events, None)
-        except ModelError:
-            if opened.fold.complete:
-                return None
-            raise
-        return None if event is None else tuple(opened.fold.take(event.data))
-
-
-# Any: the response is of the client's own class.
-def _is_stream(response: Any) -> bool:
-    kind: str = response.headers.get("content-type", "")
-    return response.is_success and kind.partition(";")[0].strip().lower() == "text/event-stream"
-
-
-# Any: an httpx_sse.EventSource. Its annotation asks for httpx's own response; one of httpx2 does as well.
-def _events(response: Any) -> Any:
-    from httpx_sse import EventSource
-
-    return EventSource(response)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphexec.errors import ConnectionFailed, InputError, ModelTimeout, RateLimited, ServerError
+from graphexec.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerError
+from graphexec.given import SECONDS, check, whole
 from graphexec.messages import Model, ModelReply, ModelRequest
-from graphexec.models.attempts import FIRST_WAIT, LONGEST_WAIT, Clock
+from graphexec.models.attempts import FIRST_WAIT, LONGEST_WAIT, REAL_TIME, Clock
 from graphexec.models.failures import LONGEST_ADVISED
 from graphexec.models.notices import Retried
-from graphexec.models.wrapping import REAL_TIME, Ask, Deadline, Flow, Sleep, WrappedModel, errors_to_mend
+from graphexec.models.wrapping import Ask, Deadline, Flow, Sleep, WrappedModel, errors_to_mend
 from graphexec.reporting import report
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ def retrying(
     The clients of servers retry by themselves: give them `max_retries=0`, or the attempts multiply. Raises `InputError`
     for fewer than one attempt, and for waits that are negative or infinite.
     """
-    if attempts < 1:
-        raise InputError(f"retrying has attempts={attempts}; give 1 or more: the first attempt counts")
-    for name, seconds in (("first_wait", first_wait), ("longest_wait", longest_wait)):
-        if not 0 <= seconds < math.inf:
-            raise InputError(f"retrying has {name}={seconds}; give seconds, 0 or more")
+    check(
+        "retrying",
+        ("attempts", attempts, whole(1, "a whole number, 1 or more: the first attempt counts")),
+        ("first_wait", first_wait, SECONDS),
+        ("longest_wait", longest_wait, SECONDS),
+    )
     mendable = errors_to_mend("retrying", on)
 
     def again(state: RetryCallState) -> bool:

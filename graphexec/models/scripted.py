@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
+from graphexec.errors import InputError
+from graphexec.given import Kind, check
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 
 Scripted: TypeAlias = str | ModelReply | ToolCall | Sequence[ToolCall] | BaseException
+
+
+def _are_calls(given: object) -> bool:
+    # isinstance cannot tell the types inside, which are looked at one by one.
+    calls: Sequence[object] = given if isinstance(given, Sequence) else [None]  # pyright: ignore[reportUnknownVariableType]
+    return all(isinstance(call, ToolCall) for call in calls)
+
+
+_REPLIES = Kind(
+    "a list of replies", lambda given: isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
+)
+_CALLS = Kind("a text, a ModelReply, a ToolCall or a list of them, or an exception to raise", _are_calls)
 
 
 class ScriptedModel:
@@ -24,9 +38,11 @@ class ScriptedModel:
     __slots__ = ("_last", "_left", "_scripted", "requests")
 
     def __init__(self, replies: Iterable[Scripted], *, repeat_last: bool = False) -> None:
+        # A text is an iterable, too: of its letters.
+        check("ScriptedModel", ("replies", replies, _REPLIES))
         scripted = tuple(_reply(reply) for reply in replies)
         if repeat_last and not scripted:
-            raise ValueError("ScriptedModel has no reply to repeat; give it at least one, or leave repeat_last out")
+            raise InputError("ScriptedModel has no reply to repeat; give it at least one, or leave repeat_last out")
         self.requests: list[ModelRequest] = []
         self._scripted = len(scripted)
         # Popped from the end: one atomic operation, so that two threads never get the same reply.
@@ -77,5 +93,7 @@ def _reply(scripted: Scripted) -> ModelReply | BaseException:
             return scripted
         case ToolCall():
             return ModelReply("", (scripted,), finish_reason="tool_calls")
+        # Users without a type checker write what they like.
         case _:
+            check("ScriptedModel", ("a reply", scripted, _CALLS))
             return ModelReply("", tuple(scripted), finish_reason="tool_calls")

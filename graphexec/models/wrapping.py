@@ -16,11 +16,10 @@ from typing import Any, TypeAlias, final
 
 from graphexec.awaiting import from_thread
 from graphexec.errors import BadReply, InputError
+from graphexec.given import MODEL, check, told
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
-from graphexec.models.attempts import Clock
+from graphexec.models.attempts import REAL_TIME, Clock
 from graphexec.waiting import still_waited_for
-
-REAL_TIME = Clock()
 
 # What a stream gives: pieces, and last the whole.
 Piece: TypeAlias = ReplyDelta | ModelReply
@@ -108,9 +107,7 @@ class WrappedModel:
         instant: bool = False,
         clock: Clock = REAL_TIME,
     ) -> None:
-        for model in models:
-            if not callable(getattr(model, "complete", None)):
-                raise InputError(f"{kind} was given {model!r}, which has no complete; give it a model")
+        check(kind, *(("model", model, MODEL) for model in models))
         self._kind = kind
         self._models = tuple(models)
         self._flow = flow
@@ -227,8 +224,8 @@ def shown(model: Model) -> str:
 def errors_to_mend(kind: str, on: Sequence[type[Exception]]) -> tuple[type[Exception], ...]:
     """Return the classes of errors in `on`. Raises `InputError` for what is none."""
     # Users without a type checker pass a lone class, or asyncio.CancelledError.
-    if not isinstance(on, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{kind} has on={on!r}; give a tuple of classes of exceptions")
+    if not isinstance(on, Sequence) or isinstance(on, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{kind} has on={told(on)}; give a tuple of classes of exceptions")
     for error in on:
         if not isinstance(error, type) or not issubclass(error, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"{kind} has {error!r} in on; give classes of exceptions")

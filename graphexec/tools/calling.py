@@ -6,19 +6,21 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.errors import InputError, ToolDefinitionError, described
+from graphexec.given import Kind, check, maybe
 from graphexec.handlers import Handler
 from graphexec.tools.retrying import Came, Raised, aretried, retried
-from graphexec.tools.showing import described, told_instead
-from graphexec.tools.tool import AnyTool, BadArguments, ErrorPolicy, fault_of_length, fault_of_policy
+from graphexec.tools.showing import told_instead
+from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy
 from graphexec.waiting import NotDone, own_loop, wait_for
 
 # Whether the name of a tool must be called as it is written.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
+_LOOKUP = Kind("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
 
 
 def calling(
@@ -36,9 +38,13 @@ def calling(
     Raises `InputError` for an option that cannot be, and `ToolDefinitionError` for two tools whose names differ only in
     case where the lookup does not look at it.
     """
-    fault = fault_of_policy(on_error) or fault_of_length(max_observation)
-    if fault:
-        raise InputError(fault)
+    # The names are those that the executor's options have.
+    check(
+        "",
+        ("handle_tool_errors", on_error, POLICY),
+        ("tool_lookup", lookup, _LOOKUP),
+        ("max_observation", max_observation, maybe(LENGTH, "no limit")),
+    )
     known = _by_name([_with_defaults(one, on_error, max_observation) for one in tools.values()], lookup)
 
     def prepared(effect: CallTool) -> tuple[AnyTool, dict[str, Any]] | ToolResult:
@@ -92,22 +98,17 @@ def _with_defaults(tool: AnyTool, on_error: ErrorPolicy, max_observation: int | 
 
 
 def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
-    match lookup:
-        case "exact":
-            return {one.name: one for one in tools}
-        case "case_insensitive":
-            folded: dict[str, AnyTool] = {}
-            for one in tools:
-                other = folded.setdefault(one.name.casefold(), one)
-                if other is not one:
-                    raise ToolDefinitionError(
-                        f"two tools are named {other.name} and {one.name}, which differ only in case; "
-                        f"rename one with @tool(name=...)"
-                    )
-            return folded
-        # Users without a type checker write what they like.
-        case _:  # pyright: ignore[reportUnnecessaryComparison]
-            raise InputError(f"lookup is {lookup!r}; give 'exact' or 'case_insensitive'")
+    if lookup == "exact":
+        return {one.name: one for one in tools}
+    folded: dict[str, AnyTool] = {}
+    for one in tools:
+        other = folded.setdefault(one.name.casefold(), one)
+        if other is not one:
+            raise ToolDefinitionError(
+                f"two tools are named {other.name} and {one.name}, which differ only in case; "
+                f"rename one with @tool(name=...)"
+            )
+    return folded
 
 
 def _unknown(requested: str, names: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from graphexec.tools.showing import described
+from graphexec.errors import described
 
 # Seconds. Waits double; beyond a minute, waiting longer has stopped helping.
 LONGEST_WAIT = 60.0

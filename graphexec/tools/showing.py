@@ -31,15 +31,6 @@ def told_instead(observation: Any, most: int | None) -> str | None:
     return f"{text[:most]}\n[... {len(text) - most:,} more characters were cut; ask for less]"
 
 
-def described(error: BaseException) -> str:
-    """An exception as text: its class, and what it says."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - an exception of the user's may fail at that, too
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _represented(observation: object) -> str:
     try:
         return repr(observation)

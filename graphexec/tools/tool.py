@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import inspect
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 from pydantic_core import ValidationError
 
 from graphexec.errors import ToolDefinitionError
+from graphexec.given import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Kind, check, maybe, told, whole
 from graphexec.json_text import read_container
 from graphexec.messages import ToolSpec
 from graphexec.tools.retry import Retry
@@ -32,6 +32,17 @@ ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str
 
 # How many faults of a call the model is told: a long list with one mistake per item is not to fill its context.
 _FAULTS = 5
+
+
+POLICY = Kind(
+    "'observe', 'raise', or a function (def) from the exception to a text",
+    lambda value: value in ("observe", "raise") or (callable(value) and not inspect.iscoroutinefunction(value)),
+)
+_LIST = Kind(
+    "a list of tools, [] for none",
+    lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
+)
+LENGTH = whole(1, "a whole number of characters, 1 or more")
 
 
 class BadArguments(ValueError):
@@ -138,6 +149,7 @@ def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
     if isinstance(tools, Tool):
         raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
+    check("", ("tools", tools, _LIST), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
     for one in tools:
         # Users without a type checker pass functions.
@@ -196,38 +208,34 @@ def tool(  # noqa: PLR0913
     Raises `ToolDefinitionError` if an argument is not annotated, has a type without a schema or is `*args` or
     `**kwargs`, if there is no description, or for an option that cannot be.
     """
-    subject = name or "a tool"
-    fault = fault_of_policy(on_error) or fault_of_length(max_observation)
-    if fault:
-        raise ToolDefinitionError(f"{subject} cannot be made: {fault}")
-    seconds = _timeout(timeout, subject)
+    if isinstance(function, str):
+        raise ToolDefinitionError(f"tool was given the text {told(function)}; write @tool(name={told(function)}), say")
+    subject = name if isinstance(name, str) and name else "a tool"
+    check(
+        subject,
+        ("name", name, maybe(NAME, "that of the function")),
+        ("description", description, maybe(TEXT, "the docstring")),
+        ("return_direct", return_direct, FLAG),
+        ("timeout", timeout, maybe(TIMEOUT)),
+        ("on_error", on_error, maybe(POLICY, "the executor's")),
+        ("retries", retries, whole(0, "a whole number, 0 for none")),
+        ("retry_wait", retry_wait, SECONDS),
+        ("max_observation", max_observation, maybe(LENGTH, "the executor's")),
+        error=ToolDefinitionError,
+    )
     retry = _retry(retries, retry_on, retry_wait, subject)
 
     def made(undecorated: Callable[..., Any]) -> AnyTool:
         return dataclasses.replace(
             _tool(undecorated, name, description),
             return_direct=return_direct,
-            timeout=seconds,
+            timeout=timeout,
             on_error=on_error,
             retry=retry,
             max_observation=max_observation,
         )
 
     return made if function is None else made(function)
-
-
-def fault_of_policy(policy: object) -> str | None:
-    """Return what is wrong with an `on_error`, or `None`."""
-    if policy in (None, "observe", "raise") or (callable(policy) and not inspect.iscoroutinefunction(policy)):
-        return None
-    return f"on_error is {policy!r}; give 'observe', 'raise', or a function (def) from the exception to a text"
-
-
-def fault_of_length(most: object) -> str | None:
-    """Return what is wrong with a `max_observation`, or `None`."""
-    if most is None or (isinstance(most, int) and most >= 1):
-        return None
-    return f"max_observation is {most!r}; give a whole number of characters, 1 or more, or leave it out"
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -247,31 +255,25 @@ def _kind(schema: Mapping[str, Any]) -> str:
             return str(schema.get("type", "any"))
 
 
-def _timeout(seconds: float | None, name: str) -> float | None:
-    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-        raise ToolDefinitionError(f"{name} has the timeout {seconds!r}; give seconds above 0, or None for none")
-    return seconds
-
-
 def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str) -> Retry | None:
-    # Users without a type checker give texts, and classes that are no Exception.
-    if not isinstance(times, int) or times < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ToolDefinitionError(f"{name} has retries={times!r}; give a whole number, 0 for none")
     classes = on if isinstance(on, tuple) else (on,)
     for one in classes:
+        # Users without a type checker give texts, and classes that are no Exception.
         if not (isinstance(one, type) and issubclass(one, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
-    if not (isinstance(wait, (int, float)) and math.isfinite(wait) and wait >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ToolDefinitionError(f"{name} has retry_wait={wait!r}; give seconds, 0 or more")
     if not times and (wait or classes != (Exception,)):
         raise ToolDefinitionError(f"{name} says how to retry, but not to; add retries=2, say")
     return Retry(times, classes, wait) if times else None
 
 
 def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
+    if isinstance(function, Tool):
+        raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
+    if not callable(function):
+        raise ToolDefinitionError(f"tool was given {told(function)}; write @tool above a function, with def")
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    told = description or inspect.getdoc(function)
-    if not told:
+    described = description or inspect.getdoc(function)
+    if not described:
         raise ToolDefinitionError(f"{called} has no docstring, so no model knows what it does; write one line")
     # pydantic, which reads the annotations, is loaded by those who make tools.
     from graphexec.tools.arguments import arguments_of
@@ -280,10 +282,10 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
     schema = adapter.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})
-    for described in schema["properties"].values():
-        described.pop("title", None)
+    for argument in schema["properties"].values():
+        argument.pop("title", None)
     is_async = inspect.iscoroutinefunction(function)
-    return Tool(called, told, schema, function, adapter, is_async=is_async, given_the_run=given_the_run)
+    return Tool(called, described, schema, function, adapter, is_async=is_async, given_the_run=given_the_run)
 
 
 def _where(location: tuple[int | str, ...]) -> str:

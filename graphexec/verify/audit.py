@@ -235,11 +235,15 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
 def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
     """Whether the limits are kept; of tokens only the calls before the last are bound to."""
     for name in _counted(certificate):
-        limit = _allowed(name, certificate)
+        limit, allowed = certificate.limits.get(name), _allowed(name, certificate)
+        if name == "tokens" or limit is None or allowed is None:
+            continue
+        most = f"the limit is {shown(limit)}"
+        if allowed > limit:
+            most += f", with {shown(allowed - limit)} reserved beyond it"
         for line, spent in zip(lines, counts, strict=False):
-            if name != "tokens" and limit is not None and spent[name] > limit:
-                fact = f"{shown(spent[name])} of {name} is spent, and the limit is {shown(limit)}"
-                yield Violation(line, fact, REPORT)
+            if spent[name] > allowed:
+                yield Violation(line, f"{shown(spent[name])} of {name} is spent, and {most}", REPORT)
                 break
 
 

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
+import pytest
+
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Ready, Run, Steps, Tool, tool
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
 from graphexec.result import Ending
@@ -55,6 +57,12 @@ def echo(text: str) -> str:
 def fail(text: str) -> str:
     """Never work."""
     raise ValueError(f"no {text}")
+
+
+@tool(return_direct=True)
+def direct(text: str) -> str:
+    """Answer."""
+    return text
 
 
 def script_of(executor: AgentExecutor, inputs: Mapping[str, Any] | None = None) -> Script[Ready, Ending]:
@@ -125,3 +133,8 @@ def run_async(executor: AgentExecutor, inputs: Any = "q") -> Any:
 
 def run_sync(executor: AgentExecutor, inputs: Any = "q") -> Any:
     return executor.run(inputs)
+
+
+# How an executor is run, for tests in which that makes no difference.
+Running: TypeAlias = Callable[..., Any]
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -60,12 +61,24 @@ def test_each_result_or_exception_stands_where_its_inputs_stood(
 def test_what_is_no_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
     with pytest.raises(InputError, match="batch takes several inputs; pass a list of them, or use invoke for one"):
         batch(many)
+    nothing: list[Any] = [None, 3, (one for one in ["a"])]
+    for wrong in nothing:
+        with pytest.raises(InputError, match=f"batch was given {re.escape(repr(wrong))}; pass a list of inputs"):
+            batch(wrong)
 
 
 @both
-@pytest.mark.parametrize("width", [0, -1])
-def test_no_concurrency_is_refused_also_for_nothing(batch: Batch, width: int) -> None:
-    with pytest.raises(InputError, match=f"max_concurrency is {width}; give 1 or more, or None for 64"):
+def test_any_collection_of_inputs_is_taken(batch: Batch) -> None:
+    assert [*map(shown, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
+
+
+@both
+@pytest.mark.parametrize(
+    ("width", "wanted"),
+    [(0, "1"), (-1, "1"), (2.5, "a whole number, 1"), ("3", "a whole number, 1"), (True, "a whole number, 1")],
+)
+def test_no_concurrency_is_refused_also_for_nothing(batch: Batch, width: Any, wanted: str) -> None:
+    with pytest.raises(InputError, match=f"max_concurrency is {width!r}; give {wanted} or more, or None for 64"):
         batch([], max_concurrency=width)
 
 

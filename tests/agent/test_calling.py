@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -288,9 +289,9 @@ def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() 
         calling(tools, lookup="case_insensitive")
 
 
-def test_a_lookup_that_is_none_is_refused() -> None:
-    wrong: Any = "fuzzy"
-    with pytest.raises(InputError, match="lookup is 'fuzzy'; give 'exact' or 'case_insensitive'"):
+@pytest.mark.parametrize("wrong", ["fuzzy", ["exact"], None])
+def test_a_lookup_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
         calling({}, lookup=wrong)
 
 

@@ -173,7 +173,7 @@ def test_it_runs_alike_in_every_driver() -> None:
 def test_a_prompt_without_tools_or_scratchpad_and_a_tool_named_as_the_answer_is_are_refused() -> None:
     with pytest.raises(InputError, match=r"the prompt lacks \{tools\}"):
         create_chat_agent(ScriptedModel([]), [echo], prompt="Be good.")
-    with pytest.raises(InputError, match=r"the prompt lacks \{agent_scratchpad\}"):
+    with pytest.raises(InputError, match=r"the question lacks \{agent_scratchpad\}"):
         create_chat_agent(ScriptedModel([]), [echo], question="{input}")
     with pytest.raises(ToolDefinitionError, match="a tool is named Final Answer, as the answer is; rename it"):
         create_chat_agent(ScriptedModel([]), [tool(name="Final Answer")(echo.function)])

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from graphexec import AgentExecutor, RunResult, tool
-from tests.agent.actors import AnyTool, act, answer, echo, fail, run_async, run_sync, scripted, until
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Run = Callable[[AgentExecutor], RunResult]
+from tests.agent.actors import HOW, AnyTool, Running, act, answer, echo, fail, scripted, until
 
 
 @tool
@@ -36,18 +33,28 @@ async def awaiting(number: int) -> int:
 @pytest.mark.parametrize("slow", [blocking, awaiting])
 @pytest.mark.parametrize("limit", [None, 30.0])
 def test_fifty_calls_of_ten_milliseconds_in_one_step_take_less_than_a_hundred(
-    run: Run, slow: AnyTool, limit: float | None
+    run: Running, slow: AnyTool, limit: float | None
 ) -> None:
     batch = [act(slow.name, number=number) for number in range(50)]
     executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
-    # The best of several: other programs run on this machine too.
+    # The best of several; and where other programs keep this machine busy, as slow as plain threads are here and now.
     took: list[float] = []
+    plainly: list[float] = []
     while len(took) < 20 and min(took, default=1) >= 0.1:
         began = time.perf_counter()
         result = run(executor)
         took.append(time.perf_counter() - began)
         assert [step.observation for step in result.steps] == list(range(50))
-    assert min(took) < 0.1
+        plainly.append(seconds_of_fifty_threads())
+    assert min(took) < max(0.1, 3 * min(plainly))
+
+
+def seconds_of_fifty_threads() -> float:
+    """What fifty times ten milliseconds take in as many threads, without anything around them."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(50) as pool:
+        list(pool.map(blocking.function, range(50)))
+    return time.perf_counter() - began
 
 
 def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
@@ -85,7 +92,9 @@ def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize("width", [1, 3])
-def test_as_many_run_at_once_as_allowed_and_never_more(run: Run, kind: str, width: int, limit: float | None) -> None:
+def test_as_many_run_at_once_as_allowed_and_never_more(
+    run: Running, kind: str, width: int, limit: float | None
+) -> None:
     meet, seen = meeting(kind, width)
     batch = [act("meet", number=number) for number in range(9)]
     result = run(
@@ -98,7 +107,9 @@ def test_as_many_run_at_once_as_allowed_and_never_more(run: Run, kind: str, widt
 @HOW
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_results_come_in_the_order_asked_whatever_the_finishing_order(run: Run, kind: str, limit: float | None) -> None:
+def test_results_come_in_the_order_asked_whatever_the_finishing_order(
+    run: Running, kind: str, limit: float | None
+) -> None:
     finished = [threading.Event() for _ in range(6)]
     finished[5].set()
     order: list[int] = []
@@ -126,7 +137,7 @@ def test_results_come_in_the_order_asked_whatever_the_finishing_order(run: Run, 
 
 
 @HOW
-def test_one_failing_tool_loses_none_of_its_siblings(run: Run) -> None:
+def test_one_failing_tool_loses_none_of_its_siblings(run: Running) -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("nope"), act("echo", texd="c"), act("echo", text="d")]
     result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
     assert [(step.status, step.observation) for step in result.steps] == [
@@ -195,7 +206,7 @@ def test_a_tool_concurrency_below_one_is_refused(width: Any) -> None:
 
 
 @HOW
-def test_a_tool_sees_the_context_variables_of_the_run(run: Run) -> None:
+def test_a_tool_sees_the_context_variables_of_the_run(run: Running) -> None:
     import contextvars
 
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")

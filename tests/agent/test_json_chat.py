@@ -132,19 +132,6 @@ def test_the_conversation_is_instructions_question_replies_and_what_tools_return
         assert request.stop == ("\nObservation",)
 
 
-def test_messages_of_an_earlier_conversation_come_before_the_question() -> None:
-    model = ScriptedModel(['{"action": "Final Answer", "action_input": "Ada"}'], repeat_last=True)
-    before = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
-    executor = AgentExecutor(agent=create_json_chat_agent(model, [echo], question="{input}"), tools=[echo])
-    executor.run({"input": "Who am I?", "chat_history": before})
-    assert messages(model.requests[0])[1:] == [*before, UserMessage("Who am I?")]
-    # A template that mentions it has it as text.
-    agent = create_json_chat_agent(model, [echo], question="{chat_history}|{input}")
-    assert agent.input_keys == ("chat_history", "input")
-    AgentExecutor(agent=agent, tools=[echo]).run({"input": "Who am I?", "chat_history": "Human: I am Ada."})
-    assert messages(model.requests[1])[1:] == [UserMessage("Human: I am Ada.|Who am I?")]
-
-
 def test_variables_are_checked_when_the_agent_is_made() -> None:
     model = ScriptedModel([])
     agent = create_json_chat_agent(model, [echo], prompt="{tools}{tool_names}{mood}", question="{a}{mood}")
@@ -152,7 +139,7 @@ def test_variables_are_checked_when_the_agent_is_made() -> None:
     for prompt, missing in (("{tools}", "tool_names"), ("{tool_names}", "tools")):
         with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):
             create_json_chat_agent(model, [echo], prompt=prompt)
-    with pytest.raises(InputError, match=r"the prompt lacks \{observation\}"):
+    with pytest.raises(InputError, match=r"the tool_response lacks \{observation\}"):
         create_json_chat_agent(model, [echo], tool_response="Well?")
     with pytest.raises(InputError, match=r"tool_response has the variable \{mood\}; only \{observation\}"):
         create_json_chat_agent(model, [echo], tool_response="{observation} {mood}")

@@ -39,7 +39,7 @@ from tests.agent.actors import (
     statuses,
     told_by_every_driver,
 )
-from tests.three_drivers import EVERY, LIVE
+from tests.three_drivers import EVERY, asynchronous, sync
 
 Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
 
@@ -87,13 +87,14 @@ def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: in
     ids=["act", "parse", "unknown"],
 )
 def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
-    for driver in LIVE:
+    for driver in (sync, asynchronous):
         model = ScriptedModel([reply], repeat_last=True)
         executor = AgentExecutor(
             agent=scratchless(model), tools=[echo], max_iterations=1000, handle_parsing_errors=True
         )
         told = driver(script_of(executor))
         assert len(model.requests) == len(told.outcome.steps) == 1000
+        assert isinstance(told.outcome, StoppedResponse)
         assert told.outcome.limit == Exhausted("iterations", 1000, 1000)
 
 

@@ -20,7 +20,7 @@ from graphexec import (
     snapshot_of,
 )
 from graphexec.errors import InputError, ServerError
-from graphexec.memory import BufferMemory, MemoryHistory, Turn, WindowMemory
+from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn, WindowMemory
 from graphexec.models import ScriptedModel
 from tests.agent.actors import echo, run_async, run_sync
 
@@ -114,6 +114,19 @@ def test_what_it_raises_loses_nothing_of_the_run(run: Run) -> None:
     again = executor.run(snapshot)
     assert (again.output, again.spent.model_calls) == ("nothing yet; tea?", 1)
     assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+
+
+@HOW
+def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) -> None:
+    def greeting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        return AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
+
+    memory = SummaryMemory(ScriptedModel([ServerError("gone"), "They met."]))
+    executor = AgentExecutor(agent=greeting, tools=[], memory=memory)
+    assert run(executor, "tea?").output == "hello; before: "
+    assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
+    assert [turn.input for turn in memory.history.turns()] == ["tea?", "milk?"]
+    assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
 def test_it_is_told_before_the_last_event() -> None:

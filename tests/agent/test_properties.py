@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -30,7 +30,6 @@ from graphexec import (
     chat_agent,
     create_tool_calling_agent,
     snapshot_of,
-    tool,
 )
 from graphexec.drive import run
 from graphexec.messages import (
@@ -49,6 +48,7 @@ from graphexec.result import Ending
 from tests.agent.actors import script_of
 from tests.semantics import reference
 from tests.semantics.reference import Settings
+from tests.semantics.tools import TOOLS
 from tests.three_drivers import Told, agreed
 
 Flavour: TypeAlias = Literal["callable", "chat", "tool calling"]
@@ -84,39 +84,6 @@ class Outcome:
     model_calls: int = 0
     tool_calls: int = 0
     tokens: int = 0
-
-
-@tool
-def echo(number: int) -> int:
-    """Say the number again."""
-    return number
-
-
-@tool
-async def aecho(number: int) -> int:
-    """Say the number again."""
-    return number
-
-
-@tool
-def fail(number: int) -> int:
-    """Never work."""
-    raise ValueError("no")
-
-
-@tool(return_direct=True)
-def direct(number: int) -> int:
-    """Answer with the number."""
-    return number
-
-
-@tool(return_direct=True)
-async def direct_fail(number: int) -> int:
-    """Never answer."""
-    raise ValueError("no")
-
-
-TOOLS = [echo, aecho, fail, direct, direct_fail]
 
 
 def turn_at(steps: Steps, turns: tuple[Turn, ...]) -> tuple[int, Turn]:
@@ -401,7 +368,6 @@ def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
     check(turns, given, flavour)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
 @example(
     turns=(GARBAGE, Turn("act", (Call("echo"), Call("", "x")))), given=Settings(iterations=2), flavour="tool calling"
@@ -413,7 +379,7 @@ def test_every_run_ends_as_the_semantics_say_and_every_driver_agrees(
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3000)
 @given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
 def test_every_run_ends_as_the_semantics_say_at_length(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour

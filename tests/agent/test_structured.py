@@ -132,6 +132,18 @@ def test_the_conversation_is_instructions_examples_question_and_steps() -> None:
         assert second.schema == decision_schema([echo])
 
 
+def test_the_instructions_have_inputs_too() -> None:
+    model = ScriptedModel(['{"action": "final_answer", "answer": "done"}'])
+    agent = create_structured_agent(model, [echo], prompt="{tools}|{tool_names}|{mood}|{chat_history}")
+    assert (agent.input_keys, agent.optional_keys) == (("mood", "chat_history", "input"), ())
+    before = [UserMessage("Hello."), AssistantMessage("Hm.")]
+    AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "mood": "good", "chat_history": before})
+    assert messages(model.requests[0]) == [
+        SystemMessage("echo(text: string) - Say it again.|echo|good|Human: Hello.\nAI: Hm."),
+        UserMessage("q"),
+    ]
+
+
 def test_a_tool_named_as_the_answer_is_and_a_prompt_without_tools_are_refused() -> None:
     with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, as the answer is; rename it"):
         create_structured_agent(ScriptedModel([]), [tool(name="final_answer")(echo.function)])

@@ -107,13 +107,13 @@ def test_a_tool_gets_several_inputs_by_name() -> None:
 @pytest.mark.parametrize(
     ("prompt", "question", "missing"),
     [
-        ("{tools}", "{agent_scratchpad}", "tool_names"),
-        ("{tool_names}", "{agent_scratchpad}", "tools"),
-        ("{tools}{tool_names}", "{input}", "agent_scratchpad"),
+        ("{tools}", "{agent_scratchpad}", r"prompt lacks \{tool_names\}"),
+        ("{tool_names}", "{agent_scratchpad}", r"prompt lacks \{tools\}"),
+        ("{tools}{tool_names}", "{input}", r"question lacks \{agent_scratchpad\}"),
     ],
 )
 def test_a_prompt_that_lacks_a_variable_is_refused(prompt: str, question: str, missing: str) -> None:
-    with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):
+    with pytest.raises(InputError, match=f"the {missing}; write it"):
         create_structured_chat_agent(ScriptedModel([]), [add], prompt=prompt, question=question)
 
 

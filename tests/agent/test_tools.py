@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import enum
 import functools
+import re
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -16,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
-from graphexec.tools.tool import BadArguments
+from graphexec.tools.tool import BadArguments, named
 from tests.agent.actors import (
     AnyTool,
     act,
@@ -305,6 +306,23 @@ REFUSED: list[tuple[Any, str]] = [
     (defaulted, r"defaulted has Field\(...\) as the default of text, .*; write text: Annotated\[..., Field"),
     (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
     (Calls(), "Calls is not a function; write one, with def, that calls it"),
+    ("search", r"tool was given the text 'search'; write @tool\(name='search'\), say"),
+    (3, "tool was given 3; write @tool above a function, with def"),
+    (object(), "tool was given <object object at .*>; write @tool above a function, with def"),
+    (search, "search is a tool already; write @tool once"),
+]
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": 3}, "a tool has name=3; give a name, as a text, or None for that of the function"),
+    ({"name": ""}, "a tool has name=''; give a name, as a text, or None for that of the function"),
+    ({"description": 3}, "a tool has description=3; give a text, or None for the docstring"),
+    ({"return_direct": "no"}, "a tool has return_direct='no'; give True or False"),
+    *(
+        ({"timeout": wrong}, f"a tool has timeout={wrong}; give seconds above 0, or None for none")
+        for wrong in (0, -1, float("nan"), float("inf"), True)
+    ),
+    ({"timeout": "3", "name": "search"}, "search has timeout='3'; give seconds above 0, or None for none"),
+    ({"on_error": 3, "retries": "2"}, "a tool has on_error=3; give .*; a tool has retries='2'; give a whole number"),
 ]
 
 
@@ -314,10 +332,16 @@ def test_a_function_that_cannot_be_a_tool_is_refused_with_the_remedy(function: A
         tool(function)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_a_timeout_that_is_none_is_refused(seconds: float) -> None:
-    with pytest.raises(ToolDefinitionError, match="give seconds above 0"):
-        tool(timeout=seconds)
+@pytest.mark.parametrize(("options", "says"), WRONG)
+def test_an_option_that_cannot_be_is_refused_with_the_remedy(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"^{says}"):
+        tool(**options)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "search", {"search": search}])
+def test_what_is_no_list_of_tools_is_refused(wrong: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"^tools is {re.escape(repr(wrong))}; give a list of tools"):
+        named(wrong)
 
 
 def test_what_is_no_tool_and_a_name_given_twice_are_refused() -> None:

@@ -16,7 +16,12 @@ class Silence:
     """A reply that does not come before the server is closed."""
 
 
-Said = str | dict[str, Any] | Silence
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that is no reply: the server is overloaded, and may be asked again at once."""
+
+
+Said = str | dict[str, Any] | Silence | Refusal
 
 
 def calling(tool: str, **arguments: Any) -> str:
@@ -59,6 +64,12 @@ def serving(replies: Sequence[Said]) -> Generator[Conversation]:
                 conversation.waiting.set()
                 closing.wait()
                 self.close_connection = True
+                return
+            if isinstance(said, Refusal):
+                self.send_response(503)
+                self.send_header("retry-after", "0")
+                self.send_header("content-length", "0")
+                self.end_headers()
                 return
             message = said if isinstance(said, dict) else {"role": "assistant", "content": said}
             reason = "tool_calls" if "tool_calls" in message else "stop"

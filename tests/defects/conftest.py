@@ -12,7 +12,7 @@ from tests.defects.copies import COPY, NOT_THE_COPY
 # The same examples each time, so that a defect does not survive by chance; and the first that breaks a promise will do.
 settings.register_profile(
     "seeded",
-    settings.get_profile("house"),
+    settings.get_profile("thorough"),
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),

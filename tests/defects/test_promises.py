@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -60,7 +60,6 @@ NUMBERS: st.SearchStrategy[int | str] = st.sampled_from([0, 1, 7, "x"])
 # ---- the whole run
 
 
-@settings(max_examples=150)
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
 def test_every_run_ends_as_the_semantics_say_however_it_is_driven(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour
@@ -83,7 +82,6 @@ def test_every_run_ends_as_the_semantics_say_however_it_is_driven(
 DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fail", "echo", "nope"]), NUMBERS)
 
 
-@settings(max_examples=100)
 @given(calls=st.lists(DIRECT_OR_NOT, min_size=1, max_size=3).map(tuple), flavour=FLAVOUR)
 def test_only_a_lone_call_that_works_of_a_direct_tool_answers_for_the_agent(
     calls: tuple[Call, ...], flavour: Flavour
@@ -100,7 +98,6 @@ CALLS = st.builds(Call, st.sampled_from(["echo", "aecho", "fail", "nope"]), NUMB
 BATCHES = st.lists(CALLS, min_size=1, max_size=4).map(lambda calls: Turn("act", tuple(calls)))
 
 
-@settings(max_examples=100)
 @given(
     turns=st.lists(BATCHES, min_size=1, max_size=3).map(tuple),
     limit=st.integers(0, 8),
@@ -127,7 +124,6 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
 # ---- pauses
 
 
-@settings(max_examples=100)
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR, driver=st.sampled_from([streamed, astreamed]))
 def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_what_was_left(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour, driver: Driver
@@ -149,7 +145,6 @@ def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_
 # ---- several runs
 
 
-@settings(max_examples=100)
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
 def test_runs_of_one_executor_know_nothing_of_each_other(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour
@@ -177,7 +172,6 @@ WAYS: dict[str, Callable[[AgentExecutor], object]] = {
 }
 
 
-@settings(max_examples=50)
 @given(
     values=st.dictionaries(st.sampled_from(["output", "input", "intermediate_steps"]), st.integers(), min_size=1),
     before=st.integers(0, 2),
@@ -218,7 +212,6 @@ def lying(honest: Node[Any, Any], lie: object) -> Node[Any, Any]:
     return dataclasses.replace(honest, function=purely if honest.kind == "pure" else asking)
 
 
-@settings(max_examples=60)
 @given(machine=machines(), choices=CHOICES, lie=LIES, liar=st.integers(0, 20), driver=st.sampled_from(LIVE))
 def test_an_outcome_that_a_node_does_not_declare_is_never_followed(
     machine: Machine, choices: tuple[int, ...], lie: object, liar: int, driver: Driver
@@ -247,7 +240,6 @@ GRAMMAR = re.compile("(E(QC+A)*M)+D")
 MOST_NEWS = 2000
 
 
-@settings(max_examples=60)
 @given(machine=machines(), limits=LIMITS, choices=CHOICES, way=st.sampled_from(["stream", "astream"]))
 def test_every_event_is_told_when_it_happens_and_in_the_order_of_the_grammar(
     machine: Machine, limits: Limits, choices: tuple[int, ...], way: str

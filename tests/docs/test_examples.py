@@ -65,6 +65,32 @@ Found so far:
   2. 3 documents mention dragons, none answers the question
   3. 3 documents mention dragons, none answers the question
 """,
+    "memory": """\
+Ada: I am Ada. -> Nice to meet you, Ada.
+Bo: Who am I? -> I do not know.
+Ada: Who am I? -> You are Ada.
+Ada: How do you know? -> Because you told me.
+What the model was told the last time:
+  system: You are a helpful assistant. Use the tools where they help; answer in a sentence when you know.
+  user: I am Ada.
+  assistant: Nice to meet you, Ada.
+  user: Who am I?
+  assistant: You are Ada.
+  user: How do you know?
+""",
+    "careful_model": """\
+How many people live in Porto?
+  plan: Retried
+  plan: Retried
+  plan: FellBack
+248769 people. 2 calls, 0.0026 spent.
+How many people live in Porto?
+  plan: Cached
+  plan: Cached
+248769 people. 2 calls, 0.0000 spent.
+Which city is the largest?
+Stopped after 4 steps: the limit of 0.01 on the cost was reached (0.0132 spent). 4 calls, 0.0132 spent.
+""",
     "delegation": """\
 research(elm trees) -> The archive has nothing about elms.
 Nobody knows.

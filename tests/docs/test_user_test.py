@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
@@ -11,11 +13,12 @@ def block(after: str, kind: str) -> str:
     return README.partition(after)[2].partition(f"```{kind}\n")[2].partition("```")[0]
 
 
-def test_the_test_file_of_the_readme_passes_and_says_what_the_readme_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [["-k", "not spin"], pytest.param([], marks=pytest.mark.slow)])
+def test_the_test_file_of_the_readme_passes_and_says_what_the_readme_says(options: list[str], tmp_path: Path) -> None:
     written = block("<!-- block: user test -->", "python")
     assert len(written.splitlines()) <= 15
     (tmp_path / "test_mine.py").write_text(written, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
     said = block("<!-- block: user test -->", "text").strip()

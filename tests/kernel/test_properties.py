@@ -29,9 +29,6 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.node import Node, metered, node
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
 
-MANY = settings(max_examples=60)
-SLOW = settings(max_examples=1500)
-
 # ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
 
 
@@ -245,7 +242,6 @@ def _of_visit(events: tuple[Any, ...], visit: int) -> list[Any]:
     return list(events[entries[visit] : ends[visit]])
 
 
-@MANY
 @given(machines(), LIMITS, CHOICES)
 def test_a_run_ends_within_its_bound_along_its_table(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
@@ -254,7 +250,7 @@ def test_a_run_ends_within_its_bound_along_its_table(
 
 
 @pytest.mark.slow
-@SLOW
+@settings(max_examples=1500)
 @given(machines(), LIMITS, CHOICES)
 def test_many_runs_end_within_their_bounds(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
@@ -262,7 +258,6 @@ def test_many_runs_end_within_their_bounds(
     check_a_run(machine, limits, choices)
 
 
-@MANY
 @given(machines(), LIMITS, CHOICES, st.integers(0, 50), st.sampled_from(LIVE))
 def test_a_pause_anywhere_makes_no_difference(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...], at: int, driver: Driver
@@ -279,7 +274,6 @@ def test_a_pause_anywhere_makes_no_difference(
     assert resumed.spent.tokens == whole.spent.tokens
 
 
-@MANY
 @given(machines())
 def test_surgery_that_changes_nothing_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
     from graphexec import bind, replace, wrap

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -367,7 +367,6 @@ def test_several_limits_leave_one_call_for_the_end(machine: Graph[Any, Any], lim
     assert found.model_calls == calls
 
 
-@settings(max_examples=40, deadline=None)
 @given(iterations=st.integers(0, 30), calls=st.none() | st.integers(0, 30))
 def test_the_bound_is_the_smaller_limit_and_one(iterations: int, calls: int | None) -> None:
     bound = proof(GENERATING_AGENT_EXECUTOR, Limits(iterations=iterations, model_calls=calls)).bounds.model_calls
@@ -447,7 +446,6 @@ def generating(steps: int, **limits: Any) -> AgentExecutor:
     return AgentExecutor(agent=decide, tools=[], early_stopping_method="generate", **limits)
 
 
-@settings(max_examples=30, deadline=None)
 @given(steps=st.integers(0, 4), iterations=st.integers(0, 4), calls=st.none() | st.integers(0, 4))
 def test_a_run_whose_last_words_are_generated_conforms_to_its_proof(
     steps: int, iterations: int, calls: int | None

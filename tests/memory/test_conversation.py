@@ -154,22 +154,6 @@ def test_a_key_that_the_caller_fills_is_refused() -> None:
         BufferMemory(key="input")
 
 
-@pytest.mark.parametrize("number", [-1, True, 2.0, "3"])
-def test_a_number_that_counts_nothing_is_refused(number: Any) -> None:
-    with pytest.raises(InputError, match=r"WindowMemory's turns is .*; pass a whole number"):
-        WindowMemory(number)
-    with pytest.raises(InputError, match=r"TokenWindowMemory's max_tokens is .*; pass a whole number"):
-        TokenWindowMemory(number)
-    with pytest.raises(InputError, match=r"SummaryMemory's keep_turns is .*; pass a whole number"):
-        SummaryMemory(ScriptedModel([]), keep_turns=number)
-
-
-@pytest.mark.parametrize("history", ["chat_history", MemoryHistory, [], None])
-def test_what_is_no_history_is_refused(history: Any) -> None:
-    with pytest.raises(InputError, match=r"BufferMemory's history is .* has not the methods of a history"):
-        BufferMemory(history)
-
-
 def test_memories_share_nothing_unless_they_are_given_one_history() -> None:
     model = ScriptedModel(["S"], repeat_last=True)
     pairs: list[tuple[TurnMemory, TurnMemory]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import resource
 import sqlite3
 import subprocess
@@ -233,15 +234,38 @@ def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path
         history(tmp_path / "missing" / "turns")
 
 
+@pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
+def test_a_path_that_may_not_be_written_to_is_found_out_at_once(
+    history: Callable[[Path], History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who runs the tests may write everywhere.
+    asked: list[Path] = []
+
+    def may_not(path: Path, mode: int) -> bool:
+        assert mode == os.W_OK
+        asked.append(path)
+        return False
+
+    monkeypatch.setattr(os, "access", may_not)
+    (tmp_path / "there").touch()
+    for name in ("there", "new"):
+        with pytest.raises(InputError, match=rf"{name} cannot be written to; give this user the right to, or name ano"):
+            history(tmp_path / name)
+    assert asked == [tmp_path / "there", tmp_path], "the file itself, or where it is to be made"
+
+
+def test_a_database_that_cannot_be_opened_any_more_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    history = SQLiteHistory(folder / "turns", conversation="me")
+    folder.rmdir()
+    with pytest.raises(InputError, match=r"the database .*turns cannot be used: .*; name a file in a folder that can"):
+        history.add(turn(1))
+
+
 def test_a_database_in_memory_is_refused() -> None:
     with pytest.raises(InputError, match="use MemoryHistory"):
         SQLiteHistory(":memory:", conversation="me")
-
-
-def test_a_conversation_is_named_by_text(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="conversation is 7; pass text"):
-        # Wrong on purpose: what a caller without a type checker passes.
-        SQLiteHistory(tmp_path / "x", conversation=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_a_history_stays_where_it_is_when_the_process_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

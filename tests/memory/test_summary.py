@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import BadReply, InputError, RateLimited
-from graphexec.memory import FileHistory, MemoryHistory, SummaryMemory, Turn
+from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, Turn
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -24,6 +24,7 @@ from graphexec.messages import (
 )
 from graphexec.models.scripted import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
+from tests.models.ways import overheard
 
 # A summary that is the prompt itself, so that a test sees what it tells of.
 ECHO = "{summary} {turns}"
@@ -106,15 +107,12 @@ def test_whatever_fails_every_turn_is_told_once_and_in_order(failing: list[bool]
             model.failing = fails
             values = {"input": f"in{number}"}, {"output": f"out{number}"}
             older = max(0, number + 1 - keep)
-            raised = False
-            try:
+            with overheard() as news:
                 if awaited:
                     await memory.asave(*values)
                 else:
                     memory.save(*values)
-            except RateLimited:
-                raised = True
-            assert raised == (fails and older > summarised)
+            assert [type(one) for one in news] == [SummaryFailed] * (fails and older > summarised)
             if not fails:
                 summarised = older
             every = [f"{word}{n}" for n in range(number + 1) for word in ("in", "out")]
@@ -128,11 +126,72 @@ def test_whatever_fails_every_turn_is_told_once_and_in_order(failing: list[bool]
     assert len(model.requests) <= len(failing)
 
 
+class Full:
+    """A history that is full: nothing more is stored, but `more` turns."""
+
+    def __init__(self, more: int = 0) -> None:
+        self.kept = MemoryHistory()
+        self.more = more
+
+    def turns(self) -> tuple[Turn, ...]:
+        return self.kept.turns()
+
+    def add(self, turn: Turn, /) -> None:
+        if len(self.kept.turns()) == self.more:
+            raise OSError("the disk is full")
+        self.kept.add(turn)
+
+    def clear(self) -> None:
+        raise AssertionError("nobody forgets")
+
+
+async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
+    if awaited:
+        await memory.asave({"input": f"in{number}"}, {"output": f"out{number}"})
+    else:
+        save(memory, number)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
+    """So whoever saves again what a save raised about never stores it twice."""
+    failing: list[SummaryMemory] = [
+        SummaryMemory(ScriptedModel([RateLimited("too many requests")])),
+        # Of the user's own, and in breach of what a model raises.
+        SummaryMemory(ScriptedModel([ValueError("a bug")])),
+        SummaryMemory(ScriptedModel(["A summary."]), summaries=Full()),
+    ]
+    for memory in failing:
+        with overheard() as news:
+            asyncio.run(save_by(memory, 1, awaited=awaited))
+        (failed,) = news
+        assert isinstance(failed, SummaryFailed)
+        assert memory.history.turns() == (turn(1),)
+        assert told(memory) == "Human: in1\nAI: out1"
+
+    model = ScriptedModel(["A summary."])
+    memory = SummaryMemory(model, history=Full())
+    with pytest.raises(OSError, match="the disk is full"):
+        asyncio.run(save_by(memory, 1, awaited=awaited))
+    assert memory.history.turns() == ()
+    assert model.requests == []
+
+
+def test_a_summary_that_failed_says_why() -> None:
+    failed = SummaryFailed(RateLimited("too many requests"))
+    assert str(failed) == (
+        "the summary failed with RateLimited: too many requests; the turns are told as they were said"
+    )
+
+
 @pytest.mark.parametrize("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
 def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply) -> None:
     memory = SummaryMemory(ScriptedModel([reply, "Both."]))
-    with pytest.raises(BadReply, match="the turns are kept as they are"):
+    with overheard() as news:
         save(memory, 1)
+    (failed,) = news
+    assert isinstance(failed, SummaryFailed)
+    assert isinstance(failed.error, BadReply)
     assert told(memory) == "Human: in1\nAI: out1"
     save(memory, 2)
     assert told(memory) == "Summary: Both."
@@ -254,7 +313,6 @@ def test_a_save_that_is_cancelled_keeps_its_turn_and_leaves_the_next_one_free_to
         ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
         ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
         ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has {topic}, which nothing fills"),
-        ({"summaries": None}, "SummaryMemory's summaries is None, which has not the methods of a history"),
         ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
     ],
 )

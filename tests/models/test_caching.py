@@ -182,7 +182,8 @@ def test_a_kept_reply_comes_back_as_it_was(reply: ModelReply) -> None:
 def test_a_file_keeps_any_reply_for_the_next_program(tmp_path: Path) -> None:
     reply = ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),))
     assert cached(ScriptedModel([reply]), SQLiteCache(tmp_path / "c"), name="a").complete(HELLO) == reply
-    assert cached(ScriptedModel([]), SQLiteCache(str(tmp_path / "c")), name="a").complete(HELLO) == reply
+    again = cached(ScriptedModel([]), SQLiteCache(str(tmp_path / "c")), name="a").complete(HELLO)
+    assert again == replace(reply, cost=0.0)
 
 
 @every_way
@@ -207,7 +208,7 @@ def test_a_reply_in_the_store_never_costs_anything() -> None:
         def get(self, key: str) -> str | None:
             return json.dumps({"content": "lie", "usage": {"prompt_tokens": 9, "completion_tokens": 9}, "cost": 9})
 
-    assert cached(ScriptedModel([]), Dear(), name="a").complete(HELLO) == ModelReply("lie")
+    assert cached(ScriptedModel([]), Dear(), name="a").complete(HELLO) == ModelReply("lie", cost=0.0)
 
 
 def test_models_that_share_a_store_are_told_apart_by_identity_and_name(store: CacheStore) -> None:
@@ -339,8 +340,6 @@ def test_a_file_that_cannot_be_a_cache_is_refused(tmp_path: Path) -> None:
             SQLiteCache(path)
     with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
         SQLiteCache(":memory:")
-    with pytest.raises(InputError, match="max_entries=0; give 1 or more, or None"):
-        MemoryCache(0)
 
 
 def test_a_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ PRICES = {"gpt-4o": Price(2.5, 10), "gpt-4o-mini": Price(0.15, 0.6), "gpt": Pric
 MILLIONS = Usage(1_000_000, 2_000_000)
 
 
-def cost(name: str, prices: dict[str, Price] | Price) -> float:
+def cost(name: str, prices: dict[str, Price] | Price) -> float | None:
     return priced(ScriptedModel([ModelReply("", usage=MILLIONS, model=name)]), prices).complete(HELLO).cost
 
 
@@ -47,19 +47,6 @@ def test_a_model_without_a_price_is_named(ask: Ask, name: str) -> None:
     model = priced(Typewriter(["hm"], model=name), PRICES)
     with pytest.raises(InputError, match=f"the model '{name}' has no price; add it to those of gpt, gpt-4o, gpt-4o-m"):
         ask(model)
-
-
-@pytest.mark.parametrize("wrong", [-0.01, math.inf, math.nan])
-def test_a_price_that_is_none_is_refused(wrong: float) -> None:
-    with pytest.raises(InputError, match=r"the price of a prompt is .*; give money per million tokens"):
-        Price(wrong, 1)
-    with pytest.raises(InputError, match=r"the price of a completion is .*; give money"):
-        Price(1, wrong)
-
-
-def test_no_prices_are_refused() -> None:
-    with pytest.raises(InputError, match="priced was given no prices"):
-        priced(ScriptedModel([]), {})
 
 
 def test_the_prices_are_copied() -> None:

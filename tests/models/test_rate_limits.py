@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -313,15 +312,6 @@ def test_a_turn_that_is_cancelled_while_it_is_handed_over_goes_to_the_next() -> 
     gate.leave(gone)
     gate.leave(following)
     assert gate.enter().done()
-
-
-@pytest.mark.parametrize("wrong", [0, -1, 0.5, math.inf])
-@pytest.mark.parametrize("name", ["per_second", "per_minute", "at_once"])
-def test_a_limit_that_is_none_is_refused(name: str, wrong: float) -> None:
-    # Whatever the name, the wrong number is the point.
-    options: dict[str, object] = {name: wrong}
-    with pytest.raises(InputError, match=f"rate_limited has {name}={wrong}; give a whole number above 0"):
-        rate_limited(ScriptedModel([]), **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_no_limit_at_all_is_refused() -> None:

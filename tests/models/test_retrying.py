@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +14,6 @@ from graphexec.errors import (
     BadReply,
     BadRequest,
     ConnectionFailed,
-    InputError,
     ModelError,
     ModelTimeout,
     RateLimited,
@@ -187,26 +184,6 @@ def test_there_are_never_more_attempts_than_allowed_nor_longer_waits(
     assert len(scripted.requests) == min(failures + 1, attempts)
     assert len(time.slept) == len(scripted.requests) - 1
     assert all(wait <= min(longest, 0.5 * 2**number) for number, wait in enumerate(time.slept))
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"attempts": 0}, "attempts=0; give 1 or more"),
-        ({"first_wait": -1}, "first_wait=-1; give seconds"),
-        ({"first_wait": math.nan}, "first_wait=nan; give seconds"),
-        ({"longest_wait": math.inf}, "longest_wait=inf; give seconds"),
-        ({"on": ServerError}, "give a tuple of classes"),
-        ({"on": (KeyboardInterrupt,)}, "KeyboardInterrupt'> in on; give classes of exceptions"),
-        ({"model": "gpt"}, "retrying was given 'gpt', which has no complete; give it a model"),
-    ],
-)
-# Any: wrong on purpose.
-def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
-    options = dict(options)
-    model: Any = options.pop("model", ScriptedModel([]))
-    with pytest.raises(InputError, match=text):
-        retrying(model, **options)
 
 
 @every_way

@@ -18,18 +18,17 @@ from graphexec import (
     Steps,
     create_react_agent,
     create_tool_calling_agent,
-    tool,
 )
 from graphexec.agents import react, tool_calling
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage, UserMessage
 from tests.agent.actors import AnyTool
+from tests.semantics.endings import FINAL
 from tests.semantics.reference import TAKES, Decision, Script, Settings
+from tests.semantics.tools import TOOLS
 from tests.three_drivers import FakeClock
 
 Flavour: TypeAlias = Literal["callable", "react", "tool calling"]
 FLAVOURS: tuple[Flavour, ...] = ("callable", "react", "tool calling")
-
-FINAL = "I now need to return a final answer based on the previous steps:"
 
 
 # ---- what is said
@@ -99,38 +98,6 @@ def script_in(turns: Sequence[Turn], conclusion: Turn, flavour: Flavour) -> Scri
 
 # ---- who says it, and notes what it is shown
 
-
-@tool
-def echo(number: int) -> int:
-    """Say the number again."""
-    return number
-
-
-@tool
-async def aecho(number: int) -> int:
-    """Say the number again."""
-    return number
-
-
-@tool
-def fail(number: int) -> int:
-    """Never work."""
-    raise ValueError("no")
-
-
-@tool(return_direct=True)
-def direct(number: int) -> int:
-    """Answer with the number."""
-    return number
-
-
-@tool(return_direct=True)
-async def direct_fail(number: int) -> int:
-    """Never answer."""
-    raise ValueError("no")
-
-
-TOOLS: list[AnyTool] = [echo, aecho, fail, direct, direct_fail]
 
 PROMPT = "{tools}{tool_names}{input}>>>{agent_scratchpad}"
 

@@ -1,10 +1,14 @@
-"""What came of a run, as the ending that a test expects."""
+"""How a run ends: the texts of LangChain's, and the ending that a test expects."""
 
 from __future__ import annotations
 
 from graphexec import AgentFinish, StoppedResponse
 from graphexec.result import Ending
 from tests.three_drivers import Told
+
+# What a run says that is stopped by its iterations or its time, and what asks it for its last word.
+STOPPED = "Agent stopped due to iteration limit or time limit."
+FINAL = "I now need to return a final answer based on the previous steps:"
 
 
 def finish_of(told: Told[Ending]) -> AgentFinish:

@@ -190,7 +190,6 @@ FLAVOUR = st.sampled_from(FLAVOURS)
 LATE = Turn("answer", text="late")
 
 
-@settings(max_examples=120)
 @given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
 @example(
     turns=[Turn("act", (("echo", 1), ("aecho", 2)))],

@@ -29,7 +29,9 @@ from graphexec.messages import ToolCall, UserMessage
 from graphexec.models import retrying
 from graphexec.models.scripted import ScriptedModel
 from tests.agent.actors import (
+    HOW,
     BlockingModel,
+    Running,
     act,
     answer,
     call,
@@ -38,19 +40,12 @@ from tests.agent.actors import (
     messages,
     observations,
     prompt,
-    run_async,
-    run_sync,
     scripted,
     statuses,
     told_by_every_driver,
     until,
 )
-from tests.semantics.endings import finish_of
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Run = Callable[..., Any]
-
-FINAL = "I now need to return a final answer based on the previous steps:"
+from tests.semantics.endings import FINAL, finish_of
 
 
 def unreadable(steps: Any, inputs: Any) -> Any:
@@ -139,7 +134,7 @@ def test_q4_the_last_word_is_no_raw_action_and_no_parse_error(reply: str, output
 
 
 @HOW
-def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Run) -> None:
+def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Running) -> None:
     model = BlockingModel()
     try:
         result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
@@ -149,7 +144,7 @@ def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Ru
 
 
 @HOW
-def test_q6_a_stop_in_the_middle_of_a_step_keeps_its_finished_results(run: Run) -> None:
+def test_q6_a_stop_in_the_middle_of_a_step_keeps_its_finished_results(run: Running) -> None:
     released = threading.Event()
 
     @tool
@@ -242,7 +237,7 @@ def test_q15_a_stream_with_memory_and_steps_is_remembered_as_a_run_is() -> None:
 
 
 @HOW
-def test_q16_a_text_is_an_input_of_every_agent(run: Run) -> None:
+def test_q16_a_text_is_an_input_of_every_agent(run: Running) -> None:
     model = ScriptedModel(["Final Answer: 42"])
     assert run(AgentExecutor(agent=create_react_agent(model, []), tools=[]), "the question").output == "42"
     assert "Question: the question" in prompt(model.requests[0])
@@ -320,7 +315,7 @@ def test_q20_a_stop_has_one_text_and_does_not_ask_for_the_names_of_the_agents_va
 
 
 @HOW
-def test_q21_a_model_that_tries_again_does_so_in_every_run_streamed_or_not(run: Run) -> None:
+def test_q21_a_model_that_tries_again_does_so_in_every_run_streamed_or_not(run: Running) -> None:
     def executor() -> AgentExecutor:
         model = retrying(ScriptedModel([ServerError("busy"), "Final Answer: 42"]), first_wait=0)
         return AgentExecutor(agent=create_react_agent(model, []), tools=[])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -13,31 +12,21 @@ from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models.scripted import ScriptedModel
 from tests.agent.actors import (
+    HOW,
     BlockingModel,
+    Running,
     act,
     answer,
+    direct,
     echo,
     fail,
     observations,
-    run_async,
-    run_sync,
     scripted,
     statuses,
     told_by_every_driver,
 )
-from tests.semantics.endings import finish_of, stop_of
+from tests.semantics.endings import STOPPED, finish_of, stop_of
 from tests.three_drivers import FakeClock
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Run = Callable[..., Any]
-
-STOPPED = "Agent stopped due to iteration limit or time limit."
-
-
-@tool(return_direct=True)
-def direct(text: str) -> str:
-    """Answer."""
-    return text
 
 
 def unreadable(steps: Any, inputs: Any) -> Any:
@@ -45,7 +34,7 @@ def unreadable(steps: Any, inputs: Any) -> Any:
 
 
 @HOW
-def test_row_1_memory_is_loaded_and_inputs_are_checked_before_the_first_plan(run: Run) -> None:
+def test_row_1_memory_is_loaded_and_inputs_are_checked_before_the_first_plan(run: Running) -> None:
     memory = BufferMemory()
     memory.save({"input": "hi"}, {"output": "hello"})
     seen: list[Any] = []
@@ -152,7 +141,7 @@ def test_row_10_the_steps_of_several_actions_stand_in_the_order_in_which_they_we
 
 
 @HOW
-def test_row_11_a_tool_that_is_to_raise_ends_the_run_and_the_error_keeps_what_was_done_before(run: Run) -> None:
+def test_row_11_a_tool_that_is_to_raise_ends_the_run_and_the_error_keeps_what_was_done_before(run: Running) -> None:
     agent = scripted(act("echo", text="before"), [act("echo", text="a"), act("fail", text="b")])
     executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_tool_errors="raise")
     with pytest.raises(ValueError, match="no b") as raised:
@@ -197,7 +186,7 @@ def test_row_15_the_early_stopping_method_makes_the_stopped_response(
 
 
 @HOW
-def test_row_16_at_the_end_memory_is_told_and_the_steps_are_added_if_they_are_wanted(run: Run) -> None:
+def test_row_16_at_the_end_memory_is_told_and_the_steps_are_added_if_they_are_wanted(run: Running) -> None:
     memory = BufferMemory(key="before")
     agent = scripted(act("echo", text="a"), answer("42"))
     executor = AgentExecutor(agent=agent, tools=[echo], memory=memory, return_intermediate_steps=True)
@@ -207,7 +196,7 @@ def test_row_16_at_the_end_memory_is_told_and_the_steps_are_added_if_they_are_wa
 
 
 @HOW
-def test_row_17_an_exception_ends_the_run_where_it_was_and_memory_is_not_told(run: Run) -> None:
+def test_row_17_an_exception_ends_the_run_where_it_was_and_memory_is_not_told(run: Running) -> None:
     memory = BufferMemory()
     with pytest.raises(ParseError) as raised:
         run(AgentExecutor(agent=unreadable, tools=[], memory=memory))
@@ -218,7 +207,7 @@ def test_row_17_an_exception_ends_the_run_where_it_was_and_memory_is_not_told(ru
 
 
 @HOW
-def test_row_18_the_time_limit_cuts_what_is_running_in_every_run(run: Run) -> None:
+def test_row_18_the_time_limit_cuts_what_is_running_in_every_run(run: Running) -> None:
     from graphexec import create_react_agent
 
     model = BlockingModel()

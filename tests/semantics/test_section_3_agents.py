@@ -89,7 +89,7 @@ def test_an_agent_has_langchains_stop_words_and_scratchpad(kind: str) -> None:
     tools: list[AnyTool] = [look_up if kind == "self ask" else echo]
     model = ScriptedModel([said, "?"])
     executor = AgentExecutor(agent=make(model, tools), tools=tools, max_iterations=2, handle_parsing_errors=True)
-    executor.run({"input": "q", "chat_history": ""})
+    executor.run({"input": "q", "chat_history": []})
     asked = model.requests[1]
     assert asked.stop == stop
     assert scratchpad in (asked.prompt if isinstance(asked, CompletionRequest) else messages(asked)[-1].content)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +12,7 @@ import pytest
 from graphexec import AgentExecutor, AgentFinish, create_react_agent, tool
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import act, answer, echo, run_async, run_sync, scripted
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Run = Callable[..., Any]
+from tests.agent.actors import HOW, Running, act, answer, echo, scripted
 
 
 def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:
@@ -123,7 +119,7 @@ def test_input_keys_are_the_variables_of_the_agents_prompt() -> None:
 
 
 @HOW
-def test_order_a_failure_of_the_memory_is_before_the_run(run: Run) -> None:
+def test_order_a_failure_of_the_memory_is_before_the_run(run: Running) -> None:
     def gone(given: Any, /) -> Any:
         raise OSError("gone")
 

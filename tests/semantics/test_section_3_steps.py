@@ -15,29 +15,20 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models.scripted import ScriptedModel
 from tests.agent.actors import (
+    HOW,
+    Running,
     act,
     answer,
     call,
+    direct,
     echo,
     fail,
     observations,
-    run_async,
-    run_sync,
     scripted,
     statuses,
     told_by_every_driver,
 )
 from tests.semantics.endings import finish_of
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Running = Callable[..., Any]
-
-
-@tool(return_direct=True)
-def direct(text: str) -> str:
-    """Answer."""
-    return text
-
 
 # ---- 3.5 Plan
 
@@ -72,7 +63,6 @@ def shown_with(trim: Any) -> list[list[str]]:
         (0, ["a", "b", "c"]),
         (-5, ["a", "b", "c"]),
         (1, ["c"]),
-        (True, ["c"]),
         (2, ["b", "c"]),
         (9, ["a", "b", "c"]),
         (first_one, ["a"]),

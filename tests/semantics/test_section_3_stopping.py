@@ -25,33 +25,28 @@ from graphexec.agents import create_chat_agent, create_mrkl_agent, create_struct
 from graphexec.errors import InputError, LimitsError, ServerError
 from graphexec.models.scripted import ScriptedModel
 from tests.agent.actors import (
+    HOW,
+    Running,
     act,
     answer,
     echo,
     observations,
     prompt,
     run_async,
-    run_sync,
     scripted,
     statuses,
     told_by_every_driver,
     until,
 )
+from tests.semantics.endings import FINAL, STOPPED
 from tests.three_drivers import FakeClock
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Run = Callable[..., Any]
-
-STOPPED = "Agent stopped due to iteration limit or time limit."
-FINAL = "I now need to return a final answer based on the previous steps:"
-
 
 # ---- 3.3 Limits and stopping
 
 
 @HOW
 @pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"max_execution_time": 0}, {"max_execution_time": 0.0}])
-def test_a_limit_of_zero_stops_at_once_without_a_plan(run: Run, limits: Any) -> None:
+def test_a_limit_of_zero_stops_at_once_without_a_plan(run: Running, limits: Any) -> None:
     result = run(AgentExecutor(agent=scripted(answer()), tools=[], **limits))
     assert (result.output, result.spent.model_calls) == (STOPPED, 0)
 
@@ -73,7 +68,7 @@ def test_max_iterations_none_is_no_limit_and_then_another_has_to_end_the_run() -
 
 
 @HOW
-def test_a_limit_that_passes_during_a_tool_cuts_it_and_keeps_the_finished_steps(run: Run) -> None:
+def test_a_limit_that_passes_during_a_tool_cuts_it_and_keeps_the_finished_steps(run: Running) -> None:
     released = threading.Event()
 
     @tool
@@ -92,7 +87,7 @@ def test_a_limit_that_passes_during_a_tool_cuts_it_and_keeps_the_finished_steps(
 
 
 @HOW
-def test_a_limit_that_passes_while_the_plan_returns_a_finish_lets_the_finish_win(run: Run) -> None:
+def test_a_limit_that_passes_while_the_plan_returns_a_finish_lets_the_finish_win(run: Running) -> None:
     clock = FakeClock()
 
     def decide(steps: Any, inputs: Any) -> AgentFinish:

@@ -32,13 +32,9 @@ from graphexec import (
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import BlockingModel, act, answer, call, echo, run_async, run_sync, scripted
+from tests.agent.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
+from tests.semantics.endings import STOPPED
 from tests.three_drivers import FakeClock
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Running = Callable[..., Any]
-
-STOPPED = "Agent stopped due to iteration limit or time limit."
 
 
 def two_steps(**options: Any) -> AgentExecutor:

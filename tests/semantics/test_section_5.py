@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,34 +12,24 @@ from graphexec import AgentExecutor, AgentFinish, AgentStep, ParseError, Unprove
 from graphexec.errors import ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
 from tests.agent.actors import (
+    HOW,
+    Running,
     act,
     answer,
+    direct,
     echo,
     fail,
     observations,
-    run_async,
-    run_sync,
     scripted,
     statuses,
     told_by_every_driver,
 )
-from tests.semantics.endings import finish_of
-
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-Run = Callable[..., Any]
-
-STOPPED = "Agent stopped due to iteration limit or time limit."
-
-
-@tool(return_direct=True)
-def direct(text: str) -> str:
-    """Answer."""
-    return text
+from tests.semantics.endings import STOPPED, finish_of
 
 
 @HOW
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_dispatch_of_many_actions_is_at_once_or_in_turn_as_one_likes(run: Run, at_once: int) -> None:
+def test_dispatch_of_many_actions_is_at_once_or_in_turn_as_one_likes(run: Running, at_once: int) -> None:
     met = threading.Barrier(at_once, timeout=20)
     running: list[str] = []
     together: list[int] = []

@@ -367,13 +367,19 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 }
 
 
+def short_lived() -> AgentExecutor:
+    return executor_of(max_iterations=2, max_tool_calls=2, max_execution_time=8)
+
+
+def test_without_a_defect_nothing_is_found() -> None:
+    verify_termination(short_lived(), examples=25)
+
+
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_the_engine_is_found(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
-    executor = executor_of(max_iterations=2, max_tool_calls=2, max_execution_time=8)
-    verify_termination(executor, examples=25)
     with seeded(owner, name, made), pytest.raises((AssertionError, CertificateError, ExceptionGroup)):
-        verify_termination(executor, examples=25)
+        verify_termination(short_lived(), examples=25)
 
 
 def test_a_call_that_is_waited_for_though_it_ignores_its_cancellation_is_found(

@@ -49,7 +49,6 @@ def test_what_is_found_shrinks_to_what_can_be_read() -> None:
     assert repr(found) == "(act unknown())"
 
 
-@settings(max_examples=100)
 @given(script=agent_scripts(["echo"]), within=limits(), data=st.data())
 def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within: Limits, data: st.DataObject) -> None:
     seconds = data.draw(time_limits(script.seconds), label="seconds")
@@ -133,7 +132,6 @@ def agreed(drawn: DrawnGraph) -> None:
         assert exploration.endless is not None, str(verdict)
 
 
-@settings(max_examples=80)
 @given(drawn=drawn_graphs(most=3))
 def test_the_proof_and_the_engine_agree_on_every_random_machine(drawn: DrawnGraph) -> None:
     agreed(drawn)

@@ -234,6 +234,19 @@ def test_a_limit_that_is_not_set_stops_nothing() -> None:
     assert audit(stopped, proof_of(limited)).conforms
 
 
+def test_what_is_reserved_may_be_spent_beyond_the_limit_and_no_more() -> None:
+    executor = acting([1, 1], max_model_calls=2, early_stopping_method="generate")
+    trace, proof = trace_of(executor), proof_of(executor)
+    assert audit(trace, proof).conforms
+    assert trace[-1]["spent"]["model_calls"] == 3
+    trace[-1]["spent"]["model_calls"] = 4
+    assert "4 of model_calls is spent, and the limit is 2, with 1 reserved beyond it" in facts(audit(trace, proof))
+    bare = acting([1], max_model_calls=5)
+    trace, proof = trace_of(bare), proof_of(bare)
+    trace[-1]["spent"]["model_calls"] = 6
+    assert "6 of model_calls is spent, and the limit is 5" in facts(audit(trace, proof))
+
+
 def test_a_limit_that_is_not_spent_stops_nothing() -> None:
     executor = acting([1], max_model_calls=5, max_execution_time=60)
     trace, proof = trace_of(executor), proof_of(executor)

@@ -180,7 +180,8 @@ ASSERTIONS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+# More than of others: few of the limits lead to every kind of run.
+@settings(max_examples=2 * settings().max_examples)
 @given(limits=all_limits(), kind=st.sampled_from(KINDS), both=st.booleans())
 def test_following_alike_runs_as_one_finds_what_following_every_run_finds(
     limits: Limits, kind: Kind, both: bool
@@ -213,7 +214,6 @@ def test_as_many_runs_are_followed_one_by_one(iterations: int) -> None:
     assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), kind=st.sampled_from(KINDS), iterations=st.integers(0, 3))
 def test_a_step_of_the_explorer_tells_what_the_driver_tells(data: st.DataObject, kind: Kind, iterations: int) -> None:
     executor = executor_of(kind, (look_up, answer_with))
@@ -663,7 +663,6 @@ def assertions(draw: st.DrawFn) -> Assertion:
     return draw(st.sampled_from(FORMS))(draw(TERMS), draw(TERMS))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     machine=st.sampled_from([GUARDED, SHORTCUT]),
     assertion=assertions(),

@@ -50,6 +50,8 @@ def tlc_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
 
 
 by_each_checker = pytest.mark.parametrize("says", [spin_says, pytest.param(tlc_says, marks=pytest.mark.slow)])
+# One flow for each way not to end: it runs on, it runs on though it spends, and it is stuck.
+KINDS = ("a loop that spends nothing", "two loops that refill each other", "no way on")
 # A second for each run of Java or gcc; what fails is small as it is, and not made smaller.
 by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
@@ -87,7 +89,10 @@ def test_a_checker_and_the_prover_agree_on_every_machine_there_is(says: Says, gi
 
 
 @by_each_checker
-@pytest.mark.parametrize("flow", [pytest.param(flow, id=name) for name, flow in BAD.items()])
+@pytest.mark.parametrize(
+    "flow",
+    [pytest.param(flow, id=name, marks=() if name in KINDS else pytest.mark.slow) for name, flow in BAD.items()],
+)
 def test_a_run_of_a_bad_flow_does_not_end(says: Says, flow: Flow) -> None:
     assert not says(flow, Limits(iterations=3))
 

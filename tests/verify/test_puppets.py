@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 
 import pydantic
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -90,7 +90,6 @@ def all_limits(draw: st.DrawFn, most: int = 3) -> Limits:
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(limits=all_limits(), kind=st.sampled_from(KINDS))
 def test_what_a_machine_does_its_table_allows(limits: Limits, kind: Kind) -> None:
     executor = executor_of(kind, (look_up,))
@@ -104,7 +103,6 @@ def test_what_a_machine_does_its_table_allows(limits: Limits, kind: Kind) -> Non
     assert (bodies.model_calls or 0) <= (table.model_calls or 0)
 
 
-@settings(max_examples=80, deadline=None)
 @given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), limits=all_limits())
 def test_no_adversary_goes_further_than_the_longest_run(data: st.DataObject, name: str, limits: Limits) -> None:
     machine = MACHINES[name]
@@ -403,14 +401,13 @@ def check(machine: Graph[Any, Any], limits: Limits) -> None:
         assert not verdict.proved
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(machine=machines.graphs(), limits=machines.limits())
 def test_a_proof_holds_of_the_engine_and_a_refutation_is_a_run_of_it(machine: Graph[Any, Any], limits: Limits) -> None:
     check(machine, limits)
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3000)
 @given(machine=machines.graphs(), limits=machines.limits())
 def test_proofs_and_the_engine_agree_at_length(machine: Graph[Any, Any], limits: Limits) -> None:
     check(machine, limits)

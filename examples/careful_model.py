@@ -1,0 +1,50 @@
+"""A model that is called with care: cached, tried again, replaced where it fails, and priced, so that money is a limit.
+
+Each wrapper is a model itself, around another one. What they do on the way is an event of the run, `Reported`. The
+models are scripted, so that the example runs anywhere; see `react.py` for real ones.
+"""
+
+from graphexec import AgentExecutor, Event, Reported, create_react_agent, tool
+from graphexec.errors import ServerError
+from graphexec.messages import ModelReply, Usage
+from graphexec.models import MemoryCache, Price, ScriptedModel, cached, priced, retrying, with_fallbacks
+
+
+@tool
+def population(city: str) -> int:
+    """The number of people who live in a city."""
+    return {"Lisbon": 567_131, "Porto": 248_769}[city]
+
+
+LOOK = ModelReply("Action: population\nAction Input: Porto", usage=Usage(1_000, 50), model="big-1")
+ANSWER = ModelReply("Final Answer: 248769 people.", usage=Usage(1_200, 20), model="small-1")
+AGAIN = ModelReply("Action: population\nAction Input: Lisbon", usage=Usage(1_400, 50), model="big-1")
+DOWN = ServerError("the server is down")
+
+big = ScriptedModel([DOWN, LOOK, DOWN, DOWN, AGAIN], repeat_last=True)
+small = ScriptedModel([ANSWER])
+
+# From the inside out: a second attempt, then the other model; what it cost, in money for a million tokens; and nothing
+# is asked, or paid, twice.
+patient = with_fallbacks(retrying(big, attempts=2, first_wait=0.01), small)
+paid = priced(patient, {"big": Price(prompt=2.0, completion=10.0), "small": Price(prompt=0.1, completion=0.4)})
+model = cached(paid, MemoryCache(), name="big, else small")
+
+
+def tell(event: Event[object]) -> None:
+    """Print what the wrappers report."""
+    if isinstance(event, Reported):
+        print(f"  {event.node}: {type(event.news).__name__}")
+
+
+executor = AgentExecutor(
+    agent=create_react_agent(model, [population]), tools=[population], max_cost=0.01, watchers=[tell]
+)
+
+if __name__ == "__main__":
+    porto = "How many people live in Porto?"
+    for question in (porto, porto, "Which city is the largest?"):
+        print(question)
+        result = executor.run(question)
+        said = result.stopped.reason if result.stopped else result.output
+        print(f"{said} {result.spent.model_calls} calls, {result.spent.cost:.4f} spent.")

@@ -1,0 +1,207 @@
+"""The command that runs an agent, and its options."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, made_agent
+from graphexec.cli.exits import ANSWERED, Debug, ending_in_one_line
+from graphexec.cli.files import write_proof
+from graphexec.cli.following import Setup, Watcher, follow
+from graphexec.cli.records import Records
+from graphexec.cli.trace import Answer, Trace
+from graphexec.executor import AgentExecutor
+
+_MODEL, _LIMITS, _KEPT, _OUTPUT = "Model and tools", "Limits", "Kept for the next time", "Output"
+
+
+def _asked(question: str) -> str:
+    if not question.strip():
+        raise typer.BadParameter("it is empty; write what you want to know, in quotes")
+    return question
+
+
+def _finite(seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter("it is no number of seconds; leave the option out for no limit")
+    return seconds
+
+
+def run(  # noqa: PLR0913 - each is an option
+    question: Annotated[str, typer.Argument(help="The question, in quotes.", callback=_asked, show_default=False)],
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A model of an OpenAI-compatible server, or one that `graphexec models` lists. Without it a small "
+            "local model answers, downloaded at first use.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The server's address, such as http://127.0.0.1:8080/v1. Without it OPENAI_BASE_URL, else OpenAI's; "
+            "the key is OPENAI_API_KEY.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="How often a request that failed is sent again to a server; 2.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    gguf: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="A local model of your own, a GGUF file, instead.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        AgentName | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the model decides: structured, tool_calling or react, or as LangChain's mrkl, conversational, "
+            "chat, structured_chat, json_chat or xml. Without it structured for a local model, else tool_calling.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    trim: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Show the model the last N steps only, of a run that grows too long for it.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:OBJECT",
+            help="A tool, or a list of tools, instead of the built-in ones (calculator, convert_units, today). "
+            "May be repeated; file.py:object works too.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    max_iterations: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Decisions of the agent.", rich_help_panel=_LIMITS)
+    ] = 15,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Seconds, by the clock.",
+            callback=_finite,
+            rich_help_panel=_LIMITS,
+            show_default=False,
+        ),
+    ] = None,
+    max_model_calls: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False),
+    ] = None,
+    max_tool_calls: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False
+        ),
+    ] = None,
+    early_stopping: Annotated[
+        Literal["force", "generate"],
+        typer.Option(
+            help="When a limit is spent: stop, or ask the model once more for an answer from what is known.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = "force",
+    memory: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A conversation: what was said before is known, and this is added. Delete the file to forget it.",
+            rich_help_panel=_KEPT,
+            show_default=False,
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Replies: what this model was asked before, word for word, it is not asked again.",
+            rich_help_panel=_KEPT,
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per event, the result last.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="The answer alone, no trace.", rich_help_panel=_OUTPUT)
+    ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the proof that the run ends there, for graphexec audit.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Ask an agent, and watch the machine at work.
+
+    The trace goes to stderr, the answer to stdout: a pipe gets the answer alone.
+    """
+    out = sys.stdout
+    with ending_in_one_line(debug=debug, json_to=out if json else None):
+        of_tools = chosen_tools(tools or ())
+        chosen = chosen_model(model, base_url, gguf, retries=retries, cache=cache)
+        name: AgentName = agent or ("structured" if chosen.local else "tool_calling")
+        made = made_agent(name, chosen.model, of_tools)
+        executor = AgentExecutor(
+            agent=made,
+            tools=of_tools,
+            max_iterations=max_iterations,
+            max_execution_time=max_seconds,
+            max_model_calls=max_model_calls,
+            max_tool_calls=max_tool_calls,
+            max_tokens=max_tokens,
+            handle_parsing_errors=True,
+            early_stopping_method=early_stopping,
+            trim_intermediate_steps=trim or -1,
+            memory=chosen_memory(name, made, memory),
+        )
+        if certificate is not None:
+            from graphexec.verify import verify
+
+            write_proof(verify(executor.graph, executor.limits).certificate, certificate)
+        watcher: Watcher = Records(out) if json else (Answer if quiet else Trace)(out, sys.stderr)
+        code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
+        if code != ANSWERED:
+            raise typer.Exit(code)

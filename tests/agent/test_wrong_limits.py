@@ -1,0 +1,38 @@
+"""Limits and budgets of wrong types, as users without a type checker give them, are refused in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import Budget, Limits
+from graphexec.errors import LimitsError
+
+# Any: wrong on purpose.
+WRONG: list[tuple[Callable[..., object], Any, str]] = [
+    *(
+        (Budget, name, f"a budget cannot be named {name!r}; give it a name that a variable could have")
+        for name in (3, None, ["revisions"])
+    ),
+    *(
+        (lambda given: Limits(budgets=given), given, f"budgets is {given!r}; give a dict of names and limits")
+        for given in (3, None, ["revisions"])
+    ),
+    *(
+        (
+            lambda name: Limits(budgets={name: 2}),
+            name,
+            f"budgets has {name!r}, which names none; give {{'revisions': 5}}",
+        )
+        for name in (3, "", Budget("revisions"))
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "told"), WRONG)
+def test_what_is_no_budget_is_named_with_its_remedy(make: Callable[..., object], given: Any, told: str) -> None:
+    with pytest.raises(LimitsError, match=f"^{re.escape(told)}"):
+        make(given)

@@ -1,0 +1,103 @@
+"""The records of `graphexec run --json` are those that their description has, and no others."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from graphexec import AgentExecutor, create_tool_calling_agent, tool
+from graphexec.cli import records
+from graphexec.cli.following import Setup, follow
+from graphexec.messages import ModelReply, ToolCall, Usage
+from graphexec.models import ScriptedModel, cached
+from graphexec.models.scripted import Scripted
+from graphexec.verify.audit import audit
+from tests.verify.traces import Trace, proof_of
+
+SUM = ModelReply("", (ToolCall("1", "double", '{"number": 2}'),), Usage(10, 1), "tool_calls")
+ANSWER = ModelReply("It is 4.", usage=Usage(20, 2))
+
+
+@tool
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+def executing(*replies: Scripted, max_iterations: int = 15) -> AgentExecutor:
+    """An executor whose model is scripted, behind a cache."""
+    model = cached(ScriptedModel(replies))
+    agent = create_tool_calling_agent(model, [double])
+    return AgentExecutor(
+        agent=agent, tools=[double], max_iterations=max_iterations, early_stopping_method="generate", max_fan_out=2
+    )
+
+
+def written(executor: AgentExecutor) -> Trace:
+    out = io.StringIO()
+    follow(Setup("What is 2 * 2?", executor, "scripted", "tool_calling"), records.Records(out))
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def described() -> dict[str, set[str]]:
+    """The fields of each record, and of what stands in them, by the module's own words."""
+    items = re.findall(r"^- `(\w+)`(?: \([^)]*\))?(?:, each)?: (.*(?:\n  .*)*)", records.__doc__ or "", re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", text))) for name, text in items}
+
+
+# Any: JSON.
+def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A record by the name of its event, and the objects that stand in it by the names of their fields."""
+    name = record.pop("event")
+    yield name, record
+    for field in ("limits", "spent", "limit", "error"):
+        if record.get(field) is not None:
+            yield field, record[field]
+    for field in ("effects", "replies", "steps"):
+        for one in record.get(field, ()):
+            yield field, one
+            for call in one.get("tool_calls", ()):
+                yield "tool_calls", call
+
+
+def test_every_field_that_is_written_is_described_and_the_other_way_round() -> None:
+    again = executing(SUM, ANSWER)
+    runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in (record for executor in runs for record in written(executor)):
+        for name, fields in parts(record):
+            found[name] |= {*fields}
+            # Only these differ, by what was asked for.
+            assert name in ("effects", "replies") or found[name] == {*fields}
+    assert found == described()
+
+
+def test_what_is_reported_is_a_record_which_an_audit_passes_over() -> None:
+    executor = executing(SUM, ANSWER)
+    first, second = written(executor), written(executor)
+    assert "reported" not in {record["event"] for record in first}
+    reported = [record for record in second if record["event"] == "reported"]
+    assert reported[0] == {
+        "event": "reported",
+        "node": "plan",
+        "effects": [{"effect": "CallModel"}],
+        "news": "Cached",
+        "text": reported[0]["text"],
+    }
+    assert "was not asked: its reply was in the cache" in reported[0]["text"]
+    assert len(reported) == 2
+    proof = proof_of(executor)
+    assert [audit(records, proof).conforms for records in (first, second)] == [True, True]
+
+
+def test_the_last_word_of_a_run_that_was_stopped_is_told() -> None:
+    executor = executing(SUM, "About 4.", max_iterations=1)
+    told = written(executor)
+    assert audit(told, proof_of(executor)).conforms
+    result = told[-1]
+    assert (result["status"], result["exit_code"], result["output"]) == ("stopped", 3, "About 4.")
+    assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1}

@@ -1,0 +1,149 @@
+"""`graphexec run`: its agents, what it keeps between two runs, and how a run that is stopped may end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from graphexec.cli.choices import AgentName
+from tests.cli.conversations import Conversation, Refusal, Said, answering, calling, native, serving
+from tests.cli.terminals import command
+
+FENCED = '```json\n{{"action": "{}", "action_input": "{}"}}\n```'
+TALKED = "Thought: Do I need to use a tool? No\nAI: It is 1776."
+
+# What a model says to each agent, to call the calculator and to answer.
+SAYS: dict[str, tuple[Said, Said]] = {
+    "structured": (calling("calculator", expression="37 * 48"), answering("It is 1776.")),
+    "tool_calling": (native("calculator", expression="37 * 48"), "It is 1776."),
+    "react": ("Action: calculator\nAction Input: 37 * 48", "Final Answer: It is 1776."),
+    "mrkl": ("Action: calculator\nAction Input: 37 * 48", "Final Answer: It is 1776."),
+    "conversational": ("Action: calculator\nAction Input: 37 * 48", TALKED),
+    "chat": (FENCED.format("calculator", "37 * 48"), "Final Answer: It is 1776."),
+    "structured_chat": (FENCED.format("calculator", "37 * 48"), FENCED.format("Final Answer", "It is 1776.")),
+    "json_chat": (FENCED.format("calculator", "37 * 48"), FENCED.format("Final Answer", "It is 1776.")),
+    "xml": (
+        "<tool>calculator</tool><tool_input>37 * 48",
+        "<final_answer>It is 1776.</final_answer>",
+    ),
+}
+REMEMBERING = ["tool_calling", "structured", "conversational", "json_chat"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def asking(server: Conversation, agent: str, *options: str, question: str = "What is 37 * 48?") -> tuple[str, ...]:
+    return ("run", question, "--model", "small", "--base-url", server.url, "--agent", agent, *options)
+
+
+def told(server: Conversation) -> str:
+    """What the model was told the last time."""
+    return json.dumps(server.asked[-1]["messages"])
+
+
+def test_every_agent_is_tried_here() -> None:
+    assert set(SAYS) == set(get_args(AgentName))
+
+
+@pytest.mark.parametrize("agent", SAYS)
+def test_every_agent_calls_a_tool_and_answers(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+    with serving(SAYS[agent]) as server:
+        ended = command(capsys, *asking(server, agent))
+    assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
+    assert f"{agent} agent" in ended.err
+    assert "1 tool call" in ended.err
+
+
+@pytest.mark.parametrize("agent", REMEMBERING)
+def test_a_conversation_goes_on_where_it_was_left(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+    _, answer = SAYS[agent]
+    with serving([answer, answer]) as server:
+        assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="I am Ada.")).code == 0
+        assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="Who am I?")).code == 0
+    assert told(server).index("I am Ada.") < told(server).index("It is 1776.") < told(server).index("Who am I?")
+    turns = [json.loads(line)["input"] for line in Path("talk.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert turns == ["I am Ada.", "Who am I?"]
+
+
+def test_without_a_memory_nothing_is_known_of_the_last_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([TALKED, TALKED]) as server:
+        command(capsys, *asking(server, "conversational", question="I am Ada."))
+        command(capsys, *asking(server, "conversational", question="Who am I?"))
+    assert "I am Ada." not in told(server)
+
+
+def test_what_was_asked_before_is_answered_from_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(SAYS["tool_calling"]) as server:
+        first = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
+        second = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
+    assert (second.code, second.out, len(server.asked)) == (0, first.out, 2)
+    assert "was in the cache" not in first.err
+    assert second.err.count("was not asked: its reply was in the cache") == 2
+    assert "2 model calls · 1 tool call · 0 tokens" in second.err
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
+def test_a_request_is_sent_again_as_often_as_is_said(
+    capsys: pytest.CaptureFixture[str], options: list[str], code: int
+) -> None:
+    with serving([Refusal(), Refusal(), "It is 1776."]) as server:
+        ended = command(capsys, *asking(server, "tool_calling", *options))
+    assert (ended.code, len(server.asked)) == (code, int(options[-1]) + 1 if options else 3)
+
+
+def test_a_run_that_is_stopped_may_have_a_last_word(capsys: pytest.CaptureFixture[str]) -> None:
+    call, _ = SAYS["tool_calling"]
+    options = ("--max-iterations", "1", "--early-stopping", "generate")
+    with serving([call, "About 1,800."]) as server:
+        ended = command(capsys, *asking(server, "tool_calling", *options))
+    assert (ended.code, ended.out) == (3, "About 1,800.\n")
+    assert "the limit of 1 iteration was reached (1 spent); allow more with --max-iterations" in ended.err
+    assert "2 model calls" in ended.err
+
+
+def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [native("calculator", expression=f"{number} + {number}") for number in range(3)]
+    with serving([*calls, "done"]) as server:
+        ended = command(capsys, *asking(server, "tool_calling", "--trim", "1"))
+    assert ended.code == 0
+    assert "2 + 2" in told(server)
+    assert "1 + 1" not in told(server)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, which is not told what"),
+        (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in no directory that there is; make "),
+        (["--memory", "."], "is a directory; name a file in it"),
+        (["--memory", "x" * 300], "cannot be written: "),
+        (["--memory", "notes.txt"], "notes.txt, line 1, is no turn: it is not JSON"),
+        (["--cache", "nowhere/replies.db"], "cannot be used: unable to open database file; name a file in a folder"),
+        (["--cache", "notes.txt"], "cannot be used: file is not a database"),
+        (["--trim", "0"], "Invalid value for '--trim': "),
+        (["--retries", "-1"], "Invalid value for '--retries': "),
+        (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
+    Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
+    with serving([]) as server:
+        ended = command(capsys, *asking(server, "tool_calling", *options))
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("local", [["--gguf", "small.gguf"], []])
+def test_a_local_model_is_not_asked_again(capsys: pytest.CaptureFixture[str], local: list[str]) -> None:
+    Path("small.gguf").touch()
+    ended = command(capsys, "run", "What is 37 * 48?", *local, "--retries", "1")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--retries is for a server's model, and this one is local; leave it out" in ended.err

@@ -1,0 +1,96 @@
+"""What users without a type checker pass: one line that names the option, the value and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphexec.errors import InputError
+from graphexec.memory import (
+    BufferMemory,
+    FileHistory,
+    MemoryHistory,
+    SQLiteHistory,
+    SummaryMemory,
+    TokenWindowMemory,
+    WindowMemory,
+)
+from graphexec.models import MemoryCache, OpenAICompatible, ScriptedModel
+from tests.memory.stores import turn
+
+A_HISTORY = "give MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)"
+MODEL = ScriptedModel([])
+
+# Any: wrong on purpose, here and below.
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    *(
+        (make, {option: wrong}, f"{owner} has {option}={wrong!r}; give a whole number, 0 or more")
+        for wrong in (-1, True, 2.0, "3")
+        for make, owner, option in [
+            (WindowMemory, "WindowMemory", "turns"),
+            (TokenWindowMemory, "TokenWindowMemory", "max_tokens"),
+            (partial(SummaryMemory, MODEL), "SummaryMemory", "keep_turns"),
+        ]
+    ),
+    *(
+        (BufferMemory, {"history": wrong}, f"BufferMemory has history={wrong!r}; {A_HISTORY}")
+        for wrong in ("chat_history", list[Any](), None, Path("turns.jsonl"), MemoryCache())
+    ),
+    (BufferMemory, {"history": MemoryHistory}, f"BufferMemory has history=MemoryHistory, a class; {A_HISTORY}"),
+    *(
+        (BufferMemory, {option: 3}, f"BufferMemory has {option}=3; give a text")
+        for option in ("key", "input_key", "output_key", "human", "ai")
+    ),
+    (BufferMemory, {"as_messages": "yes"}, "BufferMemory has as_messages='yes'; give True or False"),
+    (partial(TokenWindowMemory, 9), {"count": "gpt-4o"}, "TokenWindowMemory has count='gpt-4o'; give a function from"),
+    (SummaryMemory, {"model": "gpt-4o"}, "SummaryMemory has model='gpt-4o'; give a model, such as OpenAICompatible("),
+    (SummaryMemory, {"model": OpenAICompatible}, "SummaryMemory has model=OpenAICompatible, a class; give a model"),
+    (SummaryMemory, {"model": MemoryHistory()}, "SummaryMemory has model=<MemoryHistory: 0 turns>; give a model"),
+    (
+        partial(SummaryMemory, MODEL),
+        {"prompt": 3},
+        "SummaryMemory has prompt=3; give a text with {summary} and {turns}",
+    ),
+    (partial(SummaryMemory, MODEL), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
+    *(
+        (make, {"path": wrong}, f"{owner} has path={wrong!r}; give a path, as a text or a Path")
+        for wrong in (3, None, b"turns", "")
+        for make, owner in [(FileHistory, "FileHistory"), (partial(SQLiteHistory, conversation="me"), "SQLiteHistory")]
+    ),
+    (partial(SQLiteHistory, "turns"), {"conversation": 7}, "SQLiteHistory has conversation=7; give a text"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "told"), WRONG)
+def test_a_wrong_option_is_named_with_its_remedy(
+    make: Callable[..., object], options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(told)}"):
+        make(**options)
+
+
+@pytest.mark.parametrize("wrong", ["hello", ("hello", "hi"), None])
+def test_what_is_no_turn_is_not_stored(wrong: Any, tmp_path: Path) -> None:
+    for history in (
+        MemoryHistory(),
+        FileHistory(tmp_path / "turns"),
+        SQLiteHistory(tmp_path / "turns.db", conversation="me"),
+    ):
+        told = f"{type(history).__name__} has a turn={wrong!r}; give Turn(input, output)"
+        with pytest.raises(InputError, match=re.escape(told)):
+            history.add(wrong)
+        assert history.turns() == ()
+
+
+def test_a_count_that_returns_no_number_is_told_so() -> None:
+    # Any: wrong on purpose.
+    encode: Any = str.split
+    memory = TokenWindowMemory(9, count=encode)
+    memory.history.add(turn(1))
+    with pytest.raises(InputError, match=r"TokenWindowMemory's count returned \['Human:', .*; return how many tokens"):
+        memory.load({})

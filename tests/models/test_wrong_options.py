@@ -1,0 +1,221 @@
+"""What users without a type checker pass: one line that names the option, the value and the remedy."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import InputError
+from graphexec.memory import MemoryHistory
+from graphexec.models import (
+    Anthropic,
+    LocalModel,
+    MemoryCache,
+    OpenAICompatible,
+    OpenAIResponses,
+    Price,
+    ScriptedModel,
+    SQLiteCache,
+    cached,
+    priced,
+    rate_limited,
+    retrying,
+    with_fallbacks,
+)
+from graphexec.models.openai_compatible import CHAT_COMPLETIONS
+from tests.models.actors import HELLO
+
+# Any: wrong on purpose, here and below.
+CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
+MODEL = ScriptedModel([])
+A_MODEL = "give a model, such as OpenAICompatible('gpt-4o')"
+A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for one of its own"
+PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
+A_COUNT = "give a whole number, 1 or more"
+MONEY = "give money per million tokens, 0 or more"
+
+WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (cached, (ScriptedModel, MemoryCache()), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
+    (cached, ("gpt-4o",), {}, f"cached has model='gpt-4o'; {A_MODEL}"),
+    (cached, (None,), {}, f"cached has model=None; {A_MODEL}"),
+    (cached, (MODEL, "file.db"), {"name": "a"}, f"cached has store='file.db'; {A_STORE}"),
+    (cached, (MODEL, MemoryCache), {"name": "a"}, f"cached has store=MemoryCache, a class; {A_STORE}"),
+    (cached, (MODEL, MemoryHistory()), {"name": "a"}, f"cached has store=<MemoryHistory: 0 turns>; {A_STORE}"),
+    (
+        cached,
+        (MemoryCache(), MODEL),
+        {},
+        f"cached has model=MemoryCache(max_entries=None); {A_MODEL}; "
+        f"cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
+    ),
+    (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a text"),
+    *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
+    *(
+        (SQLiteCache, (path,), {}, f"SQLiteCache has path={path!r}; give a path, as a text or")
+        for path in (3, None, "")
+    ),
+    (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
+    (retrying, ("gpt-4o",), {}, f"retrying has model='gpt-4o'; {A_MODEL}"),
+    *((retrying, (MODEL,), {"attempts": n}, f"retrying has attempts={n!r}; {A_COUNT}:") for n in (0, "3", 2.5, True)),
+    *(
+        (retrying, (MODEL,), {option: wrong}, f"retrying has {option}={wrong!r}; give seconds, 0 or more")
+        for option, wrong in [("first_wait", -1), ("first_wait", "1"), ("longest_wait", math.nan)]
+    ),
+    (retrying, (MODEL,), {"on": "ModelError"}, "retrying has on='ModelError'; give a tuple of classes"),
+    (retrying, (MODEL,), {"on": InputError}, "retrying has on=InputError, a class; give a tuple of classes"),
+    (retrying, (MODEL,), {"on": (KeyboardInterrupt,)}, "retrying has KeyboardInterrupt, a class in on; give classes"),
+    (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models one"),
+    (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
+    (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models one after the other and not in a list"),
+    (
+        rate_limited,
+        (ScriptedModel,),
+        {"at_once": 1},
+        f"rate_limited has model=ScriptedModel, a class; {A_MODEL}",
+    ),
+    *(
+        (rate_limited, (MODEL,), {option: wrong}, f"rate_limited has {option}={wrong!r}; {A_COUNT}, or None for no")
+        for option in ("per_second", "per_minute", "at_once")
+        for wrong in (0, 0.5, "60", math.inf, True)
+    ),
+    *(
+        (Price, prices, {}, f"Price has {option}={wrong!r}; {MONEY}")
+        for wrong in ("1", -0.01, math.nan, math.inf, True, None, Decimal(1))
+        for prices, option in [((wrong, 1), "prompt"), ((1, wrong), "completion")]
+    ),
+    (priced, (ScriptedModel, Price(1, 1)), {}, f"priced has model=ScriptedModel, a class; {A_MODEL}"),
+    (priced, (MODEL, Price), {}, f"priced has prices=Price, a class; {PRICES}"),
+    *((priced, (MODEL, wrong), {}, f"priced has prices={wrong!r}; {PRICES}") for wrong in (3, None, {}, {"a": 3})),
+    *((ScriptedModel, (wrong,), {}, f"ScriptedModel has replies={wrong!r}; give a list of") for wrong in ("hello", 3)),
+    *(
+        (ScriptedModel, ([wrong],), {}, f"ScriptedModel has a reply={wrong!r}; give a text, a ModelReply, a ToolCall")
+        for wrong in (3, None, ["a text"], {"content": "a text"})
+    ),
+    (ScriptedModel, ([ValueError],), {}, "ScriptedModel has a reply=ValueError, a class; give"),
+    (LocalModel, (3,), {}, "LocalModel has path=3; give a path, as a text or a Path, or None for named weights"),
+    (LocalModel, (), {"threads": 0}, f"LocalModel has threads=0; {A_COUNT}"),
+    (LocalModel, (), {"context": "big"}, f"LocalModel has context='big'; {A_COUNT}"),
+    (LocalModel, (), {"download": "no"}, "LocalModel has download='no'; give True or False"),
+]
+
+WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
+    ({"model": None}, "model=None; give a name, as a text"),
+    ({"model": " "}, "model=' '; give a name, as a text"),
+    ({"base_url": b"http://127.0.0.1"}, "base_url=b'http://127.0.0.1'; give a text, or None for"),
+    ({"temperature": "hot"}, "temperature='hot'; give a number, 0 or more, or None for the server's"),
+    ({"max_tokens": 0}, f"max_tokens=0; {A_COUNT}, or None for"),
+    ({"timeout": "3"}, "timeout='3'; give seconds above 0"),
+    ({"timeout": None}, "timeout=None; give seconds above 0"),
+    ({"max_retries": -1}, "max_retries=-1; give a whole number, 0 or more"),
+    ({"client": httpx.Client}, "client=Client, a class; give an httpx.Client, or one like it"),
+    ({"timeout": 0, "max_retries": "2"}, "timeout=0; give seconds above 0; {owner} has max_retries='2'; give"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "options", "told"), WRONG)
+def test_a_wrong_option_is_named_with_its_remedy(
+    make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(told)}"):
+        make(*given, **options)
+
+
+@pytest.mark.parametrize("make", CLIENTS)
+@pytest.mark.parametrize(("options", "told"), WRONG_FOR_CLIENTS)
+def test_a_wrong_option_of_a_client_is_named_with_its_remedy(make: Any, options: dict[str, Any], told: str) -> None:
+    owner = make.__name__
+    with pytest.raises(InputError, match=f"^{re.escape(f'{owner} has {told.format(owner=owner)}')}"):
+        make(**{"model": "tiny", **options})
+
+
+@pytest.mark.parametrize("make", CLIENTS)
+def test_a_client_of_the_other_kind_is_refused(make: Any) -> None:
+    blocking, of_a_loop = httpx.Client(), httpx.AsyncClient()
+    with pytest.raises(InputError, match=r"client=<httpx\.AsyncClient .*; give an httpx\.Client, or one like it"):
+        make("tiny", client=of_a_loop)
+    with pytest.raises(InputError, match=r"async_client=<httpx\.Client .*; give an httpx\.AsyncClient, or one like it"):
+        make("tiny", async_client=blocking)
+
+
+@pytest.mark.parametrize("key", [b"sk-secret", ["sk-secret"]])
+def test_a_key_that_is_no_text_is_shown_nowhere(key: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"OpenAICompatible has an api_key of the class (bytes|list); give a text"
+    ) as it:
+        OpenAICompatible("tiny", api_key=key)
+    assert "sk-secret" not in str(it.value)
+
+
+def test_a_client_that_is_asked_a_text_says_what_to_write() -> None:
+    # Any: wrong on purpose.
+    question: Any = "hi"
+    with OpenAICompatible("tiny", base_url="http://127.0.0.1:1") as model:
+        with pytest.raises(
+            InputError, match=r"request='hi'; give ChatRequest\(\(UserMessage\(text\),\)\) or Completion"
+        ):
+            model.complete(question)
+        with pytest.raises(InputError, match="request='hi'"):
+            next(model.stream(question))
+
+
+def test_a_client_of_the_users_own_needs_no_more_than_what_is_called() -> None:
+    class Own:
+        def build_request(self, *_: object, **__: object) -> str:
+            return "a request"
+
+        def send(self, request: str, *, stream: bool) -> httpx.Response:
+            raise httpx.ConnectError(request)
+
+    with (
+        OpenAICompatible("tiny", base_url="http://127.0.0.1:1", client=Own(), max_retries=0) as model,
+        pytest.raises(Exception, match="a request"),
+    ):
+        model.complete(HELLO)
+
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 2),
+    st.floats(),
+    st.sampled_from(["", "2", "two\nlines"]),
+    st.sampled_from([int, MODEL, MemoryCache(), [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
+)
+OPTIONS: list[tuple[Any, str]] = [
+    *(
+        (make, option)
+        for make in CLIENTS
+        for option in ("model", "temperature", "max_tokens", "timeout", "max_retries")
+    ),
+    *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
+    *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second", "at_once")),
+    *((partial(cached, name="a"), option) for option in ("model", "store")),
+    *((partial(priced, MODEL), option) for option in ("prices",)),
+    *((LocalModel, option) for option in ("model", "context", "threads", "temperature", "max_tokens", "timeout")),
+    (MemoryCache, "max_entries"),
+]
+
+
+def refusal(make: Callable[[], object]) -> str | None:
+    try:
+        make()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@given(st.sampled_from(OPTIONS), anything)
+def test_whatever_is_given_it_is_taken_or_refused_in_one_line(room: tuple[Any, str], value: Any) -> None:
+    make, option = room
+    required = {"model": MODEL if make not in CLIENTS else "tiny"} if make in CLIENTS or option == "store" else {}
+    told = refusal(lambda: make(**{**required, option: value}))
+    assert told is None or (f" has {option}=" in told and "; give " in told and "\n" not in told)
