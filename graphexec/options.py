@@ -43,10 +43,10 @@ def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
 
 def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
     """Which steps the agent is shown; `None`: all."""
-    # Users without a type checker pass what they like.
-    if isinstance(trim, int) and not isinstance(trim, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(trim, int):
         return None if trim <= 0 else _last(trim)
-    if not callable(trim):
+    # Users without a type checker pass what they like.
+    if not callable(trim):  # pyright: ignore[reportUnnecessaryComparison]
         raise InputError(
             f"trim_intermediate_steps is {trim!r}; give how many steps to show, or a function of the steps"
         )

@@ -25,6 +25,7 @@ from graphexec.cli.exits import UsageFault
 from graphexec.cli.references import tools_at
 from graphexec.messages import Model
 from graphexec.tools import AnyTool
+from graphexec.tools import named as tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:
@@ -114,10 +115,13 @@ def _refuse_retries(retries: int | None) -> None:
 
 
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
-    """Load the tools that were named, or return the built-in ones. Raises `UsageFault`."""
+    """Load the tools that were named, or return the built-in ones.
+
+    Raises `UsageFault`, and `ToolDefinitionError` for two of one name: before any weights are fetched.
+    """
     if not references:
         return EVERYDAY_TOOLS
-    return tuple(tool for reference in references for tool in tools_at(reference))
+    return tuple(tools_by_name([tool for reference in references for tool in tools_at(reference)]).values())
 
 
 def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:

@@ -90,7 +90,6 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
             r"early_stopping_method is \['generate'\]; give 'force'",
         ),
         ({"handlers": [print]}, r"handlers is \[.*\]; give a dict: \{AskHuman: function\}, say"),
-        ({"trim_intermediate_steps": True}, "trim_intermediate_steps is True; give how many steps to show"),
         ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give how many steps to show"),
         ({"return_direct": ["any"]}, r"return_direct is \['any'\]; give 'single' or 'any'"),
         ({"watchers": print}, "watchers is .*; pass a list of functions of an event"),

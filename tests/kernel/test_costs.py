@@ -240,7 +240,7 @@ def test_a_reply_that_does_not_say_what_it_cost_is_refused_where_cost_is_limited
 
 
 def test_a_callable_agent_costs_nothing() -> None:
-    executor = AgentExecutor(agent=lambda *_: AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
+    executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
     assert executor.run("q").spent.cost == 0.0
 
 

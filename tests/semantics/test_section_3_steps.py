@@ -63,6 +63,7 @@ def shown_with(trim: Any) -> list[list[str]]:
         (0, ["a", "b", "c"]),
         (-5, ["a", "b", "c"]),
         (1, ["c"]),
+        (True, ["c"]),
         (2, ["b", "c"]),
         (9, ["a", "b", "c"]),
         (first_one, ["a"]),

@@ -150,11 +150,11 @@ def test_a_bad_expression_is_told_how_to_be_written(expression: str, told: str) 
 
 
 def test_a_hostile_expression_takes_no_time() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     for hostile in ("9**9**9**9", "(((9**99)**99)**99)", "10**308*" * 30 + "1", "round(10**300, -10**300)"):
         with pytest.raises(BadExpression):
             evaluate(hostile)
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

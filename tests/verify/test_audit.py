@@ -424,7 +424,7 @@ def test_an_interrupt_between_two_records_conforms() -> None:
         assert audit([*trace[:end], trace[-1] | {"status": "interrupted", "spent": spent}], proof).conforms
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(machine=machines.graphs(), limits=machines.limits(), seed=st.integers(0, 99))
 def test_whatever_puppets_do_conforms(machine: Graph[Any, Any], limits: Limits, seed: int) -> None:
     proof = verify(machine, limits).certificate
