@@ -1,8 +1,8 @@
 """graphexec: LLM agents as an explicit, typed state machine.
 
-The public names are those in `__all__` here, in `graphexec.models`, `graphexec.memory` and `graphexec.tools`, and the
-messages of `graphexec.messages`, the drivers of `graphexec.drive` and the exceptions of `graphexec.errors`. The rest is
-free to change.
+The public names are those in `__all__` here, in `graphexec.models`, `graphexec.memory`, `graphexec.tools`,
+`graphexec.verify`, `graphexec.testing` and `graphexec.draw`, and the messages of `graphexec.messages`, the drivers of
+`graphexec.drive` and the exceptions of `graphexec.errors`. The rest is free to change.
 """
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse

@@ -32,7 +32,7 @@ class Chunks:
 
     def __init__(self, *, with_steps: bool = False, start: Snapshot | None = None) -> None:
         self._with_steps = with_steps
-        self._value: object = None
+        self._value = None if start is None else start.value
         self._new = NewSteps(steps_of(None if start is None else start.value))
 
     def of(self, event: Event[Ending]) -> list[Chunk]:
@@ -42,7 +42,8 @@ class Chunks:
                 self._value = value
                 return self._stepped(value)
             case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
-                return [{"actions": [action], "messages": said(action)} for action in self._value.actions]
+                actions, self._value = self._value.actions, None
+                return [{"actions": [action], "messages": said(action)} for action in actions]
             case Done(ending):
                 return [*self._stepped(ending), self._last(ending)]
             case _:

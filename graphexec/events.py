@@ -32,10 +32,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """While `effect` is being answered, its handler reports `news`: a `ReplyDelta` of the reply, or a notice."""
+    """While `effect` is being answered, its handler reports `news`: a `ReplyDelta` of the reply, or a notice.
+
+    What a memory reports when the run has ended, at `node`, is about no effect.
+    """
 
     node: str
-    effect: Request
+    effect: Request | None
     # Whatever handlers report.
     news: Any
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec.actions import NO_STEPS, AgentFinish, StoppedResponse, steps_of
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.answer import Answering
 from graphexec.batches import in_threads, on_the_loop
@@ -18,6 +18,7 @@ from graphexec.edge import END
 from graphexec.effects import CallAgent, CallModel, CallTool, Effect
 from graphexec.errors import InputError, UnprovedError
 from graphexec.events import Done, Event
+from graphexec.given import FLAG, check, whole
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
 from graphexec.inputs import Inputs, keys_of, named, outputs_of, ready
@@ -73,8 +74,8 @@ class AgentExecutor:
     - `handle_tool_errors`: what a tool raises is told the model ("observe"), raised, or told by a function of the
       error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
       characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
-    - `memory` adds inputs before a run and is told of its end, unless an exception ends it. What it raises then has the
-      run with it: `snapshot_of(error)`.
+    - `memory` adds inputs before a run and is told of its end, unless an exception ends it; then the watchers are told.
+      What either raises has the run with it: `snapshot_of(error)`.
     - `return_intermediate_steps` adds the steps to what `invoke` returns.
     - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
     - `watchers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
@@ -132,8 +133,13 @@ class AgentExecutor:
         if early_stopping_method not in ("force", "generate"):  # pyright: ignore[reportUnnecessaryContains]
             raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
         table = _TABLES[early_stopping_method, handle_parsing_errors is not False]
-        if not isinstance(tool_concurrency, int) or isinstance(tool_concurrency, bool) or tool_concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"tool_concurrency is {tool_concurrency!r}; give a whole number, 1 or more")
+        check(
+            "",
+            ("tool_concurrency", tool_concurrency, whole(1)),
+            ("return_intermediate_steps", return_intermediate_steps, FLAG),
+            ("verbose", verbose, FLAG),
+            ("may_run_forever", may_run_forever, FLAG),
+        )
         if isinstance(agent, type) or not (isinstance(agent, Agent) or callable(agent)):
             raise InputError(f"agent is {agent!r}; make one with create_react_agent, say, or give a function")
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
@@ -233,22 +239,20 @@ class AgentExecutor:
         Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
         raise, and a `ParseError` if they are not handled.
         """
-        start = self._start(inputs, self._loaded(inputs))
         if not self._audience:
-            return result_of(run(self._graph, start, self.world), self.limits)
+            return result_of(run(self._graph, self._start(inputs, {}), self.world), self.limits)
         event: Event[Ending] | None = None
-        for event in self._events(start, tokens=False):  # noqa: B007 - the last one is wanted
+        for event in self._events(inputs, tokens=False):  # noqa: B007 - the last one is wanted
             pass
         assert isinstance(event, Done), "Done is the last event"
         return result_of(event, self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
-        start = self._start(inputs, await self._aloaded(inputs))
         if not self._audience:
-            return result_of(await arun(self._graph, start, self.world), self.limits)
+            return result_of(await arun(self._graph, self._start(inputs, {}), self.world), self.limits)
         event: Event[Ending] | None = None
-        async for event in self._aevents(inputs, start, tokens=False):  # noqa: B007 - the last one is wanted
+        async for event in self._aevents(inputs, tokens=False):  # noqa: B007 - the last one is wanted
             pass
         assert isinstance(event, Done), "Done is the last event"
         return result_of(event, self.limits)
@@ -258,13 +262,13 @@ class AgentExecutor:
 
         With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
         """
-        return self._events(self._start(inputs, self._loaded(inputs)), tokens=tokens)
+        self._check(inputs)
+        return self._events(inputs, tokens=tokens)
 
     def astream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
-        # Wrong inputs are refused here, unless a memory that is still to be read has what they lack.
-        start = self._start(inputs, {}) if self.memory is None else None
-        return self._aevents(inputs, start, tokens=tokens)
+        self._check(inputs)
+        return self._aevents(inputs, tokens=tokens)
 
     def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
         """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
@@ -301,13 +305,14 @@ class AgentExecutor:
         start = inputs if isinstance(inputs, Snapshot) else None
         return Chunks(with_steps=self.return_intermediate_steps, start=start)
 
-    def iter(self, inputs: Inputs) -> Stepwise:
+    def iter(self, inputs: Inputs | Snapshot) -> Stepwise:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
         return Stepwise(
             lambda snapshot: self.stream(inputs if snapshot is None else snapshot),
             lambda snapshot: self.astream(inputs if snapshot is None else snapshot),
-            self.limits,
-            self.world.clock,
+            limits=self.limits,
+            clock=self.world.clock,
+            known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
         )
 
     def invoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
@@ -376,14 +381,19 @@ class AgentExecutor:
             return inputs
         return ready({**loaded, **named(inputs, self._keys)}, self.agent, self._keys)
 
-    def _events(self, start: Ready | Snapshot, *, tokens: bool) -> Events:
-        return self._audience.told(stream(self._graph, start, self.world, pieces=tokens), start)
+    def _check(self, inputs: Inputs | Snapshot) -> None:
+        """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""
+        self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
 
-    async def _aevents(self, inputs: Inputs | Snapshot, start: Ready | Snapshot | None, *, tokens: bool) -> AsyncEvents:
-        begun = self._start(inputs, await self._aloaded(inputs)) if start is None else start
-        events = self._audience.atold(astream(self._graph, begun, self.world, pieces=tokens), begun)
-        async with aclosing(events):
-            async for event in events:
+    def _events(self, inputs: Inputs | Snapshot, *, tokens: bool) -> Events:
+        start = self._start(inputs, self._loaded(inputs))
+        yield from self._audience.told(stream(self._graph, start, self.world, pieces=tokens), start)
+
+    async def _aevents(self, inputs: Inputs | Snapshot, *, tokens: bool) -> AsyncEvents:
+        start = self._start(inputs, await self._aloaded(inputs))
+        told = self._audience.atold(astream(self._graph, start, self.world, pieces=tokens), start)
+        async with aclosing(told):
+            async for event in told:
                 yield event
 
     def _returned(self, inputs: Inputs, result: RunResult, *, only_outputs: bool) -> dict[str, Any]:

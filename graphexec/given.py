@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeGuard, final
+from typing import TypeGuard, TypeVar, final
 
 from graphexec.errors import GraphexecError, InputError
+
+T = TypeVar("T")
 
 # Characters of a value that an error shows: enough to know it again.
 _SHOWN = 120
@@ -16,10 +18,11 @@ _SHOWN = 120
 @final
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What may be given, in `words` that follow "give", and whether a value `fits`."""
+    """What may be given, in `words` that follow "give", and whether a value `fits`; `lacks` names what one has not."""
 
     words: str
     fits: Callable[[object], bool]
+    lacks: Callable[[object], tuple[str, ...]] = lambda _: ()
 
 
 def check(owner: str, *given: tuple[str, object, Kind], error: type[GraphexecError] = InputError) -> None:
@@ -28,12 +31,29 @@ def check(owner: str, *given: tuple[str, object, Kind], error: type[GraphexecErr
     Raises `error` with one line for all that do not fit.
     """
     faults = [
-        f"{f'{owner} has {name}=' if owner else f'{name} is '}{told(value)}; give {kind.words}"
+        f"{f'{owner} has {name}=' if owner else f'{name} is '}{told(value)}{_without(kind.lacks(value))}; "
+        f"give {kind.words}"
         for name, value, kind in given
         if not kind.fits(value)
     ]
     if faults:
         raise error("; ".join(faults))
+
+
+def _without(absent: tuple[str, ...]) -> str:
+    return f", which has no {', '.join(absent)}" if absent else ""
+
+
+def each(name: str, given: Iterable[T], kind: type[T], words: str) -> tuple[T, ...]:
+    """Return all that is given of one class. Raises `InputError`, which says to give a list of these `words`.
+
+    One text is a sequence of letters, and is refused.
+    """
+    # Users without a type checker pass one instead of a list, and a list of others.
+    several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if several is None or not all(isinstance(one, kind) for one in several):
+        raise InputError(f"{name} is {told(given)}; give a list of {words}")
+    return several
 
 
 def told(value: object) -> str:
@@ -63,17 +83,21 @@ def number(words: str, *, positive: bool = False) -> Kind:
 
 
 def having(words: str, *methods: str) -> Kind:
-    """An object with these methods; a class of such objects is none."""
+    """An object with these methods; a class of such objects is none. One that has some of them is told the others."""
 
-    def fits(value: object) -> bool:
-        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+    def absent(value: object) -> tuple[str, ...]:
+        return tuple(name for name in methods if not callable(getattr(value, name, None)))
 
-    return Kind(words, fits)
+    def lacks(value: object) -> tuple[str, ...]:
+        missing = absent(value)
+        return missing if len(missing) < len(methods) else ()
+
+    return Kind(words, lambda value: not isinstance(value, type) and not absent(value), lacks)
 
 
 def maybe(kind: Kind, without: str = "none") -> Kind:
     """A value of the kind, or `None`, which stands for `without`."""
-    return Kind(f"{kind.words}, or None for {without}", lambda value: value is None or kind.fits(value))
+    return Kind(f"{kind.words}, or None for {without}", lambda value: value is None or kind.fits(value), kind.lacks)
 
 
 TEXT = Kind("a text", lambda value: isinstance(value, str))
@@ -83,4 +107,4 @@ SECONDS = number("seconds, 0 or more")
 TIMEOUT = number("seconds above 0", positive=True)
 _PATH_LIKE = having("a Path", "__fspath__")
 PATH = Kind("a path, as a text or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
-MODEL = having("a model, such as OpenAICompatible('gpt-4o')", "complete")
+MODEL = having("a model, such as OpenAICompatible('gpt-5-mini')", "complete", "acomplete")

@@ -73,7 +73,7 @@ ITERATIONS = Budget("iterations")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one run may spend at most. `None` is no limit; 0 is a limit like any other: none of it may be spent.
+    """What one run may spend at most. `None` is no limit; 0 is a limit (but for a cost): none of it may be spent.
 
     `iterations` counts the entries into metered nodes (for the agent: plans), `seconds` the run's time without its
     pauses, `model_calls` and `tool_calls` the attempts, successful or not. They are charged before the call.
@@ -85,7 +85,8 @@ class Limits:
     not say (`asks=`), `restarts` how often a run may be taken up again after a crash (whoever does so says it:
     `Snapshot.restarted`), and `budgets` are limits for the machine's own budgets, by name.
 
-    Raises `LimitsError` for a negative limit and for one that is not a number.
+    Raises `LimitsError` for a limit that is negative, infinite or not a number, for a cost of 0, and for a budget whose
+    name cannot be one.
     """
 
     iterations: int | None = 15

@@ -10,7 +10,10 @@ from graphexec.effects import All, CallTool, Request
 
 @final
 class NewSteps:
-    """Tells which of the steps that a run has by now it did not have before; `known` are no news."""
+    """Tells which of the steps that a run has by now it did not have before; `known` are no news.
+
+    A node of the user's own may have taken steps away: then those that come after it are new.
+    """
 
     __slots__ = ("_seen",)
 
@@ -19,7 +22,7 @@ class NewSteps:
 
     def of(self, steps: Steps) -> tuple[AgentStep, ...]:
         """The steps that are new."""
-        new, self._seen = steps[self._seen :], max(self._seen, len(steps))
+        new, self._seen = steps[self._seen :], len(steps)
         return new
 
 

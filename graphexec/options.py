@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, get_args
 
-from graphexec.actions import AgentStep, Steps
+from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.errors import InputError, ParseError
 from graphexec.machine import Policies, ReturnDirect, invalid
 
@@ -72,7 +72,7 @@ def _step(given: Any) -> AgentStep:
     match given:
         case AgentStep():
             return given
-        case (action, observation):
+        case (AgentAction() as action, observation):
             return AgentStep(action, observation)
         case _:
             raise InputError(f"trim_intermediate_steps returned a sequence with {given!r}; return steps of the run")

@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.prompt import observed
 from graphexec.errors import InputError
+from graphexec.given import check, whole
 from graphexec.graph import Graph, checked, edges, edges_of, on
 from graphexec.limits import Exhausted
 from graphexec.machine import LimitReached, Ready, plan, stopped_response
@@ -40,9 +41,11 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
-    if not 2 <= warn_after <= stop_after:  # noqa: PLR2004 - once is no repetition
+    # Once is no repetition.
+    check("stop_repeats", ("warn_after", warn_after, whole(2)), ("stop_after", stop_after, whole(2)))
+    if warn_after > stop_after:
         raise InputError(
-            f"warn_after is {warn_after} and stop_after {stop_after}; give 2 or more, and no less to stop after"
+            f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; warn first, and then stop"
         )
     # Users without a type checker pass executors.
     if not isinstance(machine, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -73,7 +76,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 def repeated(steps: Sequence[AgentStep], most: int) -> int:
     """How often the last round of turns was done in a row, of the rounds that were done most often; `most` at most.
 
-    A turn is the steps of one reply: native calls of a tool, made at once, repeat nothing.
+    A turn is the native calls of one reply, or one step: calls that were made at once repeat nothing.
     """
     turns = _turns(steps, ROUND * most)
     return max(_times(turns, size, most) for size in range(1, ROUND + 1))
@@ -87,10 +90,17 @@ def _turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
     turns: list[Turn] = []
     end = len(steps)
     while end and len(turns) < most:
-        message = steps[end - 1].action.message
-        size = max(1, len(message.tool_calls)) if message is not None else 1
-        turns.append(steps[max(0, end - size) : end])
-        end = max(0, end - size)
+        start = end - 1
+        message, calls = steps[start].action.message, {steps[start].action.call_id}
+        # Another reply may have been the same: its calls have the same names then.
+        while message is not None and start:
+            before = steps[start - 1].action
+            if before.message != message or before.call_id in calls:
+                break
+            calls.add(before.call_id)
+            start -= 1
+        turns.append(steps[start:end])
+        end = start
     return turns[::-1]
 
 

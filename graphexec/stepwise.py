@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import aclosing, closing
 from typing import Any, final
 
-from graphexec.actions import AgentStep, Run, run_of
+from graphexec.actions import AgentStep, Run, Steps, run_of
 from graphexec.errors import InputError
 from graphexec.events import Done, Entered, Event
 from graphexec.limits import Limits, Spent
@@ -15,7 +15,7 @@ from graphexec.news import NewSteps
 from graphexec.result import Ending, RunResult, result_of
 from graphexec.snapshot import Snapshot
 
-# From where a run begins, or goes on (`None`: from its inputs), to its events.
+# From where a run goes on (`None`: from its beginning), to its events.
 Streaming = Callable[[Snapshot | None], Generator[Event[Ending], None, None]]
 AsyncStreaming = Callable[[Snapshot | None], AsyncGenerator[Event[Ending], None]]
 
@@ -27,26 +27,44 @@ class Stepwise:
     Between two turns `run` is the run so far, which may be replaced: `turns.run = Run(inputs, Steps(...))`; what is
     spent stays spent, and the run's clock goes on while the caller thinks. A caller who leaves the loop ends the run.
     When it has `ended`, which may be with the steps of its last turn, `result` is how. Iterating again, in a sync or an
-    async `for`, runs it again from its inputs.
+    async `for`, runs it again from its beginning. A run that was replaced enters its node again, as watchers see.
     """
 
-    __slots__ = ("_astreaming", "_began", "_clock", "_entered", "_limits", "_new", "_result", "_run", "_streaming")
+    __slots__ = (
+        "_astreaming",
+        "_began",
+        "_clock",
+        "_entered",
+        "_known",
+        "_limits",
+        "_new",
+        "_result",
+        "_run",
+        "_streaming",
+    )
 
     def __init__(
-        self, streaming: Streaming, astreaming: AsyncStreaming, limits: Limits, clock: Callable[[], float]
+        self,
+        streaming: Streaming,
+        astreaming: AsyncStreaming,
+        *,
+        limits: Limits,
+        clock: Callable[[], float],
+        known: Steps,
     ) -> None:
         self._streaming = streaming
         self._astreaming = astreaming
         self._limits = limits
         self._clock = clock
+        self._known = known
         self._begin()
 
     def _begin(self) -> None:
-        self._began = self._clock()
+        self._began = 0.0
         self._entered: Entered | None = None
         self._run: Run | None = None
         self._result: RunResult | None = None
-        self._new = NewSteps()
+        self._new = NewSteps(self._known)
 
     @property
     def run(self) -> Run:
@@ -112,6 +130,9 @@ class Stepwise:
         # Any: a node's value is whatever the graph's nodes hand on.
         value: Any = None
         if isinstance(event, Entered):
+            if self._entered is None:
+                # As the run's own clock does, which knows nothing of what a memory has taken.
+                self._began = self._clock() - event.spent.seconds
             self._entered, value = event, event.value
         elif isinstance(event, Done):
             self._result = result_of(event, self._limits)

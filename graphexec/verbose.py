@@ -34,7 +34,7 @@ class Printed:
         self._begun = start is not None
         self._new = NewSteps(steps_of(None if start is None else start.value))
         self._last: AgentStep | None = None
-        self._value: object = None
+        self._value = None if start is None else start.value
 
     def __call__(self, event: Event[Ending]) -> None:
         """Print what the event brings."""
@@ -43,7 +43,8 @@ class Printed:
                 self._steps(value)
                 self._value = value
             case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
-                for action in self._value.actions:
+                actions, self._value = self._value.actions, None
+                for action in actions:
                     self._line(action.log.strip(), "said")
                     self._line(f"-> {action.tool}({shown(action.tool_input)})", "said")
             case Reported(news=news) if not isinstance(news, ReplyDelta):

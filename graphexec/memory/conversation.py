@@ -32,7 +32,10 @@ class Memory(Protocol):
         ...
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Remember a run that ended; one that raised is not told."""
+        """Remember a run that ended; one that raised is not told.
+
+        Where this raises, nothing is to be stored: it is told again when the run is gone on with.
+        """
         ...
 
     async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
@@ -57,7 +60,8 @@ class TurnMemory:
     added when its run ends, so the turns of runs at once stand in the order in which these ended. A save that is
     cancelled may still store its turn, but never a part of it.
 
-    `save` raises `InputError` for inputs without `input_key`, and for outputs without `output_key`.
+    Raises `InputError` for an option that cannot be; `save` does for inputs without `input_key`, and for outputs
+    without `output_key`.
     """
 
     history: History = field(default_factory=MemoryHistory)

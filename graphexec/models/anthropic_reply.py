@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.bodies import Count, Pieces, Wire, bad, made_up, read, text_of
+from graphexec.models.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.drafts import Draft, Pieces, made_up
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.failures import Complaint, told
 
@@ -102,14 +103,16 @@ class Fold:
     endpoint: Endpoint
     # The stream said message_stop: nothing after this counts.
     done: bool = False
-    _content: list[str] = field(default_factory=list[str])
-    _calls: list[Pieces] = field(default_factory=list[Pieces])
+    _draft: Draft = field(init=False)
     # By the server's indexes: the positions of the calls, and the input that each began with.
     _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     # The counts of later events replace those of earlier ones.
     _counts: dict[str, int] = field(default_factory=dict[str, int])
     _finish: str | None = None
     _model: str = ""
+
+    def __post_init__(self) -> None:
+        self._draft = Draft(self.endpoint)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
@@ -128,48 +131,38 @@ class Fold:
             case "content_block_start" if event.content_block is not None:
                 yield from self._begin(event.index, event.content_block)
             case "content_block_delta":
-                yield from self._say(event.delta.text)
+                yield from self._draft.say(event.delta.text)
                 yield from self._extend(event.index, event.delta.partial_json)
             case "content_block_stop":
                 yield from self._end(event.index)
             case "message_delta":
                 self._counts |= _counts(event.usage)
                 self._finish = event.delta.stop_reason or self._finish
-                if not self._content:
-                    yield from self._say(_refused(event.delta))
+                if not self._draft.said:
+                    yield from self._draft.say(_refused(event.delta))
             case "message_stop":
                 self.done = True
             case _:
                 # Pings, and events that there will be one day.
                 pass
 
-    def _say(self, text: str | None) -> Iterator[ReplyDelta]:
-        if text:
-            self._content.append(text)
-            yield ReplyDelta(text)
-
     def _begin(self, index: int, block: _Block) -> Iterator[ReplyDelta]:
         if block.type == "text":
-            yield from self._say(block.text)
+            yield from self._draft.say(block.text)
         if block.type == "tool_use":
-            position = len(self._calls)
-            pieces = Pieces(block.id or made_up(position), block.name or "")
-            self._calls.append(pieces)
-            self._begun[index] = (position, _input(block))
-            yield ReplyDelta(index=position, call_id=pieces.id, name=pieces.name)
+            self._begun[index] = (len(self._draft.calls), _input(block))
+            yield from self._draft.call(block.id, block.name)
 
     def _extend(self, index: int, arguments: str | None) -> Iterator[ReplyDelta]:
-        if arguments and index in self._begun:
-            position = self._begun[index][0]
-            self._calls[position].arguments.append(arguments)
-            yield ReplyDelta(index=position, arguments=arguments)
+        if index in self._begun:
+            yield from self._draft.extend(self._begun[index][0], arguments)
 
     def _end(self, index: int) -> Iterator[ReplyDelta]:
         """End a block. A call that came without a piece has the input that it began with, which is mostly empty."""
         if index in self._begun:
             position, begun_with = self._begun[index]
-            if not self._calls[position].arguments:
-                yield from self._extend(index, begun_with)
+            if not self._draft.calls[position].arguments:
+                yield from self._draft.extend(position, begun_with)
 
     @property
     def complete(self) -> bool:
@@ -182,9 +175,8 @@ class Fold:
         Raises `BadReply` where the stream ended before the reply did.
         """
         if not self.complete:
-            raise bad(self.endpoint, "ended its stream before the reply was complete")
-        calls = tuple(pieces.whole(self.endpoint) for pieces in self._calls)
-        return ModelReply("".join(self._content), calls, _usage(self._counts), _finish(self._finish), self._model)
+            raise self._draft.incomplete()
+        return self._draft.whole(_usage(self._counts), _finish(self._finish), self._model)
 
 
 def _input(block: _Block) -> str:

@@ -22,7 +22,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models.anthropic_schema import closed
-from graphexec.models.bodies import JSON, object_of, write
+from graphexec.models.bodies import JSON, conversation, instructions, object_of, write
 from graphexec.models.dialect import Sampling
 
 # Not the latest, 2026-10-21, which differs for what is sent here in one thing: it refuses a temperature with 400.
@@ -45,7 +45,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     Raises `BadRequest` where a stop text is blank, nothing is said but by the system, or a tool's parameters or the
     schema are not JSON.
     """
-    messages = request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
+    messages = conversation(request)
     turns = _turns(messages)
     if not turns:
         raise BadRequest(
@@ -53,8 +53,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
             "refuses; add a user message with text"
         )
     body: JSON = {"model": sampling.model, "max_tokens": sampling.max_tokens, "messages": turns}
-    if system := [m.content for m in messages if isinstance(m, SystemMessage) and m.content.strip()]:
-        body["system"] = "\n\n".join(system)
+    if system := instructions(messages):
+        body["system"] = system
     if isinstance(request, ChatRequest):
         body |= _options(request)
     if request.stop:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from graphexec.errors import ModelError, RateLimited, ServerError
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.failures import Failure, breakdown, refusal, timed_out
+from graphexec.models.notices import Retried
+from graphexec.reporting import report
 from graphexec.waiting import sleep_while_waited_for
 
 if TYPE_CHECKING:
@@ -132,13 +134,17 @@ class Attempts:
         return longest * random.uniform(0.5, 1.0)  # noqa: S311
 
     def _stop(self, state: RetryCallState) -> bool:
-        """Whether to give up: no retries left, or the wait would pass the deadline."""
+        """Whether to give up: no retries left, or the wait would pass the deadline. If not, the retry is reported."""
         if self._anew:
             # A connection that was closed while it lay idle says nothing about the server: this is no retry.
             self._tried_anew = True
             return False
         self._retries_left -= 1
-        return self._retries_left < 0 or (self.left is not None and state.upcoming_sleep >= self.left)
+        if self._retries_left < 0 or (self.left is not None and state.upcoming_sleep >= self.left):
+            return True
+        assert self._failure is not None, "only what failed is tried again"
+        report(Retried(self._failure.error, state.attempt_number, state.upcoming_sleep))
+        return False
 
     @property
     def _anew(self) -> bool:

@@ -1,4 +1,4 @@
-"""JSON bodies, whatever the protocol: how one is written, and how one is read and checked.
+"""JSON bodies, whatever the protocol: how one is written, with what, and how one is read and checked.
 
 Bodies are checked by pydantic, which refuses what is no JSON, no UTF-8, or of the wrong type.
 """
@@ -6,15 +6,14 @@ Bodies are checked by pydantic, which refuses what is no JSON, no UTF-8, or of t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from graphexec.errors import BadReply, BadRequest
-from graphexec.messages import ToolCall
+from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.endpoint import Endpoint
 
 # JSON on its way out: its values are arbitrary.
@@ -68,26 +67,6 @@ def bad(endpoint: Endpoint, fact: str) -> BadReply:
     return BadReply(f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200)
 
 
-@dataclass(slots=True)
-class Pieces:
-    """A tool call while it comes."""
-
-    id: str
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-
-    def whole(self, endpoint: Endpoint) -> ToolCall:
-        """Return the call. Raises `BadReply` where it has no name."""
-        if not self.name:
-            raise bad(endpoint, "sent a tool call without a name")
-        return ToolCall(self.id, self.name, "".join(self.arguments))
-
-
-def made_up(position: int) -> str:
-    """Return an id for a call that came without: its result must name one."""
-    return f"call_{position}"
-
-
 # Any: an object's values are arbitrary JSON.
 def text_of(arguments: str | dict[str, Any] | None) -> str:
     """Return a call's arguments as text, where some servers send the object itself."""
@@ -105,6 +84,25 @@ def object_of(arguments: str) -> JSON | None:
     # JSON's objects have texts as keys.
     found: JSON = value  # pyright: ignore[reportUnknownVariableType]
     return found
+
+
+def told_again(arguments: str) -> str:
+    """Return a call's arguments as a conversation tells of them, an empty object where they are none.
+
+    llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation. What
+    the model had written is in the tool's answer to it.
+    """
+    return arguments if object_of(arguments) is not None else "{}"
+
+
+def conversation(request: ModelRequest) -> Sequence[Message]:
+    """Return the messages of a request; a completion is asked for as a single user message."""
+    return request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
+
+
+def instructions(messages: Sequence[Message]) -> str:
+    """Return what the system says, joined, for a protocol that is told it apart; what is blank is left out."""
+    return "\n\n".join([one.content for one in messages if isinstance(one, SystemMessage) and one.content.strip()])
 
 
 # Any: the values inside are arbitrary, as in every mapping on its way to JSON.

@@ -18,7 +18,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.bodies import JSON, object_of, write
+from graphexec.models.bodies import JSON, told_again, write
 from graphexec.models.dialect import Sampling
 
 
@@ -78,10 +78,8 @@ def _message(message: Message) -> JSON:
 
 
 def _call(call: ToolCall) -> JSON:
-    # llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation.
-    # What the model had written is in the tool's answer to it.
-    arguments = call.arguments if object_of(call.arguments) is not None else "{}"
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    function = {"name": call.name, "arguments": told_again(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _tool(tool: ToolSpec) -> JSON:

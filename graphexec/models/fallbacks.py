@@ -13,7 +13,7 @@ from graphexec.models.notices import FellBack
 from graphexec.models.wrapping import Ask, Deadline, Flow, WrappedModel, errors_to_mend, shown
 from graphexec.reporting import report
 
-_EACH = Kind("models one after the other and not in a list, such as OpenAICompatible('gpt-4o')", MODEL.fits)
+_EACH = Kind("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
 
 
 def with_fallbacks(

@@ -1,4 +1,4 @@
-"""What wrapped models report while they answer: a reply from a cache, a retry, a fallback, a wait."""
+"""What models report while they answer: a reply from a cache, a retry, a fallback, a wait."""
 
 from __future__ import annotations
 

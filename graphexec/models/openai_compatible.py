@@ -34,7 +34,8 @@ class OpenAICompatible(RemoteModel):
     more, after the wait that the server asks for. Where that is more than 60 s, the error is raised at once instead. A
     `client` or `async_client` of yours (an `httpx.Client`, or one like it) is used as it is and not closed.
 
-    Every failure is a `ModelError`. Threads and event loops may share a model.
+    Raises `InputError` for an option that cannot be; every failure of a call is a `ModelError`. Threads and event loops
+    may share a model.
     """
 
     _dialect = CHAT_COMPLETIONS

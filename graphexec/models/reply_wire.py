@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
-from graphexec.models.bodies import Count, Pieces, Wire, bad, made_up, read, text_of
+from graphexec.models.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.drafts import Draft, Pieces, made_up
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.failures import Complaint, told
 
@@ -90,13 +91,15 @@ class Fold:
     endpoint: Endpoint
     # The stream said [DONE]: nothing after this counts, not even a broken connection.
     done: bool = False
-    _content: list[str] = field(default_factory=list[str])
-    _calls: list[Pieces] = field(default_factory=list[Pieces])
-    # The position in `_calls` of each of the server's indexes.
+    _draft: Draft = field(init=False)
+    # The position among the calls of each of the server's indexes.
     _positions: dict[int, int] = field(default_factory=dict[int, int])
     _usage: Usage | None = None
     _finish: str | None = None
     _model: str = ""
+
+    def __post_init__(self) -> None:
+        self._draft = Draft(self.endpoint)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
@@ -116,15 +119,13 @@ class Fold:
         for choice in (chunk.choices or ())[:1]:
             self._finish = choice.finish_reason or self._finish
             said = choice.delta or choice.message
-            if content := (choice.text or "") if said is None else _content(said):
-                self._content.append(content)
-                yield ReplyDelta(content)
+            yield from self._draft.say(choice.text if said is None else _content(said))
             for call in (said.tool_calls if said is not None else None) or ():
                 yield self._take_call(call)
 
     def _take_call(self, call: _Call) -> ReplyDelta:
         position = self._position(call)
-        pieces = self._calls[position]
+        pieces = self._draft.calls[position]
         # Joined, as the openai package's `accumulate_delta` does.
         name = call.function.name or ""
         arguments = text_of(call.function.arguments)
@@ -137,14 +138,15 @@ class Fold:
 
         Some servers leave `index` out or always send 0, and tell calls apart by their ids alone.
         """
-        last = len(self._calls) - 1
+        calls = self._draft.calls
+        last = len(calls) - 1
         known = self._positions.get(call.index) if call.index is not None else (last if last >= 0 else None)
-        if known is not None and call.id in {None, "", self._calls[known].id}:
+        if known is not None and call.id in {None, "", calls[known].id}:
             return known
-        self._calls.append(Pieces(call.id or made_up(len(self._calls))))
+        calls.append(Pieces(call.id or made_up(len(calls))))
         if call.index is not None:
-            self._positions[call.index] = len(self._calls) - 1
-        return len(self._calls) - 1
+            self._positions[call.index] = len(calls) - 1
+        return len(calls) - 1
 
     @property
     def complete(self) -> bool:
@@ -157,9 +159,8 @@ class Fold:
         Raises `BadReply` where the stream ended before the reply did.
         """
         if not self.complete:
-            raise bad(self.endpoint, "ended its stream before the reply was complete")
-        calls = tuple(pieces.whole(self.endpoint) for pieces in self._calls)
-        return ModelReply("".join(self._content), calls, self._usage or Usage(), _finish(self._finish), self._model)
+            raise self._draft.incomplete()
+        return self._draft.whole(self._usage or Usage(), _finish(self._finish), self._model)
 
 
 def _parse(body: bytes, endpoint: Endpoint) -> _Body:
@@ -174,9 +175,8 @@ def _content(said: _Said) -> str:
 
 
 def _whole(call: _Call, position: int, endpoint: Endpoint) -> ToolCall:
-    if not call.function.name:
-        raise bad(endpoint, "sent a tool call without a name")
-    return ToolCall(call.id or made_up(position), call.function.name, text_of(call.function.arguments))
+    function = call.function
+    return Pieces(call.id or made_up(position), function.name or "", [text_of(function.arguments)]).whole(endpoint)
 
 
 def _usage(usage: _Usage | None) -> Usage:

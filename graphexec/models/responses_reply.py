@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.bodies import Count, Pieces, Wire, bad, made_up, read, text_of
+from graphexec.models.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.drafts import Draft
 from graphexec.models.endpoint import Endpoint
 from graphexec.models.failures import Complaint, told
 from graphexec.models.stop_cut import Cut
@@ -88,13 +89,15 @@ class Fold:
 
     endpoint: Endpoint
     cut: Cut
-    _content: list[str] = field(default_factory=list[str])
-    _calls: list[Pieces] = field(default_factory=list[Pieces])
-    # The position in `_calls` of each item, by the server's index or id.
+    _draft: Draft = field(init=False)
+    # The position among the calls of each item, by the server's index or id.
     _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int])
     # Whether a piece of the output came, be it held back or cut off: then the last event adds nothing to it.
     _begun: bool = False
     _end: _Response | None = None
+
+    def __post_init__(self) -> None:
+        self._draft = Draft(self.endpoint)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
@@ -107,13 +110,13 @@ class Fold:
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._begun = True
-                yield from self._say(self.cut.take(event.delta or ""))
+                yield from self._draft.say(self.cut.take(event.delta or ""))
             case "response.output_item.added" | "response.output_item.done" if event.item is not None:
                 if event.item.type == "function_call":
                     self._begun = True
                     yield from self._call(event.item, _key(event))
             case "response.function_call_arguments.delta":
-                yield from self._extend(self._positions.get(_key(event)), event.delta or "")
+                yield from self._draft.extend(self._positions.get(_key(event)), event.delta)
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
                 yield from self.close(event.response)
             case "error":
@@ -137,16 +140,11 @@ class Fold:
             for number, item in enumerate(response.output or ()):
                 if item.type == "message":
                     for part in item.content or ():
-                        yield from self._say(self.cut.take(part.text or part.refusal or ""))
+                        yield from self._draft.say(self.cut.take(part.text or part.refusal or ""))
                 if item.type == "function_call":
                     yield from self._call(item, number)
-        yield from self._say(self.cut.rest())
+        yield from self._draft.say(self.cut.rest())
         self._end = response
-
-    def _say(self, text: str) -> Iterator[ReplyDelta]:
-        if text:
-            self._content.append(text)
-            yield ReplyDelta(text)
 
     def _call(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
         """Begin a call, or give the arguments of one that came without a piece of them."""
@@ -155,17 +153,10 @@ class Fold:
             # What comes after a stop text, a server that knows them would not have said.
             if self.cut.done:
                 return
-            position = self._positions[key] = len(self._calls)
-            pieces = Pieces(item.call_id or item.id or made_up(position), item.name or "")
-            self._calls.append(pieces)
-            yield ReplyDelta(index=position, call_id=pieces.id, name=pieces.name)
-        if not self._calls[position].arguments:
-            yield from self._extend(position, text_of(item.arguments))
-
-    def _extend(self, position: int | None, arguments: str) -> Iterator[ReplyDelta]:
-        if arguments and position is not None:
-            self._calls[position].arguments.append(arguments)
-            yield ReplyDelta(index=position, arguments=arguments)
+            position = self._positions[key] = len(self._draft.calls)
+            yield from self._draft.call(item.call_id or item.id, item.name)
+        if not self._draft.calls[position].arguments:
+            yield from self._draft.extend(position, text_of(item.arguments))
 
     @property
     def complete(self) -> bool:
@@ -178,20 +169,14 @@ class Fold:
         Raises `BadReply` where the stream ended before the reply did.
         """
         if self._end is None:
-            raise bad(self.endpoint, "ended its stream before the reply was complete")
-        calls = tuple(pieces.whole(self.endpoint) for pieces in self._calls)
+            raise self._draft.incomplete()
         usage = self._end.usage or _Usage()
-        return ModelReply(
-            "".join(self._content),
-            calls,
-            Usage(usage.input_tokens or 0, usage.output_tokens or 0),
-            self._finish(self._end),
-            self._end.model or "",
-        )
+        counted = Usage(usage.input_tokens or 0, usage.output_tokens or 0)
+        return self._draft.whole(counted, self._finish(self._end), self._end.model)
 
     def _finish(self, end: _Response) -> FinishReason:
         if end.status == "completed" or self.cut.done:
-            return "tool_calls" if self._calls else "stop"
+            return "tool_calls" if self._draft.calls else "stop"
         reason = end.incomplete_details.reason if end.incomplete_details is not None else None
         return "length" if reason == "max_output_tokens" else "other"
 

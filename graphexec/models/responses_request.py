@@ -19,7 +19,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.bodies import JSON, object_of, write
+from graphexec.models.bodies import JSON, conversation, instructions, told_again, write
 from graphexec.models.dialect import Sampling
 
 
@@ -34,11 +34,11 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     A completion is asked for as a single user message. Raises `BadRequest` where a tool's parameters or the schema are
     not JSON.
     """
-    messages = request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
+    messages = conversation(request)
     # The server is to keep nothing: what was said is told anew each time.
     body: JSON = {"model": sampling.model, "input": _items(messages), "store": False}
-    if system := [message.content for message in messages if isinstance(message, SystemMessage)]:
-        body["instructions"] = "\n\n".join(system)
+    if system := instructions(messages):
+        body["instructions"] = system
     if isinstance(request, ChatRequest):
         body |= _options(request)
     if sampling.temperature is not None:
@@ -84,9 +84,8 @@ def _of(message: Message) -> list[JSON]:
 
 
 def _call(call: ToolCall) -> JSON:
-    # As in chat completions: llama.cpp fails on a history whose arguments are no JSON.
-    arguments = call.arguments if object_of(call.arguments) is not None else "{}"
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
+    called = {"call_id": call.id, "name": call.name, "arguments": told_again(call.arguments)}
+    return {"type": "function_call"} | called
 
 
 def _tool(tool: ToolSpec) -> JSON:

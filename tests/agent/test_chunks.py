@@ -7,7 +7,33 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, create_tool_calling_agent, tool
+from graphexec import (
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    AgentStep,
+    Asks,
+    CallTool,
+    Observed,
+    Ready,
+    Run,
+    Steps,
+    ask,
+    charged,
+    check_return_direct,
+    create_react_agent,
+    create_tool_calling_agent,
+    edges,
+    limit_reached,
+    node,
+    on,
+    plan,
+    renamed,
+    replace,
+    snapshot_of,
+    splice,
+    tool,
+)
 from graphexec.chunks import Chunks
 from graphexec.events import Moved
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
@@ -126,6 +152,46 @@ def test_an_action_is_told_before_its_tool_runs() -> None:
     assert ran == []
     chunks.close()
     assert ran == []
+
+
+@node
+def one_by_one(acted: Acted) -> Asks[CallTool, Observed]:
+    """Call the tools, each when the one before has answered."""
+    first, second = acted.actions
+    one = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
+    other = yield from ask(CallTool(second.tool, second.tool_input, acted.run))
+    return Observed(acted.run, acted.actions, (one, other))
+
+
+@both
+def test_actions_whose_tools_are_called_one_by_one_are_told_once(how: str) -> None:
+    executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
+    slowly = charged(when_spent=limit_reached)(renamed(one_by_one, "dispatch_tools"))
+    executor = executor.with_graph(replace(executor.graph, slowly))
+    told = [next(iter(chunk)) for chunk in chunks_of(executor, how)]
+    assert told == ["actions", "actions", "steps", "steps", "output"]
+
+
+def test_a_run_that_goes_on_in_the_middle_of_a_step_tells_its_actions_again() -> None:
+    executor = AgentExecutor(agent=scripted(act("fail", text="a"), answer()), tools=[fail], handle_tool_errors="raise")
+    with pytest.raises(ValueError, match="no a") as caught:
+        chunks_of(executor, "sync")
+    executor = AgentExecutor(agent=scripted(answer()), tools=[fail])
+    told = [next(iter(chunk)) for chunk in chunks_of(executor, "sync", snapshot_of(caught.value))]
+    assert told == ["actions", "steps", "output"]
+
+
+@both
+def test_steps_that_come_after_some_were_taken_away_are_told(how: str) -> None:
+    @node
+    def forget(ready: Ready) -> Ready:
+        return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
+
+    model = ScriptedModel([*[f"Action: echo\nAction Input: {letter}" for letter in "abcd"], "Final Answer: so"])
+    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
+    graph = splice(executor.graph, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready)
+    told = [next(iter(chunk)) for chunk in chunks_of(executor.with_graph(graph), how)]
+    assert told == [*["actions", "steps"] * 4, "output"]
 
 
 def test_what_is_no_news_to_a_chunk_brings_none() -> None:

@@ -13,6 +13,7 @@ from graphexec import (
     AgentExecutor,
     AskHuman,
     Asking,
+    Steps,
     advance,
     create_react_agent,
     create_structured_agent,
@@ -29,7 +30,7 @@ from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.errors import InputError, NoHandler, ParseError, ToolDefinitionError
 from graphexec.machine import LimitReached
 from graphexec.models import ScriptedModel
-from tests.agent.actors import echo
+from tests.agent.actors import answer, echo, scripted
 from tests.agent.test_with_graph import APPROVED
 
 EACH = pytest.mark.parametrize(
@@ -90,6 +91,9 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
             r"early_stopping_method is \['generate'\]; give 'force'",
         ),
         ({"handlers": [print]}, r"handlers is \[.*\]; give a dict: \{AskHuman: function\}, say"),
+        ({"verbose": "no"}, "verbose is 'no'; give True or False"),
+        ({"may_run_forever": "no"}, "may_run_forever is 'no'; give True or False"),
+        ({"return_intermediate_steps": 1}, "return_intermediate_steps is 1; give True or False"),
         ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give how many steps to show"),
         ({"return_direct": ["any"]}, r"return_direct is \['any'\]; give 'single' or 'any'"),
         ({"watchers": print}, "watchers is .*; pass a list of functions of an event"),
@@ -98,7 +102,7 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
         ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a text"),
         ({"memory": []}, "memory is .*; make one with BufferMemory"),
     ],
-    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+    ids=str,
 )
 def test_an_option_that_cannot_be_is_refused_by_its_name(options: dict[str, Any], told: str) -> None:
     given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
@@ -113,10 +117,15 @@ def test_a_number_is_not_limits() -> None:
         executor.with_limits(three)
 
 
-def test_a_trimming_function_that_returns_nothing_is_told_so() -> None:
-    nothing: Any = lambda _: None  # noqa: E731 - what people write
-    executor = AgentExecutor(agent=lambda *_: AgentFinish({"output": ""}), tools=[], trim_intermediate_steps=nothing)
-    with pytest.raises(InputError, match="trim_intermediate_steps returned None; return the steps to show"):
+@pytest.mark.parametrize(
+    ("trimmed", "told"), [(None, "None; return the steps to show"), ([("a", "b")], r"a sequence with \('a', 'b'\)")]
+)
+def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told: str) -> None:
+    def trim(steps: Steps) -> Any:
+        return trimmed
+
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], trim_intermediate_steps=trim)
+    with pytest.raises(InputError, match=f"trim_intermediate_steps returned {told}"):
         executor.run("q")
 
 

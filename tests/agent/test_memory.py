@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from graphexec import (
     AgentExecutor,
     AgentFinish,
     Done,
+    Reported,
     Snapshot,
     Steps,
     create_conversational_agent,
@@ -20,9 +22,9 @@ from graphexec import (
     snapshot_of,
 )
 from graphexec.errors import InputError, ServerError
-from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn, WindowMemory
+from graphexec.memory import BufferMemory, MemoryHistory, SummaryFailed, SummaryMemory, Turn, WindowMemory
 from graphexec.models import ScriptedModel
-from tests.agent.actors import echo, run_async, run_sync
+from tests.agent.actors import answer, echo, run_async, run_sync, scripted
 
 Run = Callable[..., Any]
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
@@ -127,6 +129,47 @@ def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) ->
     assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
     assert [turn.input for turn in memory.history.turns()] == ["tea?", "milk?"]
     assert memory.load({}) == {"chat_history": "Summary: They met."}
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_what_it_reports_is_news_before_the_end(how: str) -> None:
+    watched: list[Any] = []
+    memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
+    executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, watchers=[watched.append])
+
+    async def collected() -> list[Any]:
+        return [event async for event in executor.astream("tea?")]
+
+    events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collected())
+    assert events == watched
+    reported, done = events[-2:]
+    assert isinstance(done, Done)
+    assert isinstance(reported, Reported)
+    assert isinstance(reported.news, SummaryFailed)
+    assert (reported.node, reported.effect) == ("parse", None)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_it_is_read_with_the_first_step_and_wrong_inputs_are_refused_before(how: str) -> None:
+    memory = Notebook()
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory)
+    many: Any = ["tea?"]
+    with pytest.raises(InputError, match="pass a dict of them by name"):
+        executor.stream(many) if how == "sync" else executor.astream(many)
+
+    async def first() -> Any:
+        events = executor.astream("tea?")
+        assert memory.asked == []
+        await anext(events)
+        return memory.asked
+
+    if how == "async":
+        assert asyncio.run(first()) == [{"input": "tea?"}]
+        return
+    events = executor.stream("tea?")
+    assert memory.asked == []
+    next(events)
+    assert memory.asked == [{"input": "tea?"}]
 
 
 def test_it_is_told_before_the_last_event() -> None:

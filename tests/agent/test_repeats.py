@@ -120,8 +120,10 @@ def test_calls_of_one_reply_repeat_nothing_and_replies_do() -> None:
     assert repeated([*steps_of("a"), *thrice], 3) == 1
     assert repeated([*pair, *pair, *pair], 5) == 3
     assert repeated([*pair, *at_once("a", "c", reply="s")], 5) == 1
-    # Steps that the caller has taken out leave less of a reply than it had.
+    # A reader may take fewer calls than the reply has; a model may say the same with the same names of calls.
     assert repeated(thrice[:2], 3) == 1
+    first = at_once("a", "a", reply="r")[:1]
+    assert repeated(first * 3, 5) == 3
 
 
 class Vague:
@@ -309,8 +311,21 @@ def test_the_start_of_a_run_is_not_noticed() -> None:
 
 @pytest.mark.parametrize(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
 def test_numbers_that_cannot_be_are_refused(warn_after: int, stop_after: int) -> None:
-    with pytest.raises(InputError, match=f"warn_after is {warn_after} and stop_after {stop_after}; give 2 or more"):
+    with pytest.raises(InputError, match=r"stop_repeats has (warn|stop)_after="):
         stop_repeats(AGENT_EXECUTOR, warn_after=warn_after, stop_after=stop_after)
+
+
+@pytest.mark.parametrize("number", ["2", 2.5, True, None])
+def test_what_is_no_number_of_times_is_refused(number: Any) -> None:
+    with pytest.raises(InputError, match=r"stop_repeats has warn_after=.*; give a whole number, 2 or more"):
+        stop_repeats(AGENT_EXECUTOR, warn_after=number)
+    with pytest.raises(InputError, match=r"stop_repeats has stop_after=.*; give a whole number, 2 or more"):
+        stop_repeats(AGENT_EXECUTOR, stop_after=number)
+
+
+def test_it_is_not_stopped_before_it_is_warned() -> None:
+    with pytest.raises(InputError, match="stop_repeats has warn_after=3 and stop_after=2; warn first, and then stop"):
+        stop_repeats(AGENT_EXECUTOR, warn_after=3, stop_after=2)
 
 
 def test_a_graph_that_is_no_agents_is_refused() -> None:

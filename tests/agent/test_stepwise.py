@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Ready, Run, Steps, StoppedResponse, edges, node, on
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    AgentStep,
+    Ready,
+    Run,
+    Snapshot,
+    Steps,
+    StoppedResponse,
+    edges,
+    node,
+    on,
+)
 from graphexec.errors import InputError
+from graphexec.events import Entered
 from graphexec.machine import check_return_direct, plan
 from graphexec.stepwise import Stepwise
 from graphexec.surgery import splice
@@ -229,6 +242,49 @@ def test_before_its_first_turn_a_run_is_neither_seen_nor_changed() -> None:
         turns.run = Run({})
 
 
+@both
+def test_a_snapshot_is_gone_on_with_step_by_step(how: str) -> None:
+    executor = counting()
+    entered = [event for event in executor.stream("tea") if isinstance(event, Entered) and event.node == "plan"]
+    paused = Snapshot("plan", entered[1].value, spent=entered[1].spent)
+    turns = executor.iter(paused)
+    assert gone_through(turns, how) == [["1"], ["2"]]
+    assert turns.result.spent.iterations == 4
+
+
+@both
+def test_what_a_memory_takes_is_not_of_the_runs_time(how: str) -> None:
+    now = [0.0]
+
+    class Slow:
+        """Memory that takes its time to know nothing."""
+
+        keys = ("known",)
+
+        def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+            now[0] += 50
+            return {"known": ""}
+
+        def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+            """Forget."""
+
+        async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+            return self.load(inputs)
+
+        async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+            """Forget."""
+
+    executor = counting(memory=Slow(), max_execution_time=10)
+    executor.world = dataclasses.replace(executor.world, clock=lambda: now[0])
+    turns = executor.iter("tea")
+
+    def edit(*_: Any) -> None:
+        turns.run = Run(turns.run.inputs, turns.run.steps)
+
+    gone_through(turns, how, edit)
+    assert (turns.result.reason, turns.result.spent.seconds) == ("finished", 0)
+
+
 def test_what_is_no_run_is_refused() -> None:
     turns = counting().iter("q")
     steps: Any = [AgentStep(act("echo", text="a"), "a")]
@@ -243,12 +299,16 @@ def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> No
     executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], max_iterations=5)
     turns = executor.iter("q")
     ended: list[bool] = []
-    gone_through(turns, how, lambda *_: ended.append(turns.ended))
+
+    def look(*_: Any) -> None:
+        ended.append(turns.ended)
+
+    gone_through(turns, how, look)
     assert (ended, turns.ended, turns.result.reason) == ([True], True, "return_direct")
 
     turns = counting(1).iter("q")
     ended.clear()
-    gone_through(turns, how, lambda *_: ended.append(turns.ended))
+    gone_through(turns, how, look)
     assert (ended, turns.ended) == ([False], True)
 
 

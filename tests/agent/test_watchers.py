@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Limits, Moved, Ready, Run
+from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Limits, Moved, Ready, Run, snapshot_of
 from graphexec.drive import run as run_table
 from graphexec.errors import InputError
 from tests.agent.actors import act, answer, echo, scripted
@@ -74,10 +74,16 @@ def test_what_a_watcher_raises_ends_the_run(door: str) -> None:
         if isinstance(event, Asked):
             raise OSError("enough")
 
-    with pytest.raises(OSError, match="enough"):
+    with pytest.raises(OSError, match="enough") as caught:
         DOORS[door](executor_of(watcher))
     # What was asked for is not carried out.
     assert kinds(seen) == [Entered, Asked]
+    if "batch" not in door:
+        # And the run may go on from there.
+        snapshot = snapshot_of(caught.value)
+        assert snapshot is not None
+        assert (snapshot.node, snapshot.spent.model_calls) == ("plan", 1)
+        assert executor_of().run(snapshot).reason == "finished"
 
 
 def test_a_watcher_is_told_before_whoever_iterates() -> None:
@@ -133,11 +139,19 @@ def test_a_watched_run_keeps_none_of_its_events(how: str) -> None:
     assert alive[0] - before <= 2
 
 
+class Awaited:
+    """An object whose call is a coroutine."""
+
+    async def __call__(self, event: object) -> None:
+        """Nobody would await it."""
+
+
 WRONG: dict[str, object] = {
     "one function": print,
     "no functions": [1],
     "a text": "print",
     "a coroutine function": [asyncio.sleep],
+    "an object that is called like one": [Awaited()],
 }
 
 

@@ -11,19 +11,28 @@ import pytest
 from graphexec import Budget, Limits
 from graphexec.errors import LimitsError
 
-# Any: wrong on purpose.
+
+# Any: wrong on purpose, here and below.
+def limits_of(budgets: Any) -> Limits:
+    return Limits(budgets=budgets)
+
+
+def limit_of(budget: Any) -> Limits:
+    return Limits(budgets={budget: 2})
+
+
 WRONG: list[tuple[Callable[..., object], Any, str]] = [
     *(
         (Budget, name, f"a budget cannot be named {name!r}; give it a name that a variable could have")
         for name in (3, None, ["revisions"])
     ),
     *(
-        (lambda given: Limits(budgets=given), given, f"budgets is {given!r}; give a dict of names and limits")
+        (limits_of, given, f"budgets is {given!r}; give a dict of names and limits")
         for given in (3, None, ["revisions"])
     ),
     *(
         (
-            lambda name: Limits(budgets={name: 2}),
+            limit_of,
             name,
             f"budgets has {name!r}, which names none; give {{'revisions': 5}}",
         )

@@ -19,8 +19,10 @@ from graphexec.errors import (
 )
 from graphexec.messages import ModelReply
 from graphexec.models import OpenAICompatible
+from graphexec.models.notices import Retried
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse, whole
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+from tests.models.ways import overheard
 
 GOOD = httpx.Response(200, content=CHAT)
 
@@ -60,9 +62,14 @@ every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, strea
 )
 def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, failure: httpx.Response | Exception) -> None:
     time = FakeTime()
-    assert ask(scripted_server(failure, failure, GOOD, time=time)) == CHAT_REPLY
+    with overheard() as news:
+        assert ask(scripted_server(failure, failure, GOOD, time=time)) == CHAT_REPLY
     first, second = time.slept
     assert 0.25 <= first <= 0.5 <= second <= 1.0
+    # Whoever watches the run is told of each.
+    told = [one for one in news if isinstance(one, Retried)]
+    assert [(one.attempt, one.wait) for one in told] == [(1, first), (2, second)]
+    assert all(isinstance(one.error, ModelError) for one in told)
 
 
 @every_way
@@ -79,9 +86,9 @@ def test_what_will_not_pass_is_raised_at_once(
     ask: Ask, failure: httpx.Response | Exception, kind: type[ModelError]
 ) -> None:
     time = FakeTime()
-    with pytest.raises(kind):
+    with pytest.raises(kind), overheard() as news:
         ask(scripted_server(failure, GOOD, time=time))
-    assert time.slept == []
+    assert time.slept == news == []
 
 
 @every_way

@@ -37,7 +37,7 @@ from tests.models.actors import HELLO
 # Any: wrong on purpose, here and below.
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
-A_MODEL = "give a model, such as OpenAICompatible('gpt-4o')"
+A_MODEL = "give a model, such as OpenAICompatible('gpt-5-mini')"
 A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for one of its own"
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"
@@ -72,7 +72,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (retrying, (MODEL,), {"on": "ModelError"}, "retrying has on='ModelError'; give a tuple of classes"),
     (retrying, (MODEL,), {"on": InputError}, "retrying has on=InputError, a class; give a tuple of classes"),
-    (retrying, (MODEL,), {"on": (KeyboardInterrupt,)}, "retrying has KeyboardInterrupt, a class in on; give classes"),
+    (retrying, (MODEL,), {"on": (KeyboardInterrupt,)}, "retrying has <class 'KeyboardInterrupt'> in on; give classes"),
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models one"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models one after the other and not in a list"),
