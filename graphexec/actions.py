@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, final, overload
 
 from pydantic_core import core_schema
 
+from graphexec.errors import InputError
 from graphexec.limits import Exhausted
 from graphexec.messages import AssistantMessage
 
@@ -18,7 +19,7 @@ ToolInput: TypeAlias = str | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AgentAction:
-    """A decision to call `tool` with `tool_input`.
+    """A decision to call `tool`, by its name, with `tool_input`. Raises `InputError` for what neither can be.
 
     `log` is what the model said on the way to it. A native tool call also has its `call_id` and the `message` that it
     was part of, so that the conversation can be told to the model again as it was.
@@ -29,6 +30,15 @@ class AgentAction:
     log: str = ""
     call_id: str | None = None
     message: AssistantMessage | None = None
+
+    def __post_init__(self) -> None:
+        # Agents of the users' own pass tools instead of their names, and LangChain's positional inputs.
+        if not isinstance(self.tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"AgentAction was given the tool {self.tool!r}; write its name, as a text")
+        if not isinstance(self.tool_input, (str, dict)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"AgentAction was given the input {self.tool_input!r}; write a text, or a dict of arguments by name"
+            )
 
 
 StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error"]
@@ -163,12 +173,20 @@ NO_RUN = Run({})
 @final
 @dataclass(frozen=True, slots=True)
 class AgentFinish:
-    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`."""
+    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`.
+
+    Raises `InputError` for an answer that is no mapping.
+    """
 
     return_values: Mapping[str, Any]
     log: str = ""
     run: Run = field(default=NO_RUN)
     return_direct: bool = False
+
+    def __post_init__(self) -> None:
+        # Users without a type checker write the answer alone.
+        if not isinstance(self.return_values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"AgentFinish was given {self.return_values!r}; write AgentFinish({{'output': ...}})")
 
     @property
     def steps(self) -> Steps:

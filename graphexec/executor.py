@@ -215,6 +215,8 @@ class AgentExecutor:
     def with_limits(self, limits: Limits) -> AgentExecutor:
         """Return the same executor with exactly these limits: what they leave out is as `Limits` has it.
 
+        `executor.with_limits(dataclasses.replace(executor.limits, seconds=60))` changes one of them.
+
         Raises `UnprovedError` if a run may never end within them, `LimitsError` for a budget that there is not, and
         `InputError` for what are no limits.
         """

@@ -55,6 +55,11 @@ def keys_of(agent: Agent, memory: Memory | None) -> tuple[str, ...]:
     if isinstance(memory, type) or absent:
         lacks = f", which has no {', '.join(absent)}" if absent else ""
         raise InputError(f"memory is {memory!r}{lacks}; make one with BufferMemory(), say")
+    messages = [key for key in memory.keys if key in agent.optional_keys]
+    if messages and getattr(memory, "as_messages", True) is False:
+        raise InputError(
+            f"the memory provides {messages[0]} as text, and the agent reads messages; make it with as_messages=True"
+        )
     read = {*agent.input_keys, *agent.optional_keys}
     if agent.function is None and read.isdisjoint(memory.keys):
         keys = ", ".join(memory.keys)

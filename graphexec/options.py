@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, get_args
 
@@ -28,8 +29,10 @@ def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
         return lambda _: policy
     if isinstance(policy, bool):
         return invalid
-    if not callable(policy):
-        raise InputError(f"handle_parsing_errors is {policy!r}; give True, False, a text, or a function of the error")
+    if not callable(policy) or inspect.iscoroutinefunction(policy):
+        raise InputError(
+            f"handle_parsing_errors is {policy!r}; give True, False, a text, or a function (def) of the error"
+        )
 
     def feedback(error: ParseError) -> str:
         told = policy(error)
@@ -46,9 +49,9 @@ def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
     if isinstance(trim, int):
         return None if trim <= 0 else _last(trim)
     # Users without a type checker pass what they like.
-    if not callable(trim):  # pyright: ignore[reportUnnecessaryComparison]
+    if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
         raise InputError(
-            f"trim_intermediate_steps is {trim!r}; give how many steps to show, or a function of the steps"
+            f"trim_intermediate_steps is {trim!r}; give how many steps to show, or a function (def) of the steps"
         )
 
     def shown(steps: Steps) -> Sequence[AgentStep]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -26,9 +27,11 @@ from graphexec import (
     snapshot_of,
     splice,
 )
-from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, StoppedResponse
 from graphexec.errors import InputError, NoHandler, ParseError, ToolDefinitionError
 from graphexec.machine import LimitReached
+from graphexec.memory import BufferMemory
+from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from tests.agent.actors import answer, echo, scripted
 from tests.agent.test_with_graph import APPROVED
@@ -51,7 +54,7 @@ def test_an_agent_of_plain_functions_is_refused(create: Callable[..., Any]) -> N
 
 @EACH
 def test_the_name_of_a_model_is_not_a_model(create: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, match="the model is 'gpt-5'; make one, such as"):
+    with pytest.raises(InputError, match=r"the model is 'gpt-5'; (make one|give a model), such as"):
         create("gpt-5", [echo])
 
 
@@ -99,6 +102,11 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
         ({"watchers": print}, "watchers is .*; pass a list of functions of an event"),
         ({"tool_concurrency": "2"}, "tool_concurrency is '2'; give a whole number, 1 or more"),
         ({"tool_concurrency": True}, "tool_concurrency is True; give a whole number, 1 or more"),
+        (
+            {"handle_parsing_errors": asyncio.sleep},
+            r"handle_parsing_errors is .* a function \(def\) of the error",
+        ),
+        ({"trim_intermediate_steps": asyncio.sleep}, r"trim_intermediate_steps is .* a function \(def\) of the steps"),
         ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a text"),
         ({"memory": []}, "memory is .*; make one with BufferMemory"),
     ],
@@ -127,6 +135,44 @@ def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told
     executor = AgentExecutor(agent=scripted(answer()), tools=[], trim_intermediate_steps=trim)
     with pytest.raises(InputError, match=f"trim_intermediate_steps returned {told}"):
         executor.run("q")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: AgentFinish(anything("no")), r"AgentFinish was given 'no'; write AgentFinish\(\{'output': ...\}\)"),
+        (lambda: AgentFinish(anything(None)), "AgentFinish was given None; write"),
+        (
+            lambda: AgentAction(anything(echo), "a"),
+            "AgentAction was given the tool <.*echo.*>; write its name",
+        ),
+        (
+            lambda: AgentAction("echo", anything(["a"])),
+            r"AgentAction was given the input \['a'\]; write a text",
+        ),
+        (
+            lambda: ToolCall("c1", "echo", anything({"text": "a"})),
+            r"ToolCall was given .*; write them as JSON",
+        ),
+    ],
+)
+def test_a_decision_that_cannot_be_is_refused_where_it_is_made(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make()
+
+
+def anything(value: object) -> Any:
+    """A value that a type checker lets pass."""
+    return value
+
+
+def test_a_memory_of_text_is_refused_by_an_agent_that_reads_messages() -> None:
+    agent = create_tool_calling_agent(ScriptedModel(["so"]), [])
+    with pytest.raises(
+        InputError, match=r"the memory provides chat_history as text, .*; make it with as_"
+    ):
+        AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
+    assert AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True)).run("q").output == "so"
 
 
 def test_an_executor_shows_its_tools() -> None:
