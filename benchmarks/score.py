@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import get_args
 
 from graphexec import AgentExecutor, AgentStep, RunResult
-from graphexec.cli.choices import AgentName, ChosenModel, chosen_model, made_agent
+from graphexec.cli.choices import AgentName, ChosenModel, chosen_model, fetch_weights, made_agent
 from graphexec.cli.exits import UsageFault, code_of, tell
 from graphexec.errors import ContextOverflow, GraphexecError
 from graphexec.tools.everyday import EVERYDAY_TOOLS
@@ -171,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_options(arguments)
     try:
         chosen = model_of(options)
+        fetch_weights(chosen)
         executor = AgentExecutor(
             agent=made_agent(options.agent, chosen.model, EVERYDAY_TOOLS),
             tools=EVERYDAY_TOOLS,

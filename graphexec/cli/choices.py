@@ -49,11 +49,12 @@ AgentName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model, what it is called, and whether it runs on this machine."""
+    """A model, what it is called, whether it runs on this machine, and the named weights that it needs, if any."""
 
     model: Model
     name: str
     local: bool
+    weights: str | None = None
 
 
 def chosen_model(
@@ -66,8 +67,8 @@ def chosen_model(
 ) -> ChosenModel:
     """Make the model that the options mean; the built-in one where they say nothing.
 
-    The weights of a named local model are fetched here, with their own progress bar, before there is a run to watch.
-    Raises `UsageFault`, `WeightsError` if they cannot be had, and `InputError` for a file that is no cache.
+    Weights are not fetched: that is for when all the rest is known to be right. Raises `UsageFault`, and `InputError`
+    for a file that is no cache.
     """
     chosen = _chosen(name, base_url, gguf, retries)
     if cache is None:
@@ -97,12 +98,12 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
     if name is None and base_url is not None:
         raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.weights import CATALOGUE, DEFAULT, pull
+    from graphexec.models.weights import CATALOGUE, DEFAULT
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
-        return ChosenModel(LocalModel(pull(named), max_tokens=_LONGEST), named, local=True)
+        return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
     # Without a name and password in it.
     where = f" at {urlsplit(base_url).netloc.rpartition('@')[2]}" if base_url else ""
     server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
@@ -112,6 +113,17 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
 def _refuse_retries(retries: int | None) -> None:
     if retries is not None:
         raise UsageFault("--retries is for a server's model, and this one is local; leave it out")
+
+
+def fetch_weights(chosen: ChosenModel) -> None:
+    """Fetch the weights that the model needs, with their own progress bar, before there is a run to watch.
+
+    Raises `WeightsError` if they cannot be had.
+    """
+    if chosen.weights is not None:
+        from graphexec.models.weights import pull
+
+        pull(chosen.weights)
 
 
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
@@ -153,7 +165,8 @@ def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
 def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
     """Make the memory of the conversation in that file, of which the agent is told the end.
 
-    Raises `UsageFault` for an agent that is not told what was said before, and `InputError` where there can be no file.
+    Raises `UsageFault` for an agent that is not told what was said before, and `InputError` where there can be no file,
+    or one that is no conversation.
     """
     if file is None and _HISTORY not in agent.input_keys:
         return None
@@ -170,8 +183,9 @@ def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | 
         return TokenWindowMemory(_REMEMBERED, as_messages=as_messages)
     try:
         history = FileHistory(file)
-        # Now, and not when the answer is there.
+        # Now, and not when weights are fetched, or the answer is there.
         history.path.open("ab").close()
+        history.turns()
     except OSError as error:
         raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
     return TokenWindowMemory(_REMEMBERED, history=history, as_messages=as_messages)

@@ -7,12 +7,13 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from graphexec.actions import AgentStep, Steps, StoppedResponse
+from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of
-from graphexec.events import Done, Entered, Event
+from graphexec.edge import END
+from graphexec.events import Done, Entered, Event, Moved
 from graphexec.executor import AgentExecutor
 from graphexec.limits import Spent
 from graphexec.result import Ending
@@ -31,12 +32,16 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a run came: the node it was at, its steps, what it spent, and the seconds since it began."""
+    """How far a run came: the node it was at, its steps, what it spent, and the seconds since it began.
+
+    One that came to its `ending` may fail or be interrupted all the same, while its memory is told of it.
+    """
 
     node: str = ""
     steps: Sequence[AgentStep] = ()
     spent: Spent = field(default=Spent())
     seconds: float = 0.0
+    ending: Ending | None = None
 
 
 class Watcher(Protocol):
@@ -85,6 +90,8 @@ def follow(setup: Setup, watcher: Watcher, *, debug: bool = False) -> int:
                     return code_of(error)
                 if isinstance(event, Entered):
                     seen = Reached(event.node, _steps(event.value), event.spent)
+                if isinstance(event, Moved) and event.target == END.name:
+                    seen = _ended(seen, event.outcome)
                 if isinstance(event, Done):
                     ending = event.outcome
                     watcher.ended(ending, Reached("END", ending.steps, event.spent, event.spent.seconds))
@@ -95,12 +102,18 @@ def follow(setup: Setup, watcher: Watcher, *, debug: bool = False) -> int:
         return INTERRUPTED
 
 
+def _ended(seen: Reached, outcome: object) -> Reached:
+    assert isinstance(outcome, (AgentFinish, StoppedResponse)), "an executor's runs end in one of these"
+    return replace(seen, steps=outcome.steps, ending=outcome)
+
+
 def _reached(error: BaseException, seen: Reached, seconds: float) -> Reached:
     """What the error knows of the run, or, if it came between two events, what was seen."""
     snapshot: Snapshot | None = snapshot_of(error)
     if snapshot is None:
-        return Reached(seen.node, seen.steps, seen.spent, seconds)
-    return Reached(snapshot.node, _steps(snapshot.value), snapshot.spent, seconds)
+        return replace(seen, seconds=seconds)
+    steps = _steps(snapshot.value) if seen.ending is None else seen.steps
+    return Reached(snapshot.node, steps, snapshot.spent, seconds, seen.ending)
 
 
 # Any: a node's value is whatever the graph's nodes hand on.

@@ -5,13 +5,14 @@ Every record has `event`; the names here do not change, records may get further 
 - `start`: `input`, `model`, `agent`, `tools` (by name), `limits`
 - `entered`: `node`, `spent`
 - `asked`: `node`, `effects`
-- `reported`: `node`, `effects` (those being answered), `news` (its class: a retry, a wait, a cache's reply), `text`
+- `reported`: `node`, `effects` (those being answered; none of what a memory reports), `news` (its class: a retry, a
+  wait, a cache's reply), `text`
 - `answered`: `node`, `seconds`, `spent`, `replies`
 - `moved`: `node`, `outcome` (its class), `target`
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
-  answer; a run that was stopped may have a last word), `reason` (`finished`, `return_direct`, or the limit's name),
-  `limit` (what stopped it), `steps`, `spent`, `seconds`, `error`. What is wrong before there is a run is told by the
-  `status`, the `exit_code` and the `error` alone.
+  answer; a run that was stopped may have a last word, and one whose memory could not be written has its answer),
+  `reason` (`finished`, `return_direct`, or the limit's name), `limit` (what stopped it), `steps`, `spent`, `seconds`,
+  `error`. What is wrong before there is a run is told by the `status`, the `exit_code` and the `error` alone.
 
 What stands in them:
 
@@ -79,7 +80,7 @@ class Records:
                 told = [_reply(one, answer) for one, answer in zip(_members(effect), _several(replies), strict=False)]
                 self._write("answered", node=node, seconds=seconds, spent=_spent(spent), replies=told)
             case Reported(node, effect, news):
-                effects = [_effect(one) for one in _members(effect)]
+                effects = [] if effect is None else [_effect(one) for one in _members(effect)]
                 self._write("reported", node=node, effects=effects, news=type(news).__name__, text=str(news))
             case Moved(node, outcome, target):
                 self._write("moved", node=node, outcome=type(outcome).__name__, target=target)
@@ -88,22 +89,17 @@ class Records:
 
     def ended(self, ending: Ending, reached: Reached) -> None:
         """Write the result of a run that ended."""
-        match ending:
-            case AgentFinish():
-                reason = "return_direct" if ending.return_direct else "finished"
-                self._result("answered", ANSWERED, reached, output=_plain(ending.output), reason=reason)
-            case StoppedResponse(output, limit):
-                said = output if ending.generated else None
-                self._result("stopped", STOPPED, reached, output=said, reason=limit.limit, limit=asdict(limit))
+        status, code = ("stopped", STOPPED) if isinstance(ending, StoppedResponse) else ("answered", ANSWERED)
+        self._result(status, code, reached, **_ending(ending))
 
     def interrupted(self, reached: Reached) -> None:
         """Write the result of a run that the person ended."""
-        self._result("interrupted", INTERRUPTED, reached)
+        self._result("interrupted", INTERRUPTED, reached, **_ending(reached.ending))
 
     def failed(self, error: Exception, reached: Reached) -> None:
         """Write the result of a run that an error ended."""
         described = {"type": type(error).__name__, "message": line_of(error)}
-        self._result("error", code_of(error), reached, error=described)
+        self._result("error", code_of(error), reached, **_ending(reached.ending), error=described)
 
     # Each status has fields of its own; the others are null.
     def _result(self, status: str, code: int, reached: Reached, **fields: Any) -> None:
@@ -115,6 +111,17 @@ class Records:
 
     def _write(self, event: str, **fields: Any) -> None:
         print(json.dumps({"event": event, **fields}), file=self._out, flush=True)
+
+
+def _ending(ending: Ending | None) -> dict[str, Any]:
+    match ending:
+        case None:
+            return {}
+        case AgentFinish():
+            reason = "return_direct" if ending.return_direct else "finished"
+            return {"output": _plain(ending.output), "reason": reason}
+        case StoppedResponse(output, limit):
+            return {"output": output if ending.generated else None, "reason": limit.limit, "limit": asdict(limit)}
 
 
 def _members(effect: Effect[Any] | All[Effect[Any]]) -> tuple[Effect[Any], ...]:

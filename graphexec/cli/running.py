@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, made_agent
+from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
 from graphexec.cli.exits import ANSWERED, Debug, ending_in_one_line
 from graphexec.cli.files import write_proof
 from graphexec.cli.following import Setup, Watcher, follow
@@ -201,6 +201,8 @@ def run(  # noqa: PLR0913 - each is an option
             from graphexec.verify import verify
 
             write_proof(verify(executor.graph, executor.limits).certificate, certificate)
+        # Last: it may take minutes, after which nothing is to be found wrong with what was typed.
+        fetch_weights(chosen)
         watcher: Watcher = Records(out) if json else (Answer if quiet else Trace)(out, sys.stderr)
         code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
         if code != ANSWERED:

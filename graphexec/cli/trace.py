@@ -55,6 +55,24 @@ class Answer:
         """Show nothing."""
 
     def ended(self, ending: Ending, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
+        """Print the answer."""
+        self.answer(ending)
+
+    def interrupted(self, reached: Reached) -> None:
+        """Say how far the run came."""
+        if reached.ending is not None:
+            self.answer(reached.ending)
+        at = f" at {reached.node}" if reached.node else ""
+        self.say(Text(f"Interrupted{at}, after {_counted(len(reached.steps), 'step')}", "yellow"))
+
+    def failed(self, error: Exception, reached: Reached) -> None:
+        """Say what went wrong."""
+        if reached.ending is not None:
+            self.answer(reached.ending)
+        what = "graphexec" if reached.ending is None else "graphexec: this run is not remembered"
+        self.say(Text(f"{what}: {line_of(error)}", "red"))
+
+    def answer(self, ending: Ending) -> None:
         """Print the answer; a stopped run seldom has one, and its reason goes to the other stream."""
         if isinstance(ending, StoppedResponse):
             remedy = f"allow more with {_OPTIONS.get(ending.limit.limit, ending.limit.limit)}"
@@ -68,15 +86,6 @@ class Answer:
         else:
             print(answer, file=self._out)
         self._out.flush()
-
-    def interrupted(self, reached: Reached) -> None:
-        """Say how far the run came."""
-        at = f" at {reached.node}" if reached.node else ""
-        self.say(Text(f"Interrupted{at}, after {_counted(len(reached.steps), 'step')}", "yellow"))
-
-    def failed(self, error: Exception, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
-        """Say what went wrong."""
-        self.say(Text(f"graphexec: {line_of(error)}", "red"))
 
     def say(self, text: Text) -> None:
         """Print a line about the run."""
@@ -134,13 +143,17 @@ class Trace(Answer):
 
     def ended(self, ending: Ending, reached: Reached) -> None:
         """Print the answer between the trace and the cost."""
-        self._part()
         super().ended(ending, reached)
+        self.cost(reached)
+
+    def answer(self, ending: Ending) -> None:
+        """Print the answer between two empty lines."""
+        self._part()
+        super().answer(ending)
         # An answer that went elsewhere parts nothing here.
         if self._together or isinstance(ending, StoppedResponse):
             self._parted = False
         self._part()
-        self.cost(reached)
 
     def interrupted(self, reached: Reached) -> None:
         """Say how far the run came, and what it cost."""

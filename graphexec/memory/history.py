@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
@@ -96,10 +97,18 @@ def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
 
     check(owner, ("path", path, PATH))
     file = Path(path).absolute()
-    if file.is_dir():
+    try:
+        mode = file.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        mode = None
+    except (OSError, ValueError) as error:
+        # A name that is too long, or with a NUL in it; a folder that this user may not look into.
+        fact = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{owner}'s path {file} cannot be used: {fact}; name another file") from error
+    if mode is not None and stat.S_ISDIR(mode):
         raise InputError(f"{owner}'s path {file} is a directory; name a file in it")
     if not file.parent.is_dir():
         raise InputError(f"{owner}'s path {file} is in no directory that there is; make {file.parent} first")
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
+    if not os.access(file.parent if mode is None else file, os.W_OK):
         raise InputError(f"{owner}'s path {file} cannot be written to; give this user the right to, or name another")
     return file

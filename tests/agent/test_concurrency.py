@@ -37,16 +37,17 @@ def test_fifty_calls_of_ten_milliseconds_in_one_step_take_less_than_a_hundred(
 ) -> None:
     batch = [act(slow.name, number=number) for number in range(50)]
     executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
-    # The best of several; and where other programs keep this machine busy, as slow as plain threads are here and now.
+    # The best of several; and where other programs keep this machine busy, beside plain threads here and now. One after
+    # another they would take half a second.
     took: list[float] = []
     plainly: list[float] = []
-    while len(took) < 20 and min(took, default=1) >= 0.1:
+    while not any(one < min(0.4, max(0.1, 3 * other)) for one, other in zip(took, plainly, strict=True)):
+        assert len(took) < 20, (took, plainly)
         began = time.perf_counter()
         result = run(executor)
         took.append(time.perf_counter() - began)
         assert [step.observation for step in result.steps] == list(range(50))
         plainly.append(seconds_of_fifty_threads())
-    assert min(took) < max(0.1, 3 * min(plainly))
 
 
 def seconds_of_fifty_threads() -> float:

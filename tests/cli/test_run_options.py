@@ -9,6 +9,9 @@ from typing import get_args
 import pytest
 
 from graphexec.cli.choices import AgentName
+from graphexec.errors import WeightsError
+from graphexec.memory import FileHistory, Turn
+from graphexec.models import weights
 from tests.cli.conversations import Conversation, Refusal, Said, answering, calling, native, serving
 from tests.cli.terminals import command
 
@@ -122,7 +125,7 @@ def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[s
         (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, which is not told what"),
         (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in no directory that there is; make "),
         (["--memory", "."], "is a directory; name a file in it"),
-        (["--memory", "x" * 300], "cannot be written: "),
+        (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
         (["--memory", "notes.txt"], "notes.txt, line 1, is no turn: it is not JSON"),
         (["--cache", "nowhere/replies.db"], "cannot be used: unable to open database file; name a file in a folder"),
         (["--cache", "notes.txt"], "cannot be used: file is not a database"),
@@ -147,3 +150,82 @@ def test_a_local_model_is_not_asked_again(capsys: pytest.CaptureFixture[str], lo
     ended = command(capsys, "run", "What is 37 * 48?", *local, "--retries", "1")
     assert (ended.code, ended.out) == (2, "")
     assert "--retries is for a server's model, and this one is local; leave it out" in ended.err
+
+
+@pytest.fixture
+def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the weights that were fetched; none come."""
+    names: list[str] = []
+
+    def pull(name: str) -> Path:
+        names.append(name)
+        raise WeightsError("there is no net")
+
+    monkeypatch.setattr(weights, "pull", pull)
+    return names
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--agent", "react", "--memory", "talk.jsonl"],
+        ["--memory", "nowhere/talk.jsonl"],
+        ["--memory", "notes.txt"],
+        ["--cache", "nowhere/replies.db"],
+        ["--cache", "notes.txt"],
+        ["--certificate", "nowhere/proof.json"],
+    ],
+)
+def test_no_weights_are_fetched_for_wrong_usage(
+    capsys: pytest.CaptureFixture[str], pulled: list[str], options: list[str]
+) -> None:
+    Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
+    assert command(capsys, "run", "What is 37 * 48?", *options).code == 2
+    assert pulled == []
+    ended = command(capsys, "run", "What is 37 * 48?", "--memory", "talk.jsonl", "--cache", "replies.db")
+    assert (ended.code, ended.out, ended.err) == (1, "", "graphexec: there is no net\n")
+    assert pulled == ["smollm2-135m-instruct"]
+
+
+@pytest.mark.parametrize("options", [[], ["--quiet"], ["--json"]])
+@pytest.mark.parametrize("last_word", [False, True])
+def test_an_answer_that_cannot_be_remembered_is_told_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], last_word: bool
+) -> None:
+    def add(_: FileHistory, __: Turn) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FileHistory, "add", add)
+    limited = ["--max-iterations", "1", "--early-stopping", "generate"] if last_word else []
+    with serving([SAYS["tool_calling"][0], "It is 1776."]) as server:
+        ended = command(capsys, *asking(server, "tool_calling", "--memory", "talk.jsonl", *limited, *options))
+    assert ended.code == 1
+    if options == ["--json"]:
+        result = json.loads(ended.out.splitlines()[-1])
+        assert (result["status"], result["output"]) == ("error", "It is 1776.")
+        assert result["reason"] == ("iterations" if last_word else "finished")
+        assert result["error"] == {"type": "OSError", "message": "OSError: [Errno 28] No space left on device"}
+        assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
+        return
+    assert ended.out == "It is 1776.\n"
+    told = "graphexec: this run is not remembered: OSError: [Errno 28] No space left on device\n"
+    assert told in ended.err
+    if options:
+        assert ended.err == told or last_word
+    else:
+        assert "\n\n\n" not in ended.err
+        assert ended.err.endswith(f"{told}{ended.err.splitlines()[-1]}\n")
+        assert "2 model calls · 1 tool call" in ended.err
+
+
+def test_ctrl_c_while_an_answer_is_being_remembered_does_not_lose_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(_: FileHistory, __: Turn) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FileHistory, "add", add)
+    with serving([SAYS["tool_calling"][1]]) as server:
+        ended = command(capsys, *asking(server, "tool_calling", "--memory", "talk.jsonl"))
+    assert (ended.code, ended.out) == (130, "It is 1776.\n")
+    assert "Interrupted at parse, after 0 steps" in ended.err

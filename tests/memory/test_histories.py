@@ -232,6 +232,13 @@ def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path
         history(tmp_path)
     with pytest.raises(InputError, match=r"is in no directory that there is; make .*missing first"):
         history(tmp_path / "missing" / "turns")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"is in no directory that there is; make .*file first"):
+        history(tmp_path / "file" / "turns")
+    with pytest.raises(InputError, match=r"path .*xxx cannot be used: File name too long; name another file"):
+        history(tmp_path / ("x" * 300))
+    with pytest.raises(InputError, match="cannot be used: .*embedded null"):
+        history(tmp_path / "a\0b")
 
 
 @pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])

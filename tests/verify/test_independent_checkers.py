@@ -153,6 +153,14 @@ def test_no_two_names_become_one_identifier(names: list[str]) -> None:
     assert all(name.isascii() and name.isidentifier() and name.startswith("at_") for name in made)
 
 
+def test_a_bound_in_tla_is_counted_up_to_the_first_step_too_many() -> None:
+    text = tla(EXECUTOR, Limits(iterations=1), bound=6)
+    assert "steps' = IF steps > 6 THEN steps ELSE steps + 1" in text
+    assert text.endswith("WithinBound == steps <= 6\n====\n")
+    assert tla_config(bound=6) == "SPECIFICATION Spec\nINVARIANT WithinBound\n"
+    assert "steps" not in tla(EXECUTOR, Limits(iterations=1)).partition("EXTENDS")[2]
+
+
 def test_what_a_checker_cannot_count_is_refused() -> None:
     with pytest.raises(LimitsError, match="the limit iterations is 4294967296, which model checkers cannot count to"):
         promela(EXECUTOR, Limits(iterations=2**32))
