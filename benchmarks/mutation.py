@@ -59,6 +59,7 @@ _PROVER = (
     ),
     "tests/kernel/test_nesting.py",
     "tests/kernel/test_proved_surgery.py",
+    "tests/kernel/test_reserved.py",
 )
 
 SUBJECTS = {

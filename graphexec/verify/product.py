@@ -271,7 +271,7 @@ def _by_the_clock(plain: _Move, clock: int, waiting: tuple[int, ...] | None) -> 
 
 def _waiting(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> tuple[int, ...] | None:
     """What must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
-    budgets = [name for name in one.causes if name not in ("seconds", "restarts", "cost")]
+    budgets = [name for name in one.causes if name not in ("seconds", "restarts")]
     if any(limits.get(name) == 0 for name in budgets):
         return None
     return tuple(place[name] for name in budgets if name in place)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, END, Budget, Graph, Limits, edges, graph, metered, on
+from graphexec import AGENT_EXECUTOR, END, GENERATING_AGENT_EXECUTOR, Budget, Graph, Limits, edges, graph, metered, on
 from graphexec.verify import CODES, Bounds
+from graphexec.verify import bounds as bounding
 from graphexec.verify.executing import adversary
+from graphexec.verify.flow import Flow, Transition
 from graphexec.verify.guarded import guarded
 from graphexec.verify.puppets import explore_table
 from tests.verify import bad_machines as bad
@@ -115,3 +117,35 @@ def test_a_budget_without_a_limit_is_to_be_given_one() -> None:
     assert why.startswith("GX016 at go_left: ")
     assert why.endswith('Give the budget left a limit: Budget("left", 3), or Limits(budgets={"left": 3}).')
     assert "Set max_tokens (Limits(tokens=...))" not in why
+
+
+def way(source: str, target: str, grace: float | None = None) -> Transition:
+    return Transition(source, f"To{target}", target, asks=int(grace is not None), model_calls=1, grace=grace)
+
+
+LAST = way("last", "END", 1.0)
+FLOWS: dict[str, tuple[bool, list[Transition]]] = {
+    "nothing is reserved": (False, [way("a", "b"), way("b", "END")]),
+    "one at the end": (False, [way("a", "b"), way("b", "a"), way("b", "last"), LAST]),
+    "one, and then others": (False, [way("a", "b", 1.0), way("b", "c"), way("c", "END")]),
+    "one, and then a loop of others": (False, [way("a", "b", 1.0), way("b", "c"), way("c", "b"), way("c", "END")]),
+    "one after the other": (True, [way("a", "last", 1.0), LAST]),
+    "one, another node, and another": (True, [way("a", "b", 1.0), way("b", "last"), LAST]),
+    "itself": (True, [way("a", "b", 1.0), way("b", "a"), way("b", "END")]),
+    "either, at the end of two ways": (False, [way("a", "last"), way("a", "b"), way("b", "END", 1.0), LAST]),
+    "one of two ways goes on": (True, [way("a", "b", 1.0), way("a", "c", 1.0), way("b", "last"), way("c", "d"), LAST]),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_grace_follows_another_where_a_way_leads_from_one_to_the_next(name: str) -> None:
+    follows, ways = FLOWS[name]
+    flow = Flow("a", tuple(dict.fromkeys(one.source for one in ways)), tuple(ways))
+    assert bounding._grace_follows_grace(flow) is follows  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
+def test_reserved_calls_are_beyond_the_limit_and_made_again_after_crashes(restarts: int | None, number: int) -> None:
+    limits = Limits(iterations=None, model_calls=4, restarts=restarts)
+    bound = bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls
+    assert bound.number == number

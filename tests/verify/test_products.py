@@ -280,3 +280,16 @@ def test_the_size_is_a_limit_of_the_states_that_there_may_be() -> None:
     assert Product(ENTRY, NO_LIMIT).size() == 2 * 3
     assert sure(ENTRY, FIVE).size() == 2 * 3 * 2
     assert Product(flow_with(way("a", END.name)), NO_LIMIT).size() == 1
+
+
+# ---- what is reserved
+
+
+def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_is_over() -> None:
+    flow = flow_with(
+        way("a", "b", asks=1, model_calls=1, grace=1.0), within("a", model_calls=1, grace=1.0), way("b", END.name)
+    )
+    product = Product(flow, Limits(iterations=None, seconds=5), sure=True)
+    waited = [("Tob", "b", (0,)), ("within", "END", (0,))]
+    assert steps(product, "a", 1) == [("Tob", "b", (1,)), *waited]
+    assert steps(product, "a", 0) == [("Tob", "b", (0,)), *waited]

@@ -374,6 +374,26 @@ def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
     assert caught.value.__suppress_context__
 
 
+def test_a_certificate_is_read_in_whatever_order_its_fields_are() -> None:
+    certificate = AGENT_EXECUTOR.verify(Limits()).certificate
+    assert certificate is not None
+    data = json.loads(certificate.to_json())
+    assert Certificate.from_json(json.dumps(dict(reversed(data.items())))) == certificate
+
+
+@pytest.mark.parametrize("accident", [{"sha256": "0"}, {"sha256": None}, {"limits": {"iterations": 3}}])
+def test_a_certificate_that_was_changed_says_so(accident: dict[str, Any]) -> None:
+    certificate = AGENT_EXECUTOR.verify(Limits()).certificate
+    assert certificate is not None
+    data = json.loads(certificate.to_json())
+    told = "^this certificate was changed since it was made; prove the machine anew$"
+    with pytest.raises(CertificateError, match=told):
+        Certificate.from_json(json.dumps(data | accident))
+    del data["sha256"]
+    with pytest.raises(CertificateError, match=told):
+        Certificate.from_json(json.dumps(data))
+
+
 def test_a_certificate_without_a_digest_is_refused() -> None:
     data = json.loads(STRANGE.to_json())
     del data["digest"]

@@ -313,6 +313,17 @@ def test_an_extension_that_costs_nothing_is_to_be_metered_as_one() -> None:
     assert 'Budget("extensions", 2)' in finding.remedy
 
 
+def test_what_has_no_limit_counts_before_what_is_refilled() -> None:
+    flow = flow_with(
+        way("a", "b", "iterations x"), way("b", "a", resets="x"), way("b", END.name), gate("a", END.name, "x"), x=2
+    )
+    finding = found(flow)
+    assert finding.code == "GX016"
+    assert "it spends iterations, which has no limit" in finding.fact
+    limited = found(flow_with(way("a", "b", "x y"), way("b", "a", resets="x"), way("b", END.name), x=2, y=None))
+    assert (limited.code, "it spends y, which has no limit" in limited.fact) == ("GX016", True)
+
+
 def test_a_spent_limit_that_leads_back_is_told_apart() -> None:
     finding = found(STOPS_BY_WHAT_IS_SPENT, Limits(iterations=1))
     assert str(finding) == (
