@@ -8,6 +8,7 @@ The public names are those in `__all__` here, in `graphexec.models`, `graphexec.
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import (
     Agent,
+    Runnable,
     WorkedExample,
     callable_agent,
     chat_agent,
@@ -136,6 +137,7 @@ __all__ = [
     "ReturnDirect",
     "Run",
     "RunResult",
+    "Runnable",
     "Snapshot",
     "Spent",
     "Steps",

@@ -19,9 +19,10 @@ from graphexec.tools.showing import shown
 class Answering:
     """Turns the events of one run into the pieces of its final answer.
 
-    An agent whose answer can be told from its other replies only when they are whole (native tool calls may follow any
-    text) gives it in one piece; so does a run that is stopped. What was given and turns out to be no answer, since the
-    reply could not be read or another node asks on, is followed by a line end and the answer.
+    An answer that can be told from other replies only when the reply is whole comes in one piece: native tool calls may
+    follow any text, and in JSON the `action` has to come first. So does the text of a run that is stopped. What was
+    given and turns out to be no answer, since the reply could not be read or another node asks on, is followed by a
+    line end and the answer.
     """
 
     __slots__ = ("_again", "_agent", "_given", "_read")

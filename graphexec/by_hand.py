@@ -14,7 +14,8 @@ from graphexec.effects import All, Request
 from graphexec.engine import Cut, Walk
 from graphexec.errors import InputError, an
 from graphexec.events import Done
-from graphexec.graph import Graph
+from graphexec.given import told
+from graphexec.graph import Graph, built
 from graphexec.limits import Limits
 from graphexec.rank import Ranks
 from graphexec.snapshot import Snapshot
@@ -77,8 +78,10 @@ def _not_before_the_run(at: float) -> float:
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
     """Return the run at its start.
 
-    Raises `InputError` if the first node does not take such a value, or if a node lacks a setting.
+    Raises `InputError` if the first node does not take such a value, if a node lacks a setting, and for what is no
+    graph.
     """
+    built(graph, "begin(executor.graph, ...)")
     for node in graph.nodes.values():
         for name, kinds in node.settings.items():
             wanted = an(" | ".join(kind.__name__ for kind in kinds))
@@ -98,8 +101,15 @@ def advance(
     With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
     Costs the pure nodes on the way, and one pass over the replies that the current node has had.
     Raises `UndeclaredOutcome`, `UndeclaredEffect` or `UndeclaredCount` before anything undeclared is followed or
-    carried out, and whatever a node raises.
+    carried out, whatever a node raises, and `InputError` for what is no graph, no snapshot, or no limits.
     """
+    built(graph, "advance(executor.graph, snapshot, limits)")
+    # Users without a type checker pass what the run begins with, and a number.
+    if not isinstance(snapshot, Snapshot):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"advance is given {told(snapshot)}; give a snapshot, such as begin(graph, value)")
+    # As above.
+    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"advance is given the limits {told(limits)}; give Limits(iterations=...), say")
     walk = Walk(graph, snapshot, limits, ranks)
     path = walk.path()
     try:

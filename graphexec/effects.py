@@ -9,9 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    final,
+)
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
+from graphexec.errors import NodeError
+from graphexec.given import told
 from graphexec.limits import Exhausted
 from graphexec.messages import ModelReply, ModelRequest
 
@@ -58,6 +71,15 @@ class Effect(Generic[R_co]):
         return None
 
 
+def _unasked(effect: Effect[Any]) -> NoReturn:
+    name = type(effect).__name__
+    raise NodeError(f"{name} is an effect and has to be asked for; write reply = yield from ask({name}(...))")
+
+
+# Users without a type checker write `yield from AskHuman("?")`; to a type checker an effect cannot be iterated over.
+setattr(Effect, "__iter__", _unasked)  # noqa: B010 - so that it does not see this
+
+
 class Askable(Protocol[E_co, R_co]):
     """An effect, seen as what it is and what it replies: this is how both types survive `ask`."""
 
@@ -83,8 +105,15 @@ def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
     """Ask for one effect: `reply = yield from ask(CallModel(request))`.
 
     What its handler raises ends the run and is not raised here: a fallback belongs into the handler.
+
+    Raises `NodeError` for what is no effect.
     """
-    return effect.__ask__()
+    try:
+        return effect.__ask__()
+    except (AttributeError, TypeError):
+        # Users without a type checker pass texts, and classes of effects.
+        name = effect.__name__ if isinstance(effect, type) and issubclass(effect, Effect) else "AskHuman"
+        raise NodeError(f"ask is given {told(effect)}; give an effect: yield from ask({name}(...))") from None
 
 
 def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R, ...]]:

@@ -40,6 +40,7 @@ by then. (Of a batch that an exception breaks, the replies that were there alrea
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -116,10 +117,14 @@ class UndeclaredEffect(GraphexecError, TypeError):
         self.node = node
         self.effect = effect
         self.declared = tuple(declared)
-        super().__init__(
+        text = (
             f"{node} asked for {an(type(effect).__name__)}, which its annotation does not declare; it was not carried "
             f"out; ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
         )
+        if isinstance(effect, Generator):
+            # What `ask` returns, given to `yield` alone.
+            text = f"{node} yielded a generator, which is no effect; write reply = yield from ask(...)"
+        super().__init__(text)
 
 
 class UnhandledOutcome(GraphexecError, LookupError):

@@ -9,7 +9,7 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphexec.actions import NO_STEPS, AgentFinish, StoppedResponse, steps_of
-from graphexec.agents import Agent, AgentFunction, callable_agent
+from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
 from graphexec.answer import Answering
 from graphexec.batches import in_threads, on_the_loop
 from graphexec.chunks import Chunk, Chunks, pairs
@@ -105,7 +105,7 @@ class AgentExecutor:
     def __init__(  # noqa: PLR0913
         self,
         *,
-        agent: Agent | AgentFunction,
+        agent: Agent | AgentFunction | Runnable,
         tools: Sequence[AnyTool],
         max_iterations: int | None = 15,
         max_execution_time: float | None = None,
@@ -140,8 +140,6 @@ class AgentExecutor:
             ("verbose", verbose, FLAG),
             ("may_run_forever", may_run_forever, FLAG),
         )
-        if isinstance(agent, type) or not (isinstance(agent, Agent) or callable(agent)):
-            raise InputError(f"agent is {agent!r}; make one with create_react_agent, say, or give a function")
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
         self.return_intermediate_steps = return_intermediate_steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -61,12 +62,18 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
                 )
                 yield Fault("GX022", node.name, name, text)
         if node.kind != "pure" and node.when_spent is None:
-            asks = ", ".join(effect.__name__ for effect in node.effects)
             text = (
-                f"{node.name} asks for {asks}, which a limit may stop, and does not say what then; decorate it with "
-                f"@charged(when_spent=...) and route that outcome"
+                f"{node.name} {_what_it_does(node)}, which a limit may stop, and does not say what then; decorate it "
+                f"with @charged(when_spent=...) and route that outcome"
             )
             yield Fault("GX008", node.name, None, text)
+
+
+def _what_it_does(node: Node[Any, Any]) -> str:
+    """What a limit may stop, in the words of whoever wrote the node: an opaque one asks to be performed, unseen."""
+    if node.kind == "opaque":
+        return "is an async function" if inspect.iscoroutinefunction(node.function) else "is @opaque"
+    return f"asks for {', '.join(effect.__name__ for effect in node.effects)}"
 
 
 def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:

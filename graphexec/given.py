@@ -83,14 +83,14 @@ def number(words: str, *, positive: bool = False) -> Kind:
 
 
 def having(words: str, *methods: str) -> Kind:
-    """An object with these methods; a class of such objects is none. One that has some of them is told the others."""
+    """An object with these methods; a class of such objects is none. One that has half of them is told the others."""
 
     def absent(value: object) -> tuple[str, ...]:
         return tuple(name for name in methods if not callable(getattr(value, name, None)))
 
     def lacks(value: object) -> tuple[str, ...]:
         missing = absent(value)
-        return missing if len(missing) < len(methods) else ()
+        return missing if 2 * len(missing) <= len(methods) else ()
 
     return Kind(words, lambda value: not isinstance(value, type) and not absent(value), lacks)
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
 from graphexec.edge import END, Edge, End
 from graphexec.effects import O, Perform
-from graphexec.errors import Fault, GraphError, NodeError
+from graphexec.errors import Fault, GraphError, GraphexecError, InputError, NodeError
 from graphexec.faults import faults_of
+from graphexec.given import told
 from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits
 from graphexec.nesting import inlined
 from graphexec.node import Node, made
@@ -242,6 +243,12 @@ class Graph(Generic[S_contra, F_co]):
         from graphexec.draw import draw
 
         return draw(self, specification) if specification else str(self)
+
+
+def built(given: object, call: str, error: type[GraphexecError] = InputError) -> None:
+    """Raise `error`, with what to `call`, if `given` is no graph: users without a type checker pass executors."""
+    if not isinstance(given, Graph):
+        raise error(f"{told(given)} is not a graph; write {call}")
 
 
 def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import (
@@ -21,8 +20,9 @@ from typing import (
 
 from graphexec.effects import Effect, O, Perform
 from graphexec.errors import NodeError
+from graphexec.given import is_number, is_whole, told
 from graphexec.limits import ITERATIONS, Budget, Exhausted
-from graphexec.signatures import accepts, classes_of, effects_of, hints_of, name_of, spent_outcome_of
+from graphexec.signatures import accepts, by_position, classes_of, effects_of, hints_of, name_of, spent_outcome_of
 
 In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
@@ -131,6 +131,10 @@ class _Charge(Generic[W_co]):
         meters: tuple[Budget, ...] = (),
         grace: float | None = None,
     ) -> None:
+        # Users without a type checker pass the node to which the outcome leads: it cannot be called.
+        if not callable(when_spent):
+            given = f"{when_spent.name}, a node" if isinstance(when_spent, Node) else told(when_spent)
+            raise NodeError(f"when_spent is {given}; give a function of the value and the limit, such as limit_reached")
         self._when_spent = when_spent
         self._meters = meters
         self._asks = asks
@@ -141,9 +145,12 @@ class _Charge(Generic[W_co]):
         spent_outcome, takes = spent_outcome_of(self._when_spent)
         strangers = [given.__name__ for given in charged_node.takes if not accepts(takes, given)]
         if strangers:
+            remedy = "widen the annotation of its first parameter"
+            if isinstance(self._when_spent, type):
+                remedy = "give a function that makes one, as limit_reached makes a LimitReached, or widen its field"
             raise NodeError(
-                f"{charged_node.name} takes {', '.join(strangers)}, which {name_of(self._when_spent)} does not; widen "
-                f"the annotation of its first parameter"
+                f"{charged_node.name} takes {', '.join(strangers)}, which {name_of(self._when_spent)} does not; "
+                f"{remedy}"
             )
         if charged_node.spent_outcome not in (None, spent_outcome):
             raise NodeError(
@@ -173,6 +180,13 @@ class _Charge(Generic[W_co]):
         )
 
 
+# What is wrong with one of these that is put above a node as it stands, or that does not say how the node is left.
+_charging = by_position(
+    0, "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it", "when_spent"
+)
+
+
+@_charging
 def metered(
     *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
 ) -> _Charge[W]:
@@ -193,6 +207,7 @@ def metered(
     return _Charge(when_spent, meters=(budget,), asks=asks)
 
 
+@_charging
 def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
     """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
 
@@ -204,6 +219,7 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = N
     return _Charge(when_spent, asks=asks)
 
 
+@_charging
 def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
     """Keep for each visit of a node what it asks for: counted, but stopped by no limit on calls, tokens or cost.
 
@@ -212,7 +228,7 @@ def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grac
 
     Raises `NodeError` as `charged` does, for a node that is metered, and for a grace that is no time.
     """
-    if isinstance(grace, bool) or not 0 <= grace < math.inf:
+    if not is_number(grace) or grace < 0:
         raise NodeError(f"the grace is {grace!r}; give seconds, 0 or more")
     return _Charge(when_spent, asks=asks, grace=float(grace))
 
@@ -225,10 +241,12 @@ def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int |
         raise NodeError(
             f"{name} does not yield effects, so it has no count; write it with Asks[...], or leave out asks="
         )
-    least, most = asks if isinstance(asks, tuple) else (asks, asks)
-    if not 0 <= least <= most:
-        raise NodeError(f"{name} is to ask for {asks!r} effects; give how many, or (least, most)")
-    return least, most
+    # Users without a type checker pass texts and lists.
+    match asks if isinstance(asks, tuple) else (asks, asks):
+        case (least, most) if is_whole(least) and is_whole(most) and 0 <= least <= most:
+            return least, most
+        case _:
+            raise NodeError(f"{name} is to ask for {asks!r} effects; give how many, or (least, most)")
 
 
 def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
@@ -252,6 +270,11 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     returns = hints["return"]
     effects: tuple[type[Effect[Any]], ...] = ()
     kind: NodeKind = "pure"
+    waits = inspect.iscoroutinefunction(function)
+    if inspect.isasyncgenfunction(function) or (waits and get_origin(returns) is Generator):
+        raise NodeError(
+            f"{name} is async def, and what asks for effects is def; write def {name}(...) -> Asks[Effect, Outcome]"
+        )
     if inspect.isgeneratorfunction(function) or get_origin(returns) is Generator:
         if blocking:
             raise NodeError(f"{name} yields effects, so it is not opaque; make it a node with @node")
@@ -260,7 +283,7 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         kind = "asks"
         asked, _, returns = get_args(returns)
         effects = effects_of(name, asked)
-    elif blocking or inspect.iscoroutinefunction(function):
+    elif blocking or waits:
         kind = "opaque"
         effects = (Perform,)
     declared = classes_of(name, "returns", returns)
@@ -281,6 +304,9 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
 
 def made(given: object, remedy: str) -> None:
     """Raise `NodeError` with the remedy if `given` is no node: users without a type checker pass functions."""
+    if isinstance(given, str):
+        itself = "END, imported from graphexec" if given == "END" else "the node itself"
+        raise NodeError(f"{given!r} is a text and not a node; write {itself}, without quotes")
     if not isinstance(given, Node):
         raise NodeError(f"{getattr(given, '__name__', repr(given))} is not a node; {remedy}")
 

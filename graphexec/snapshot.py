@@ -64,9 +64,11 @@ class Snapshot:
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
-        """Read a snapshot of `graph`. Raises `SnapshotError` if it is not one."""
+        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none, and `InputError` for what is no graph."""
+        from graphexec.graph import built
         from graphexec.storing import UNFIT, read_as, restored
 
+        built(graph, "Snapshot.from_json(text, executor.graph)")
         try:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]

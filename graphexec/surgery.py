@@ -11,22 +11,33 @@ from typing import Any, TypeVar
 from graphexec.edge import END
 from graphexec.effects import O
 from graphexec.errors import Fault, GraphError, NodeError
-from graphexec.graph import Graph, Table, checked, edges_of
+from graphexec.given import told
+from graphexec.graph import Graph, Table, built, checked, edges_of
 from graphexec.limits import Budget, Limits
 from graphexec.nesting import Nested
-from graphexec.node import I, Node, renamed
+from graphexec.node import I, Node, made, renamed
+from graphexec.signatures import by_position
 
 S = TypeVar("S")
 F = TypeVar("F")
 G = TypeVar("G")
 
+# What `splice` puts on an edge.
+_ROWS = "a table with the new node's row; write splice(graph, edges(new, on(...)), after=node, on=Outcome)"
 
+
+@by_position(
+    2, "takes the graph and the new node, which has the old one's name; write replace(graph, renamed(new, 'old'))"
+)
 def replace(machine: Graph[S, F], new: Node[Any, Any], *, may_run_forever: bool = False) -> Graph[S, F]:
     """Put `new` in the place of the node of the same name: same edges, another body.
 
     Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
-    lacks a meter of the old one, or if runs are no longer proved to end (unless it `may_run_forever`).
+    lacks a meter of the old one, or if runs are no longer proved to end (unless it `may_run_forever`). Raises
+    `NodeError` for what is no graph, or no node.
     """
+    built(machine, "replace(executor.graph, ...)", NodeError)
+    made(new, "decorate the function with @node")
     _known(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
     if lost:
@@ -40,6 +51,7 @@ def replace(machine: Graph[S, F], new: Node[Any, Any], *, may_run_forever: bool 
     return changed if may_run_forever else _proved_again(changed, machine)
 
 
+@by_position(2, f"takes the graph and {_ROWS}", "after", "on")
 def splice(
     machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, may_run_forever: bool = False
 ) -> Graph[S, F | G]:
@@ -49,8 +61,17 @@ def splice(
     `splice(machine, edges(guard, on(Acted, dispatch_tools) | on(AgentFinish, END)), after=parse, on=Acted)`.
 
     Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs of the machine were
-    proved to end (given a limit for each budget) and are not any more, unless it `may_run_forever`.
+    proved to end (given a limit for each budget) and are not any more, unless it `may_run_forever`. Raises `NodeError`
+    for what is no graph, no table, no node, or no class of outcomes.
     """
+    built(machine, "splice(executor.graph, ...)", NodeError)
+    # Users without a type checker forget edges(...), and write names.
+    if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"splice is given {told(table)}, and takes {_ROWS}")
+    made(after, "decorate the function with @node")
+    # As above.
+    if not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"splice has on={told(on)}, which is not a class of outcomes; write on=Outcome, without quotes")
     _known(machine, after.name)
     old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
     if not old:
@@ -92,9 +113,10 @@ def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[
 
     Raises `NodeError` for a name that is no identifier, and for a budget that meters nothing in `child`.
     """
-    # Users without a type checker pass executors.
-    if not isinstance(child, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"{child!r} is not a graph; embed(executor.graph, {name!r})")
+    built(child, f"embed(executor.graph, {name!r})", NodeError)
+    # Users without a type checker pass names, and a budget alone.
+    if not isinstance(own, (list, tuple)) or not all(isinstance(budget, Budget) for budget in own):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{name} is to own {told(own)}; write own=[Budget('iterations', 5)], a list of budgets")
     spent = dict.fromkeys(budget.name for node in child for budget in node.meters)
     for budget in own:
         if budget.name not in spent:
@@ -119,6 +141,7 @@ def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[
     return renamed(whole, name)
 
 
+@by_position(2, "takes the graph and the node; write before= or after= with the function")
 def wrap(
     machine: Graph[S, F],
     wrapped: Node[I, O],
@@ -129,8 +152,14 @@ def wrap(
     """Change what a node is given (`before`) or returns (`after`); both are pure functions of one value.
 
     `after` sees what the node's function returns, not the outcome of a spent limit, and returns one of the node's
-    declared outcomes. Raises `GraphError` if there is no such node.
+    declared outcomes. Raises `GraphError` if there is no such node, and `NodeError` for what is no graph, no node, or
+    no function.
     """
+    built(machine, "wrap(executor.graph, ...)", NodeError)
+    made(wrapped, "decorate the function with @node")
+    for side, function in (("before", before), ("after", after)):
+        if function is not None and not callable(function):
+            raise NodeError(f"wrap has {side}={told(function)}; give a function of one value")
     _known(machine, wrapped.name)
     inner = machine[wrapped.name]
     function = _wrapped(inner, before or _same, after or _same)
@@ -142,8 +171,9 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
 
     What no node needs is left over without complaint; what is bound already stays. Raises `GraphError` if a parameter
-    fits none of `settings`, or several.
+    fits none of `settings`, or several, and `NodeError` for what is no graph.
     """
+    built(machine, "bind(executor.graph, ...)", NodeError)
     faults: list[Fault] = []
     nodes: list[Node[Any, Any]] = []
     for node in machine:

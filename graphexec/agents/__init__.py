@@ -6,6 +6,7 @@ from graphexec.agents.conversational import create_conversational_agent
 from graphexec.agents.json_chat import create_json_chat_agent
 from graphexec.agents.mrkl import create_mrkl_agent
 from graphexec.agents.react import create_react_agent
+from graphexec.agents.runnable import Runnable
 from graphexec.agents.self_ask import create_self_ask_agent
 from graphexec.agents.structured import WorkedExample, create_structured_agent
 from graphexec.agents.structured_chat import create_structured_chat_agent
@@ -16,6 +17,7 @@ __all__ = [
     "Agent",
     "AgentFunction",
     "Decision",
+    "Runnable",
     "WorkedExample",
     "callable_agent",
     "chat_agent",

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
-from graphexec.agents.options import check_model, texts
+from graphexec.agents.runnable import Runnable, deciding
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError
-from graphexec.given import told
+from graphexec.given import MODEL, check, each, having, told
 from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -20,6 +20,7 @@ Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. (What a coroutine
 # function returns cannot be written beside what a function returns without naming both here.)
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
+_INVOKED = having("an object that is invoked", "invoke")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def chat_agent(
     Without `conclude`, the last question of a run that is stopped is the next one with LangChain's sentence behind it,
     and without a schema or native tool calls.
     """
-    check_model(model)
+    check("", ("the model", model, MODEL))
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
@@ -76,10 +77,10 @@ def chat_agent(
         ask,
         read_reply,
         model=model,
-        input_keys=texts("input_keys", input_keys),
+        input_keys=each("input_keys", input_keys, str, "texts"),
         conclude=conclude or conclude_now,
         answer=answer,
-        optional_keys=texts("optional_keys", optional_keys),
+        optional_keys=each("optional_keys", optional_keys, str, "texts"),
     )
 
 
@@ -98,23 +99,34 @@ def to_conclude(messages: Sequence[Message]) -> tuple[Message, ...]:
     return (*before, last, UserMessage(FINAL))
 
 
-def callable_agent(function: AgentFunction) -> Agent:
+# Where the functions are that make agents, of which some are given uncalled.
+_MAKERS = __name__.rpartition(".")[0]
+
+
+def callable_agent(function: AgentFunction | Runnable) -> Agent:
     """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
-    Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone.
+    Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone. Or of an object
+    with `invoke` instead, as LangChain's runnables have it, that is given the inputs with `intermediate_steps` in them;
+    its actions and its finish may be of LangChain's classes.
+
     Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`. A run that is
     stopped and has to answer at once calls the function with the input `conclude`, which is `True`.
 
-    Raises `InputError` for what is no function.
+    Raises `InputError` for what is neither.
     """
-    # Users without a type checker pass agents, and models.
-    if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
-        raise InputError(f"the agent is {told(function)}; pass a function of the steps and the inputs")
+    # Users without a type checker pass classes, models, and the names of these.
+    if isinstance(function, type) or not (callable(function) or _INVOKED.fits(function)):
+        raise InputError(f"agent is {told(function)}; make one with create_react_agent, say, or give a function")
+    if getattr(function, "__module__", "").startswith(_MAKERS):
+        name = getattr(function, "__name__", "")
+        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
+    decides = function if callable(function) else deciding(function)
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))
 
-    return Agent(CallAgent, _read_decision, function=function, input_keys=(), conclude=conclude)
+    return Agent(CallAgent, _read_decision, function=decides, input_keys=(), conclude=conclude)
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:

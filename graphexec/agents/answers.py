@@ -26,10 +26,10 @@ def after(marker: str) -> AnswerReader:
     marked = re.compile(rf"(?:\A|\n)[ \t]{{0,4}}{re.escape(marker)}", re.IGNORECASE)
     # Of what comes before, the last line; behind the marker, what is held back.
     waiting = ""
-    answering = begun = ended = False
+    answering = ended = False
 
     def read(piece: str) -> str:
-        nonlocal waiting, answering, begun, ended
+        nonlocal waiting, answering, ended
         if ended:
             return ""
         waiting += piece
@@ -40,17 +40,34 @@ def after(marker: str) -> AnswerReader:
                 return ""
             answering, waiting = True, waiting[found.end() :]
         if invented := _INVENTED.search(waiting):
-            ended, waiting = True, waiting[: invented.start()].rstrip()
-            text, waiting = waiting, ""
-        else:
-            told = _told(waiting)
-            text, waiting = waiting[:told], waiting[told:]
-        if not begun:
-            text = text.lstrip()
-            begun = bool(text)
+            ended = True
+            return waiting[: invented.start()]
+        told = _told(waiting)
+        text, waiting = waiting[:told], waiting[told:]
         return text
 
-    return read
+    return stripped(read)
+
+
+def stripped(read: AnswerReader) -> AnswerReader:
+    """Return the reader without the blanks around what it tells: those within wait for what follows them."""
+    blanks: list[str] = []
+    begun = False
+
+    def read_stripped(piece: str) -> str:
+        nonlocal begun
+        text = read(piece)
+        told = text.rstrip()
+        if told:
+            before = "".join(blanks)
+            blanks[:] = [text[len(told) :]]
+            told = before + told if begun else told.lstrip()
+            begun = True
+        elif begun:
+            blanks.append(text)
+        return told
+
+    return read_stripped
 
 
 def _last_line(text: str, most: int) -> str:
@@ -60,11 +77,11 @@ def _last_line(text: str, most: int) -> str:
 
 
 def _told(text: str) -> int:
-    """How much of an answer can be told: not the blanks at its end, nor a line that may be made up."""
+    """How much of an answer can be told: not a line that may be made up."""
     line = text.rfind("\n")
     if line >= 0 and len(text) - line <= _HELD and _may_be_invented(text[line + 1 :]):
-        text = text[:line]
-    return len(text.rstrip())
+        return line
+    return len(text)
 
 
 def _may_be_invented(line: str) -> bool:
@@ -72,19 +89,25 @@ def _may_be_invented(line: str) -> bool:
     return any(word.startswith(said) for word in ("intermediate answer", "observation"))
 
 
-# Where the answer's text begins in a decision such as `{"action": "final_answer", "answer": "..."}`.
-_BEGUN = re.compile(r'"action"\s{0,9}:\s{0,9}"final_answer"\s{0,9},\s{0,9}"(?:answer|action_input)"\s{0,9}:\s{0,9}"')
+def opening(action: str, key: str) -> re.Pattern[str]:
+    """Return the pattern of a JSON decision up to where the answer's text begins: the action, and then the `key`."""
+    gap = r"\s{0,9}"
+    return re.compile(gap.join([r"\{", '"action"', ":", f'"{action}"', ",", f'"{key}"', ":", '"']))
 
-# How far in a reply it is looked for, in characters.
-_FAR = 500
+
+# More characters than an opening has.
+_LONGEST = 200
 
 # A text of JSON up to its end, or up to an escape that is not whole; and half of a pair of escapes, which waits too.
 _TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 
 
-def in_json() -> AnswerReader:
-    """Read the text of the answer in a JSON decision, where it comes after the action."""
+def in_json(opened: re.Pattern[str], decides: Callable[[str], bool]) -> AnswerReader:
+    """Read the text of the answer in a JSON decision, where the decision is `opened` so that nothing else can come.
+
+    `decides` says of a reply up to there whether it is the decision, and not some other JSON in the reply.
+    """
     rest = ""
     begun = ended = False
 
@@ -92,13 +115,18 @@ def in_json() -> AnswerReader:
         nonlocal rest, begun, ended
         if ended:
             return ""
-        rest += piece
         if not begun:
-            found = _BEGUN.search(rest)
+            looked = max(0, len(rest) - _LONGEST)
+            rest += piece
+            found = opened.search(rest, looked)
             if found is None:
-                ended = len(rest) > _FAR
                 return ""
-            begun, rest = True, rest[found.end() :]
+            begun, rest, said = True, rest[found.end() :], rest[: found.end()]
+            if not decides(said):
+                ended = True
+                return ""
+        else:
+            rest += piece
         whole = _TEXT.match(rest)
         assert whole is not None, "it matches nothing at least"
         text = whole.group()

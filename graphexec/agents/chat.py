@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
 from graphexec.agents.json_action import acts, blobs, decided, refuse_answer_tool, unreadable
 from graphexec.agents.labelled import BOTH, FINAL, believed, last
 from graphexec.agents.options import tools_of
@@ -35,6 +37,9 @@ Final Answer: the answer to the question"""
 
 CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
+# Reads the answer while its reply comes.
+answering = partial(after, "Final Answer:")
+
 STOP = ("Observation:",)
 
 
@@ -61,7 +66,7 @@ def create_chat_agent(
     refuse_answer_tool(tools)
     instructions = form(prompt, tools, required=("tools",))
     asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
-    return instructed_agent(model, read, instructions, asked, stop=stop, history=history)
+    return instructed_agent(model, read, instructions, asked, stop=stop, history=history, answer=answering)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from graphexec.actions import Steps
-from graphexec.agents.options import check_text
 from graphexec.errors import InputError
-from graphexec.given import told
-from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from graphexec.given import TEXT, check, told
+from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 
 class Conversation(Sequence[Message]):
@@ -54,7 +53,8 @@ def optional(history: str, variables: Sequence[str]) -> tuple[str, ...]:
 
     Raises `InputError` for what is no name.
     """
-    if not check_text("history", history):
+    check("", ("history", history, TEXT))
+    if not history:
         raise InputError("history is empty; pass the name of the input with the earlier messages, such as chat_history")
     return () if history in variables else (history,)
 
@@ -75,38 +75,48 @@ def _messages_at(key: str, given: Any) -> tuple[Message, ...]:
 
 
 def messages_of(given: Any) -> tuple[Message, ...] | None:
-    """The messages that a value is a list or a tuple of, or `None`.
+    """The messages that a value is a sequence of, or `None`.
 
     Those of a run that was stored as JSON are objects with a `role`, which will do.
     """
     # Users pass texts, and pairs.
-    messages: Any = given if type(given) in (tuple, list) else None
-    if messages is None:
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes, bytearray)):
         return None
     try:
-        return tuple(map(_message, messages))
+        return tuple(map(_message, given))  # pyright: ignore[reportUnknownArgumentType]
     except ValueError:
         return None
 
 
-# The classes of messages by the roles that JSON tells them by; pydantic takes any.
-_ROLES: Mapping[str, Any] = {
-    "system": SystemMessage,
-    "user": UserMessage,
-    "assistant": AssistantMessage,
-    "tool": ToolMessage,
-}
-
-
 def _message(given: Any) -> Message:
-    """A message, or the one that JSON data are. Raises `ValueError` for what is none."""
-    if isinstance(given, Message):
-        return given
-    kind = _ROLES.get(str(given.get("role"))) if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    if kind is None:
-        raise ValueError("it is no message")
-    # pydantic, which reads it, is loaded by those who store.
-    from pydantic import TypeAdapter
+    """A message, or the one that JSON data are. Raises `ValueError` for what is none.
 
-    message: Message = TypeAdapter(kind).validate_python(given)
-    return message
+    By hand: a run that goes on from JSON reads the messages at every step.
+    """
+    match given:
+        case SystemMessage() | UserMessage() | AssistantMessage() | ToolMessage():
+            return given
+        case {"role": "system", "content": str(content)}:
+            return SystemMessage(content)
+        case {"role": "user", "content": str(content)}:
+            return UserMessage(content)
+        case {"role": "assistant", "content": str(content), **others}:
+            # JSON: its values are anything.
+            calls: Any = others.get("tool_calls", ())
+            if isinstance(calls, (list, tuple)):
+                return AssistantMessage(content, tuple(map(_call, calls)))  # pyright: ignore[reportUnknownArgumentType]
+        case {"role": "tool", "call_id": str(call_id), "content": str(content)}:
+            return ToolMessage(call_id, content)
+        case _:
+            pass
+    raise ValueError("it is no message")
+
+
+def _call(given: Any) -> ToolCall:
+    match given:
+        case ToolCall():
+            return given
+        case {"id": str(call_id), "name": str(name), "arguments": str(arguments)}:
+            return ToolCall(call_id, name, arguments)
+        case _:
+            raise ValueError("it is no tool call")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
 from graphexec.agents.labelled import BOTH, action_in, believed, no_action
-from graphexec.agents.options import check_text, tools_of
+from graphexec.agents.options import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
 from graphexec.errors import InputError, ParseError
+from graphexec.given import TEXT, check
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -60,7 +63,8 @@ def create_conversational_agent(
     Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
     of the four, an empty `ai_prefix` and any other argument that cannot be.
     """
-    label = check_text("ai_prefix", ai_prefix).strip()
+    check("", ("ai_prefix", ai_prefix, TEXT))
+    label = ai_prefix.strip()
     if not label:
         raise InputError(
             f"ai_prefix is {ai_prefix!r}; give the word that stands before what the agent says, such as AI"
@@ -68,7 +72,9 @@ def create_conversational_agent(
     asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
     asked = replace(asked, fixed={**asked.fixed, "ai_prefix": ai_prefix}, ai=label)
     said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
-    return text_agent(model, lambda reply: read(reply, said), asked, stop=stop, protocol=protocol, marker=f"{label}:")
+    return text_agent(
+        model, lambda reply: read(reply, said), asked, stop=stop, protocol=protocol, answer=partial(after, f"{label}:")
+    )
 
 
 _SAID = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")

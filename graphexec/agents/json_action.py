@@ -9,7 +9,8 @@ from typing import Any, TypeGuard
 
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
-from graphexec.agents.labelled import ACTION
+from graphexec.agents.answers import AnswerReader, in_json, opening
+from graphexec.agents.labelled import ACTION, believed
 from graphexec.agents.prompt import shown
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.json_text import read_container
@@ -111,6 +112,25 @@ def decided(blob: Blob, said: str, reply: ModelReply) -> Decision:
 def _is_input(given: Any) -> TypeGuard[ToolInput]:
     # The keys of a JSON object are texts.
     return isinstance(given, (dict, str))
+
+
+_ANSWER = opening(r"\s{0,9}(?i:final[ _]answer)\s{0,9}", "action_input")
+
+
+def answering() -> AnswerReader:
+    """Return what reads the answer while its reply comes, if the only JSON there so far begins with the action."""
+    return in_json(_ANSWER, _decides)
+
+
+def _decides(said: str) -> bool:
+    if believed(said) != said:
+        return False
+    match blobs(said):
+        case [blob]:
+            # The only item of a list, perhaps.
+            return _ANSWER.fullmatch(blob.text.removeprefix("[").lstrip()) is not None
+        case _:
+            return False
 
 
 def acts(blob: Blob) -> bool:

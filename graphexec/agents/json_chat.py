@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.json_action import blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.json_action import answering, blobs, decided, refuse_answer_tool, unreadable
 from graphexec.agents.labelled import believed
-from graphexec.agents.options import texts, tools_of
+from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed, template
 from graphexec.agents.scratchpad import form, thoughts
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
+from graphexec.given import each
 from graphexec.messages import AssistantMessage, ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
 from graphexec.tools import AnyTool
 
@@ -73,7 +74,7 @@ def create_json_chat_agent(
     if others := [name for name in response.variables if name != "observation"]:
         raise InputError(f"the tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
 
-    stops = texts("stop", stop)
+    stops = each("stop", stop, str, "texts")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *asked.variables)))
     before = optional(history, inputs)
 
@@ -87,7 +88,7 @@ def create_json_chat_agent(
         head = (instructed, *earlier(run.inputs, before), UserMessage(asked.filled(run.inputs)))
         return CallModel(ChatRequest(Conversation(head, run.steps, told), stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=inputs, optional_keys=before)
+    return chat_agent(ask, read, model, input_keys=inputs, answer=answering, optional_keys=before)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
 from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
 from graphexec.agents.options import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
@@ -34,6 +36,9 @@ Here it begins.
 Question: {input}
 Thought:{agent_scratchpad}"""
 
+# Reads the answer while its reply comes.
+answering = partial(after, "Final Answer:")
+
 STOP = ("\nObservation:", "\n\tObservation:")
 
 
@@ -55,7 +60,7 @@ def create_mrkl_agent(
     of the three and any other argument that cannot be.
     """
     asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"))
-    return text_agent(model, read, asked, stop=stop, protocol=protocol, marker="Final Answer:")
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
 
 
 def read(reply: ModelReply) -> Decision:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from graphexec.actions import AgentStep
 from graphexec.agents.conversation import messages_of
-from graphexec.agents.options import check_text
 from graphexec.errors import InputError
+from graphexec.given import TEXT, check
 from graphexec.messages import transcript
 from graphexec.tools import AnyTool
 from graphexec.tools.showing import shown
@@ -52,7 +52,7 @@ def template(text: str, *, required: Sequence[str], name: str = "prompt") -> Tem
 
     Raises `InputError` if a `required` variable is not in it, or if it cannot be read.
     """
-    check_text(f"the {name}", text)
+    check("", (f"the {name}", text, TEXT))
     try:
         read_parts = tuple(string.Formatter().parse(text))
     except ValueError as error:

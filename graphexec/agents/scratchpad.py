@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.answers import after
+from graphexec.agents.answers import AnswerReader
 from graphexec.agents.conversation import earlier, optional
-from graphexec.agents.options import texts
 from graphexec.agents.prompt import Template, observed, rendered_tools, template
 from graphexec.effects import CallModel
-from graphexec.errors import InputError
-from graphexec.given import told
+from graphexec.given import Kind, check, each
 from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, SystemMessage, UserMessage
 from graphexec.tools import AnyTool
 
@@ -23,6 +20,7 @@ Scratchpad: TypeAlias = Callable[[Steps], str]
 
 # How a model is asked with one text: as the message of a chat, or to continue it.
 TextProtocol: TypeAlias = Literal["chat", "completion"]
+_PROTOCOL = Kind("'chat' or 'completion'", lambda value: value in get_args(TextProtocol))
 
 SCRATCHPAD = "agent_scratchpad"
 
@@ -91,15 +89,14 @@ def text_agent(
     *,
     stop: Sequence[str],
     protocol: TextProtocol,
-    marker: str | None = None,
+    answer: Callable[[], AnswerReader],
 ) -> Agent:
-    """Make an agent that is asked with one text, as a chat or to continue it. Behind the `marker` stands its answer.
+    """Make an agent that is asked with one text, as a chat or to continue it; `answer` tells its answer as it comes.
 
     Raises `InputError` for another protocol, for stop texts that are none, and for what is no model.
     """
-    if protocol not in get_args(TextProtocol):
-        raise InputError(f"protocol is {told(protocol)}; give 'chat' or 'completion'")
-    stops = texts("stop", stop)
+    check("", ("protocol", protocol, _PROTOCOL))
+    stops = each("stop", stop, str, "texts")
 
     def ask(run: Run) -> CallModel:
         text = asked.filled(run)
@@ -107,7 +104,7 @@ def text_agent(
             return CallModel(CompletionRequest(text, stops))
         return CallModel(ChatRequest((UserMessage(text),), stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=asked.inputs, answer=partial(after, marker) if marker else None)
+    return chat_agent(ask, read, model, input_keys=asked.inputs, answer=answer)
 
 
 def instructed_agent(
@@ -118,13 +115,14 @@ def instructed_agent(
     *,
     stop: Sequence[str],
     history: str,
+    answer: Callable[[], AnswerReader],
 ) -> Agent:
     """Make an agent that is asked with two texts: the instructions, and the question with the scratchpad.
 
-    Between them come the messages in the input `history`. Raises `InputError` for what is no name of an input, for stop
-    texts that are none, and for what is no model.
+    Between them come the messages in the input `history`; `answer` tells the answer as it comes. Raises `InputError`
+    for what is no name of an input, for stop texts that are none, and for what is no model.
     """
-    stops = texts("stop", stop)
+    stops = each("stop", stop, str, "texts")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
     before = optional(history, inputs)
 
@@ -133,4 +131,4 @@ def instructed_agent(
         asked = (head, *earlier(run.inputs, before), UserMessage(question.filled(run)))
         return CallModel(ChatRequest(asked, stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=inputs, optional_keys=before)
+    return chat_agent(ask, read, model, input_keys=inputs, answer=answer, optional_keys=before)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
 from graphexec.agents.labelled import BOTH, believed, invention, refuse_cut
 from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed
@@ -34,6 +36,9 @@ So the final answer is: the Black Sea
 
 Question: {input}
 Are follow up questions needed here:{agent_scratchpad}"""
+
+# Reads the answer while its reply comes.
+answering = partial(after, "So the final answer is:")
 
 STOP = ("\nIntermediate answer:",)
 
@@ -71,7 +76,7 @@ def create_self_ask_agent(
             f'@tool(name="{INTERMEDIATE_ANSWER}")'
         )
     asked = form(prompt, tools, required=("agent_scratchpad",), scratchpad=scratchpad)
-    return text_agent(model, read, asked, stop=stop, protocol=protocol, marker="So the final answer is:")
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
 
 
 def scratchpad(steps: Steps) -> str:

@@ -13,13 +13,14 @@ from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
-from graphexec.agents.answers import in_json
+from graphexec.agents.answers import AnswerReader, in_json, opening
 from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.options import each, tools_of
+from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed, shown, template
 from graphexec.agents.scratchpad import form
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError, ToolDefinitionError
+from graphexec.given import each
 from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
@@ -94,7 +95,7 @@ def create_structured_agent(
         # The schema leaves nothing but an answer to say.
         return CallModel(ChatRequest(to_conclude(conversation(run)), schema=decision_schema(())))
 
-    return chat_agent(ask, read, model, input_keys=inputs, conclude=conclude, answer=in_json, optional_keys=before)
+    return chat_agent(ask, read, model, input_keys=inputs, conclude=conclude, answer=answering, optional_keys=before)
 
 
 def _steps_told(steps: Steps) -> Iterator[Message]:
@@ -151,8 +152,19 @@ def _referring(schema: Any, prefix: str) -> Any:
     return schema
 
 
+_ANSWER = opening(FINAL_ANSWER, "(?:answer|action_input)")
+
+
+def answering() -> AnswerReader:
+    """Return what reads the answer while its reply comes, if the decision begins with the action."""
+    return in_json(_ANSWER, lambda said: _ANSWER.fullmatch(said.strip()) is not None)
+
+
 def read(reply: ModelReply) -> Decision:
-    """Read the decision. Raises `ParseError` for what is not one: constrained output, too, can be cut short."""
+    """Read the decision; the answer may stand as `action_input`, too.
+
+    Raises `ParseError` for what is not one: constrained output, too, can be cut short.
+    """
     text = reply.content.strip()
     try:
         decision = read_object(text)
@@ -160,12 +172,16 @@ def read(reply: ModelReply) -> Decision:
         cut = reply.finish_reason == "length"
         raise _unreadable(text, "it was cut at the token limit" if cut else f"it is not JSON: {error}") from None
     match decision.get("action"):
-        case "final_answer" if "answer" in decision:
-            return AgentFinish({"output": shown(decision["answer"])}, text)
+        case "final_answer" if keys := [key for key in decision if _answers(key, decision[key])]:
+            return AgentFinish({"output": shown(decision[keys[0]])}, text)
         case str(tool) if isinstance(decision.get("action_input"), (dict, str)):
             return (AgentAction(tool, decision["action_input"], text),)
         case _:
             raise _unreadable(text, "it has neither an action with an action_input nor a final_answer with an answer")
+
+
+def _answers(key: str, value: object) -> bool:
+    return key == "answer" or (key == "action_input" and isinstance(value, str))
 
 
 def _unreadable(text: str, why: str) -> ParseError:

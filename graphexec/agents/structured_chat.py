@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.json_action import blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.json_action import answering, blobs, decided, refuse_answer_tool, unreadable
 from graphexec.agents.labelled import believed
 from graphexec.agents.options import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
@@ -63,7 +63,7 @@ def create_structured_chat_agent(
     refuse_answer_tool(tools)
     instructions = form(prompt, tools, required=("tools", "tool_names"))
     asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
-    return instructed_agent(model, read, instructions, asked, stop=stop, history=history)
+    return instructed_agent(model, read, instructions, asked, stop=stop, history=history, answer=answering)
 
 
 def read(reply: ModelReply) -> Decision:

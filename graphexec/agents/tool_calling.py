@@ -8,10 +8,11 @@ from typing import Any
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.options import check_text, tools_of
+from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed, template
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ParseError
+from graphexec.given import TEXT, check
 from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
@@ -48,7 +49,8 @@ def create_tool_calling_agent(
     variable and any other argument that cannot be.
     """
     specs = tuple(tool.spec for tool in tools_of(tools))
-    instructions = SystemMessage(check_text("system", system))
+    check("", ("system", system, TEXT))
+    instructions = SystemMessage(system)
     question = template(prompt, required=())
     # Elsewhere the prompt is the instructions: a question would be lost without a word.
     if not question.variables:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import AnswerReader, stripped
 from graphexec.agents.labelled import BOTH, refuse_cut
 from graphexec.agents.options import tools_of
 from graphexec.agents.prompt import observed, shown
@@ -36,6 +37,8 @@ STOP = ("</tool_input>",)
 
 _NAMES = "(?i:tool|tool_input|observation|final_answer)"
 _TAG = re.compile(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
+# What may come first.
+_FIRST = ("tool", "final_answer", "observation")
 _TOOL = re.compile(r"(?i)<tool[ \t]{0,3}>")
 
 # What begins a tag of ours, and what stands for it: `&lt;`, with one `amp;` more each time it is escaped.
@@ -62,7 +65,7 @@ def create_xml_agent(
     of the two and any other argument that cannot be.
     """
     asked = form(prompt, tools_of(tools), required=("tools", "agent_scratchpad"), scratchpad=scratchpad)
-    return text_agent(model, read, asked, stop=stop, protocol=protocol)
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
 
 
 def scratchpad(steps: Steps) -> str:
@@ -88,7 +91,7 @@ def read(reply: ModelReply) -> Decision:
     said = reply.content
     tags = list(_TAG.finditer(said))
     names = [tag[1].lower() for tag in tags]
-    first = next((at for at, name in enumerate(names) if name in ("tool", "final_answer", "observation")), None)
+    first = next((at for at, name in enumerate(names) if name in _FIRST), None)
     if first is None or names[first] == "observation":
         raise _unreadable("it has neither a <tool> nor a <final_answer>", said)
     action = names[first] == "tool"
@@ -106,6 +109,44 @@ def read(reply: ModelReply) -> Decision:
         refuse_cut(reply, said)
     tool = unescaped(said[tags[first].end() : tags[first + 1].start()].strip())
     return (AgentAction(tool, inner, said if end is None else said[: tags[end].start()]),)
+
+
+# What may become a tag or an escaped one, at the end of what has come so far; a tag has at most 18 characters, and what
+# is escaped a hundred times over is not waited for.
+_BEGUN = re.compile(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]{0,17})?)\Z")
+_LONGEST = 18
+
+
+def answering() -> AnswerReader:
+    """Return what reads the answer while its reply comes: what stands in the first `<final_answer>`.
+
+    Nothing where a tool or an observation comes before it.
+    """
+    waiting = ""
+    inside = ended = False
+
+    def read(piece: str) -> str:
+        nonlocal waiting, inside, ended
+        if ended:
+            return ""
+        waiting += piece
+        if not inside:
+            first = next((tag for tag in _TAG.finditer(waiting) if tag[1].lower() in _FIRST), None)
+            if first is None:
+                waiting = waiting[-_LONGEST:]
+                return ""
+            inside, ended = True, first[1].lower() != "final_answer"
+            if ended:
+                return ""
+            waiting = waiting[first.end() :]
+        end = next((tag for tag in _TAG.finditer(waiting) if tag[1].lower() == "/final_answer"), None)
+        open_tag = _BEGUN.search(waiting)
+        ended = end is not None
+        until = end.start() if end else open_tag.start() if open_tag else len(waiting)
+        text, waiting = waiting[:until], waiting[until:]
+        return unescaped(text)
+
+    return stripped(read)
 
 
 def _refuse_more(names: Sequence[str], said: str, *, action: bool) -> None:

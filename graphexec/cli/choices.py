@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,7 +89,7 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
         from graphexec.models import LocalModel
 
         return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
-    from graphexec.models.endpoint import has_scheme
+    from graphexec.models.endpoint import OPENAI, has_scheme
 
     # Not shown: there may be a password in it.
     if base_url is not None and not has_scheme(base_url.strip()):
@@ -98,12 +99,18 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
     if name is None and base_url is not None:
         raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.weights import CATALOGUE, DEFAULT
+    from graphexec.models.weights import CATALOGUE, DEFAULT, meant
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
         return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
+    # The provider's own server would be asked, with the user's key.
+    elsewhere = base_url or os.environ.get(OPENAI.base_url_variable)
+    if not elsewhere and (ours := meant(named)) is not None:
+        raise UsageFault(
+            f"there is no model {named}; did you mean --model {ours}? Else name its server with --base-url"
+        )
     # Without a name and password in it.
     where = f" at {urlsplit(base_url).netloc.rpartition('@')[2]}" if base_url else ""
     server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)

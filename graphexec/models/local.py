@@ -6,18 +6,42 @@ import os
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from graphexec.awaiting import from_thread
-from graphexec.errors import WeightsError
+from graphexec.errors import BadRequest, WeightsError
 from graphexec.given import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
+from graphexec.models.chat_wire import encode
+from graphexec.models.dialect import Sampling
 from graphexec.models.llama_process import LlamaProcess, Settings
 from graphexec.models.openai_compatible import OpenAICompatible
 from graphexec.models.remote import TEMPERATURE
 from graphexec.models.weights import DEFAULT, gguf, pull, weights_path
+
+# A tool that no template names of its own accord.
+_PROBE = "graphexecprobe"
+_PROBING = ChatRequest([UserMessage("Hello")], (ToolSpec(_PROBE, "", {"type": "object", "properties": {}}),))
+# Seconds. The server answers in milliseconds, also while it writes a reply; a loaded machine is slower.
+_PATIENCE = 10.0
+
+
+@dataclass(slots=True)
+class _Running:
+    """A server, and whether it was seen to tell its model of tools."""
+
+    process: LlamaProcess
+    client: OpenAICompatible
+    key: str
+    tells_tools: bool = False
+
+    def serves(self, request: ModelRequest) -> bool:
+        """Whether it can be given that request without a further look."""
+        return self.process.alive and (self.tells_tools or not _has_tools(request))
 
 
 class LocalModel:
@@ -26,8 +50,9 @@ class LocalModel:
     It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
     not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
     `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
-    `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own: tools are
-    silently dropped where that knows none.
+    `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own. A request
+    with tools is a `BadRequest` where the template knows none, as that of the default weights: the model would not see
+    them.
 
     The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
     call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
@@ -72,22 +97,22 @@ class LocalModel:
         self._download = download
         # One start at a time; the others wait for it.
         self._lock = threading.Lock()
-        self._running: tuple[LlamaProcess, OpenAICompatible] | None = None
+        self._running: _Running | None = None
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `OpenAICompatible.complete` does."""
-        return self._client().complete(request, timeout=timeout)
+        return self._client(request).complete(request, timeout=timeout)
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does."""
-        return await (await self._aclient()).acomplete(request, timeout=timeout)
+        return await (await self._aclient(request)).acomplete(request, timeout=timeout)
 
     def stream(
         self, request: ModelRequest, *, timeout: float | None = None
     ) -> Generator[ReplyDelta | ModelReply, None, None]:
         """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
         # A generator of our own: whoever holds it holds this model too, whose server ends with it.
-        yield from self._client().stream(request, timeout=timeout)
+        yield from self._client(request).stream(request, timeout=timeout)
 
     async def astream(
         self,
@@ -96,7 +121,7 @@ class LocalModel:
         timeout: float | None = None,
     ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
         """Give the answer piece by piece, as `stream` does."""
-        pieces = (await self._aclient()).astream(request, timeout=timeout)
+        pieces = (await self._aclient(request)).astream(request, timeout=timeout)
         try:
             async for piece in pieces:
                 yield piece
@@ -108,15 +133,14 @@ class LocalModel:
         with self._lock:
             running, self._running = self._running, None
         if running is not None:
-            process, client = running
-            client.close()
-            process.close()
+            running.client.close()
+            running.process.close()
 
     async def aclose(self) -> None:
         """End the server, as `close` does, and close this event loop's connections to it."""
         running = self._running
         if running is not None:
-            await running[1].aclose()
+            await running.client.aclose()
         self.close()
 
     def __enter__(self) -> Self:
@@ -145,21 +169,29 @@ class LocalModel:
         sampling = (self._context, self._temperature, self._max_tokens, self._chat_template)
         return f"LocalModel {self._name} {self._path} {sampling!r}"
 
-    def _client(self) -> OpenAICompatible:
-        """Return the client of the running server; start one where none runs."""
+    def _client(self, request: ModelRequest) -> OpenAICompatible:
+        """Return the client of the running server; start one where none runs. Raises `BadRequest` for tools in vain."""
         with self._lock:
-            if self._running is None or not self._running[0].alive:
+            if self._running is None or not self._running.process.alive:
                 self._running = self._start()
-            return self._running[1]
+            running = self._running
+            if not running.serves(request):
+                if not _tells_tools(running.process.url, running.key):
+                    raise BadRequest(
+                        f"the chat template of {self._name} knows no tools, so the model would see none; use the "
+                        "structured agent, or give a chat template that knows tools"
+                    )
+                running.tells_tools = True
+            return running.client
 
-    async def _aclient(self) -> OpenAICompatible:
+    async def _aclient(self, request: ModelRequest) -> OpenAICompatible:
         running = self._running
-        if running is not None and running[0].alive:
-            return running[1]
+        if running is not None and running.serves(request):
+            return running.client
         # Starting blocks, and fetching does for long: the loop goes on meanwhile.
-        return await from_thread(self._client)
+        return await from_thread(partial(self._client, request))
 
-    def _start(self) -> tuple[LlamaProcess, OpenAICompatible]:
+    def _start(self) -> _Running:
         path = self._weights()
         key = secrets.token_urlsafe(24)
         process = LlamaProcess(Settings(str(path), self._name, self._context, self._threads, self._chat_template, key))
@@ -171,7 +203,7 @@ class LocalModel:
             max_tokens=self._max_tokens,
             timeout=self._timeout,
         )
-        return process, client
+        return _Running(process, client, key)
 
     def _weights(self) -> Path:
         if self._path is not None:
@@ -185,3 +217,24 @@ class LocalModel:
                 f"graphexec.models.pull({self._name!r}), or name a GGUF file of yours instead"
             )
         return there
+
+
+def _has_tools(request: ModelRequest) -> bool:
+    return isinstance(request, ChatRequest) and bool(request.tools)
+
+
+def _tells_tools(url: str, key: str) -> bool:
+    """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
+    import http.client
+
+    asked = encode(_PROBING, Sampling("", None, None), stream=False)
+    # Not httpx, which takes longer to make a client than the server to answer.
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=_PATIENCE)
+    try:
+        connection.request("POST", "/apply-template", asked, {"Authorization": f"Bearer {key}"})
+        response = connection.getresponse()
+        return _PROBE in response.read().decode("utf-8", "replace") or response.status != http.client.OK
+    except (OSError, http.client.HTTPException):
+        return True
+    finally:
+        connection.close()

@@ -6,9 +6,11 @@ once it is whole and checked, so being there is being usable.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -26,6 +28,8 @@ CACHE_VARIABLE = "GRAPHEXEC_CACHE"
 GGUF_MAGIC = b"GGUF"
 # Bytes that are copied at a time.
 PIECE = 1 << 20
+# Of `difflib`. "smol" is that like smollm2 (0.73); "small" is not (0.67), nor is any model of a provider (0.36).
+ALIKE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,15 @@ def pull(name: str = DEFAULT, *, progress: Progress | None = None) -> Path:
     except OSError as error:
         raise _unwritable(weights, path, error) from error
     return path
+
+
+def meant(name: str) -> str | None:
+    """Return the named weights that a model's name is a misspelling or a part of; `None` where it is another's."""
+    families = {known.partition("-")[0]: known for known in CATALOGUE}
+    # Without an owner before a slash, and a size behind a hyphen or colon.
+    family = re.split(r"[-:_. ]", name.rpartition("/")[2].casefold())[0]
+    close = difflib.get_close_matches(family, families, n=1, cutoff=ALIKE)
+    return families[close[0]] if close else None
 
 
 def gguf(path: Path) -> Path:

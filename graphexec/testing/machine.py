@@ -52,7 +52,7 @@ def executor_machine(
     The options are those of `verify_termination`. How many runs, and how long ones, is said as of any state machine of
     Hypothesis: `TestMine.settings = settings(max_examples=500)`.
 
-    Raises `InputError` where it is not known what to reply to an effect.
+    Raises `InputError` as `verify_termination` does.
     """
     trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
     # Hypothesis makes the test case of the class, which no checker can follow.

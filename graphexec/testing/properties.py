@@ -20,7 +20,7 @@ from graphexec.snapshot import Snapshot
 from graphexec.testing.attack import PARTS, Attack, part_of
 from graphexec.testing.frames import place_of, with_own_frames
 from graphexec.testing.runs import Told, ended_async, ended_sync, members, moves_of, pauses, told_again, told_async
-from graphexec.testing.trial import ENDLESS, Machine, Trial, graph_of, limits_of, small, trial_of
+from graphexec.testing.trial import ENDLESS, Machine, Trial, graph_of, limits_of, options_fit, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, check, verify
 from graphexec.verify.explore import RAISES, Exploration, explore
 from graphexec.verify.failure import remedy
@@ -60,9 +60,11 @@ def verify_termination(
     `{Fetch: [Page(""), Page("text")]}`, and `raises` are the exceptions with which a run may end, beside those that an
     attack itself raises.
 
-    Raises `AssertionError` with what does not hold, and `InputError` where it is not known what to reply to an effect.
+    Raises `AssertionError` with what does not hold, and `InputError` where it is not known what to reply to an effect,
+    for what is no machine, and for an option that cannot be.
     """
     __tracebackhide__ = True
+    options_fit(limits=limits, replies=replies, raises=raises, examples=examples)
     verdict = proved(machine, limits)
     certified(verdict)
     table_explored(graph_of(machine), limits_of(machine, limits))

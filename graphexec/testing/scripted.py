@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
+from graphexec.given import Kind, check
 from graphexec.testing.errors import UsedUp
 from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool
@@ -33,6 +34,12 @@ class After(Readable):
 
 
 NEVER = After(math.inf)
+
+_TOOL = Kind("a tool made by @tool, or a name", lambda value: isinstance(value, (str, Tool)))
+_RESULTS = Kind(
+    "a list of results, such as ['3 hits']",
+    lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)),
+)
 
 # A result, an exception to raise, or either of them after some seconds.
 Result: TypeAlias = object
@@ -84,7 +91,10 @@ def scripted_tool(
     Given a tool, it stands in for it, with its name, its schema and, unless told otherwise, its settings; given a name,
     it takes any arguments (and a text as `input`). Once the results are used up it raises `UsedUp`, which ends the run,
     or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`, otherwise `def`.
+
+    Raises `InputError` for what is no tool, or no list of results.
     """
+    check("scripted_tool", ("tool", tool, _TOOL), ("results", results, _RESULTS))
     scripted = list(results)
     name = tool if isinstance(tool, str) else tool.name
     if repeat_last and not scripted:

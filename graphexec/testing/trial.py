@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -11,18 +12,34 @@ from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel, Effect
 from graphexec.errors import InputError
 from graphexec.executor import AgentExecutor
+from graphexec.given import Kind, check, maybe, told, whole
 from graphexec.graph import Graph
 from graphexec.limits import Limits
 from graphexec.machine import Ready
 from graphexec.messages import ModelReply
 from graphexec.testing.attack import Part, replies_by_part
-from graphexec.verify.explore import RAISES
+from graphexec.verify.explore import EXCEPTIONS, LIMITS, RAISES
 from graphexec.verify.oracle import Oracle, Replies, replies_of
 
 Machine: TypeAlias = AgentExecutor | Graph[Any, Any]
 
 # The time limit, in seconds, of runs that would take for ever, or no time at all.
 ENDLESS = 64.0
+
+
+# Any: whatever users pass, of which isinstance would make a mapping of unknown things.
+def _are_replies(given: Any) -> bool:
+    """Whether it is a mapping of effects' classes to several replies each; a text is one reply."""
+    return issubclass(type(given), Mapping) and all(
+        isinstance(kind, type)
+        and issubclass(kind, Effect)
+        and isinstance(several, Sequence)
+        and not isinstance(several, (str, bytes))
+        for kind, several in given.items()
+    )
+
+
+_REPLIES = Kind("a list of replies to each class of effects, such as {AskHuman: ['yes', 'no']}", _are_replies)
 
 
 @final
@@ -42,9 +59,33 @@ class Trial:
     raises: tuple[type[BaseException], ...] = RAISES
 
 
+def options_fit(
+    owner: str = "",
+    *,
+    limits: object = None,
+    replies: object = None,
+    raises: object = RAISES,
+    examples: object = 1,
+) -> None:
+    """Raise `InputError` for options that cannot be, of the `owner` that takes them."""
+    check(
+        owner,
+        ("limits", limits, maybe(LIMITS, "the machine's own")),
+        ("replies", replies, maybe(_REPLIES)),
+        ("raises", raises, EXCEPTIONS),
+        ("examples", examples, whole(1)),
+    )
+
+
 def graph_of(machine: Machine) -> Graph[Any, Any]:
-    """The graph itself."""
-    return machine if isinstance(machine, Graph) else machine.graph
+    """The graph itself. Raises `InputError` for what is no machine."""
+    if isinstance(machine, Graph):
+        return machine
+    # Users without a type checker pass the function that makes one, and the class itself.
+    if not isinstance(machine, AgentExecutor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        what = "what it returns, an executor or a graph" if inspect.isfunction(machine) else "an executor or a graph"
+        raise InputError(f"the machine is {told(machine)}; give {what}")
+    return machine.graph
 
 
 def limits_of(machine: Machine, limits: Limits | None) -> Limits:
@@ -65,8 +106,9 @@ def trial_of(
     """Return the trial of an executor, or of a graph that begins with `start`.
 
     Raises `InputError` where it is not known what the graph starts with, or how an effect of the user's own is
-    answered: `replies={Fetch: [Page(""), Page("text")]}`.
+    answered: `replies={Fetch: [Page(""), Page("text")]}`; and for a machine or an option that is none.
     """
+    options_fit(limits=limits, replies=replies, raises=raises)
     graph = graph_of(machine)
     tools: tuple[str, ...] = ()
     decides: type[Effect[Any]] | None = None

@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from graphexec.edge import END
-from graphexec.errors import LimitsError
+from graphexec.errors import InputError, LimitsError
 from graphexec.faults import faults_of
-from graphexec.graph import Graph
+from graphexec.given import told
+from graphexec.graph import Graph, built
 from graphexec.limits import Limits
 from graphexec.node import Node
 from graphexec.verify.bounds import bounds_of
@@ -26,9 +27,14 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (`Limits()` unless given), or show one that does not.
 
     Costs about a pass over nodes and edges for each budget; milliseconds for an agent's graph.
-    Raises `LimitsError` for a limit of a budget that the machine does not have.
+    Raises `LimitsError` for a limit of a budget that the machine does not have, and `InputError` for what is no graph,
+    or no limits.
     """
+    built(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
+    # Users without a type checker pass a number.
+    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"the limits are {told(limits)}; give Limits(iterations=...), say")
     for name in limits.budgets:
         if name not in graph.budgets:
             close = difflib.get_close_matches(name, graph.budgets, n=1)

@@ -6,6 +6,7 @@ end. A state of `BROKEN` is final, so the shortest run that breaks an assertion 
 only the end can decide is judged of runs that end with an outcome: a cancelled run owes nothing any more.
 
 An assertion shows itself as it was written. Its predicates are functions of one event, which join with `|`, `&`, `~`.
+What is no predicate, no name and no class is refused where it is written, with `InputError`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from graphexec.effects import All, CallTool, Effect, Request
+from graphexec.errors import InputError
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.given import NAME, Kind, told
+from graphexec.node import Node
 
 # The name of the tool that there is not: what every model calls that calls one that it has not got.
 UNKNOWN: Final = "no_such_tool"
@@ -67,16 +71,20 @@ class Predicate:
         return self.text
 
     def _joined(self, text: str, holds: Callable[[Event[Any]], bool], other: Predicate) -> Predicate:
+        _predicates(text, other)
         return Predicate(text, holds, self.uses + other.uses, self.names + other.names)
 
 
 def predicate(function: Callable[[Event[Any]], bool]) -> Predicate:
     """Make a predicate of a function of one event."""
+    if not callable(function):
+        raise InputError(f"predicate is given {told(function)}; give a function of one event")
     return Predicate(f"predicate({getattr(function, '__name__', repr(function))})", function, (function,))
 
 
 def entered(node: str) -> Predicate:
     """The run comes to `node`, whether or not its gate lets it in."""
+    node = _name("entered", node)
     return Predicate(
         f"entered({node!r})", lambda event: type(event) is Entered and event.node == node, names=Names((node,))
     )
@@ -84,6 +92,8 @@ def entered(node: str) -> Predicate:
 
 def left(node: str, outcome: type | None = None) -> Predicate:
     """`node` is left, with an outcome of exactly this class if one is named."""
+    node = _name("left", node)
+    _outcome("left", outcome)
 
     def holds(event: Event[Any]) -> bool:
         return type(event) is Moved and event.node == node and outcome in (None, type(event.outcome))
@@ -95,6 +105,7 @@ def left(node: str, outcome: type | None = None) -> Predicate:
 
 def asked(effect: type[Effect[Any]]) -> Predicate:
     """An effect of this class is asked for, alone or among others."""
+    _effect("asked", effect)
     return Predicate(
         f"asked({effect.__name__})",
         lambda event: type(event) is Asked and any(isinstance(one, effect) for one in members(event.effect)),
@@ -104,6 +115,7 @@ def asked(effect: type[Effect[Any]]) -> Predicate:
 
 def answered(effect: type[Effect[Any]]) -> Predicate:
     """An effect of this class is answered, alone or among others."""
+    _effect("answered", effect)
     return Predicate(
         f"answered({effect.__name__})",
         lambda event: type(event) is Answered and any(isinstance(one, effect) for one in members(event.effect)),
@@ -116,6 +128,8 @@ def calls_tool(*names: str) -> Predicate:
 
     Whatever tool that there is not a model calls, `explore` has it call `no_such_tool`: that name is one, too.
     """
+    if not names or not all(map(NAME.fits, names)):
+        raise InputError(f"calls_tool is given {', '.join(map(told, names)) or 'nothing'}; give names of tools")
     return Predicate(
         f"calls_tool({', '.join(map(repr, names))})",
         lambda event: (
@@ -128,6 +142,7 @@ def calls_tool(*names: str) -> Predicate:
 
 def ended(outcome: type | None = None) -> Predicate:
     """The run is over, with an outcome of exactly this class if one is named."""
+    _outcome("ended", outcome)
     return Predicate(
         "ended()" if outcome is None else f"ended({outcome.__name__})",
         lambda event: type(event) is Done and outcome in (None, type(event.outcome)),
@@ -213,6 +228,7 @@ def never_without(what: Predicate, *, before: Predicate, each: bool = False) -> 
 
 def dominates(node: str, what: Predicate, *, each: bool = False) -> Assertion:
     """Every way to a `what` leads through `node`; with `each`, every `what` has its own pass through it."""
+    node = _name("dominates", node)
     used = ", each=True" if each else ""
     through = never_without(what, before=left(node), each=each)
     return _of(f"dominates({node!r}, {what}{used})", through.start, through.step, what, left(node))
@@ -242,6 +258,36 @@ def _meant(name: str, known: Collection[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+# What is written by users without a type checker: names for predicates, nodes for names, effects for their classes.
+_EFFECT = Kind("a class of effects", lambda value: isinstance(value, type) and issubclass(value, Effect))
+
+
+def _predicates(text: str, *given: object) -> None:
+    for one in given:
+        if not isinstance(one, Predicate):
+            what = "predicate(function)" if callable(one) else f"calls_tool({told(one)}), left({told(one)}) or the like"
+            raise InputError(f"{told(one)} in {text} is no predicate; write {what}")
+
+
+def _name(of: str, node: object) -> str:
+    if isinstance(node, Node):
+        return node.name
+    if not NAME.fits(node):
+        raise InputError(f"{of} is given {told(node)}; give a node, or its name as a text")
+    return str(node)
+
+
+def _outcome(of: str, outcome: object) -> None:
+    if outcome is not None and not isinstance(outcome, type):
+        raise InputError(f"{of} is given the outcome {told(outcome)}; give a class of outcomes")
+
+
+def _effect(of: str, effect: object) -> None:
+    if not _EFFECT.fits(effect):
+        kind = type(effect).__name__ if issubclass(type(effect), Effect) else "AskHuman"
+        raise InputError(f"{of} is given {told(effect)}; give a class of effects: {of}({kind})")
+
+
 def _of(
     text: str,
     start: Hashable,
@@ -250,5 +296,6 @@ def _of(
     holds_at_end: Callable[[Any], bool] = _whatever,
 ) -> Assertion:
     """An assertion that is made of these predicates, and so names what they name."""
+    _predicates(text, *parts)
     uses = tuple(used for part in parts for used in part.uses)
     return Assertion(text, start, step, holds_at_end, uses, sum((part.names for part in parts), Names()))

@@ -88,7 +88,11 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"agent": AgentFinish}, "agent is <class .*>; make one with create_react_agent, say, or give a function"),
+        ({"agent": create_react_agent}, r"agent is the function create_react_agent; call it: create_react_agent\("),
+        (
+            {"agent": AgentFinish},
+            "agent is AgentFinish, a class; make one with create_react_agent, say, or give a function",
+        ),
         (
             {"early_stopping_method": ["generate"]},
             r"early_stopping_method is \['generate'\]; give 'force'",
@@ -168,9 +172,7 @@ def anything(value: object) -> Any:
 
 def test_a_memory_of_text_is_refused_by_an_agent_that_reads_messages() -> None:
     agent = create_tool_calling_agent(ScriptedModel(["so"]), [])
-    with pytest.raises(
-        InputError, match=r"the memory provides chat_history as text, .*; make it with as_"
-    ):
+    with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
         AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
     assert AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True)).run("q").output == "so"
 

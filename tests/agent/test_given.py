@@ -11,7 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.given import FLAG, NAME, PATH, SECONDS, TEXT, TIMEOUT, Kind, check, having, maybe, told, whole
+from graphexec.given import (
+    FLAG,
+    MODEL,
+    NAME,
+    PATH,
+    SECONDS,
+    TEXT,
+    TIMEOUT,
+    Kind,
+    check,
+    each,
+    having,
+    maybe,
+    told,
+    whole,
+)
+from graphexec.models.scripted import ScriptedModel
 
 numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
 
@@ -63,3 +79,33 @@ def test_all_that_does_not_fit_is_told_at_once_in_the_owners_name_or_in_nobodys(
     with pytest.raises(ToolDefinitionError, match=r"^size is 2\.5; give a whole number, 1 or more$"):
         check("", wrong[0], error=ToolDefinitionError)
     check("box", wrong[1])
+
+
+class HalfAModel:
+    """It knows nothing of async runs."""
+
+    complete = len
+
+    def __repr__(self) -> str:
+        return "<half>"
+
+
+def test_a_model_that_has_one_method_is_told_the_other() -> None:
+    for kind, remedy in ((MODEL, ""), (maybe(MODEL), ", or None for none")):
+        with pytest.raises(InputError) as raised:
+            check("", ("the model", HalfAModel(), kind))
+        said = "the model is <half>, which has no acomplete; give a model, such as OpenAICompatible('gpt-5-mini')"
+        assert str(raised.value) == f"{said}{remedy}"
+    assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
+
+
+@pytest.mark.parametrize("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
+def test_several_of_a_class_become_a_tuple(several: Any) -> None:
+    assert each("stop", several, str, "texts") == ("a", "b")
+
+
+@pytest.mark.parametrize("wrong", ["ab", b"ab", None, 3, ["a", 3]])
+def test_one_instead_of_several_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError) as raised:
+        each("stop", wrong, str, "texts")
+    assert str(raised.value) == f"stop is {wrong!r}; give a list of texts"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import UserList, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ from graphexec import (
     tool,
 )
 from graphexec.actions import Run
+from graphexec.agents.conversation import messages_of
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
@@ -91,7 +93,13 @@ def test_messages_come_between_the_instructions_and_the_question(kind: str) -> N
     instructions, question = messages(asked(agent, input="Who am I?"))
     assert isinstance(instructions, SystemMessage)
     assert question == UserMessage("Who am I?")
-    for before in (BEFORE, list(BEFORE), [dataclasses.asdict(message) for message in BEFORE]):
+    for before in (
+        BEFORE,
+        list(BEFORE),
+        deque(BEFORE),
+        UserList(BEFORE),
+        [dataclasses.asdict(message) for message in BEFORE],
+    ):
         told = messages(asked(agent, input="Who am I?", chat_history=before))
         assert told == [instructions, *BEFORE, question]
 
@@ -116,7 +124,9 @@ def test_a_template_that_mentions_it_has_it_as_text(kind: str) -> None:
 
 
 @HOW
-@pytest.mark.parametrize("other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}]])
+@pytest.mark.parametrize(
+    "other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I"]
+)
 def test_what_is_no_list_of_messages_is_refused_with_what_to_give(kind: str, other: Any) -> None:
     with pytest.raises(InputError, match=r"the input chat_history is .*; give messages, .* write \{chat_history\}"):
         made(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
@@ -127,6 +137,38 @@ def test_worked_examples_come_before_what_was_said() -> None:
     told = messages(asked(agent, input="q", chat_history=BEFORE))
     assert told[1] == UserMessage("Say a.")
     assert tuple(told[3:5]) == BEFORE
+
+
+TEXT = st.text(max_size=20)
+CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple)
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(SystemMessage, TEXT),
+        st.builds(UserMessage, TEXT),
+        st.builds(AssistantMessage, TEXT, CALLS),
+        st.builds(ToolMessage, TEXT, TEXT),
+    )
+)
+
+
+@given(MESSAGES)
+def test_messages_stored_as_json_are_read_as_they_were(said: list[Message]) -> None:
+    stored = json.loads(json.dumps([dataclasses.asdict(message) for message in said]))
+    assert messages_of(stored) == messages_of(said) == tuple(said)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"role": "user"},
+        {"role": "user", "content": None},
+        {"role": "tool", "content": "a"},
+        {"role": "assistant", "content": "a", "tool_calls": 3},
+        {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "name": "echo"}]},
+    ],
+)
+def test_json_that_is_half_a_message_is_none(other: Any) -> None:
+    assert messages_of([*BEFORE, other]) is None
 
 
 TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), max_size=4)

@@ -16,14 +16,21 @@ from graphexec import (
     Agent,
     AgentExecutor,
     AnyTool,
+    ParseError,
+    create_chat_agent,
     create_conversational_agent,
+    create_json_chat_agent,
     create_mrkl_agent,
     create_react_agent,
     create_structured_agent,
+    create_structured_chat_agent,
     create_tool_calling_agent,
+    create_xml_agent,
     tool,
 )
-from graphexec.agents.answers import AnswerReader, after, in_json
+from graphexec.actions import AgentFinish
+from graphexec.agents.answers import AnswerReader, after
+from graphexec.agents.xml import escaped
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.agent.actors import echo
@@ -69,18 +76,52 @@ def conversational(model: Speaking) -> Agent:
     return create_conversational_agent(model, TOOLS)
 
 
+def chat(model: Speaking) -> Agent:
+    return create_chat_agent(model, TOOLS)
+
+
+def structured_chat(model: Speaking) -> Agent:
+    return create_structured_chat_agent(model, TOOLS)
+
+
+def json_chat(model: Speaking) -> Agent:
+    return create_json_chat_agent(model, TOOLS)
+
+
+def xml(model: Speaking) -> Agent:
+    return create_xml_agent(model, TOOLS)
+
+
 def tool_calling(model: Speaking) -> Agent:
     return create_tool_calling_agent(model, TOOLS)
 
 
 CALL = ModelReply("I look.", (ToolCall("1", "echo", '{"text": "a"}'),), finish_reason="tool_calls")
 JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
+FENCED = f'Action:\n```json\n{{"action": "Final Answer", "action_input": "{ANSWER}"}}\n```'
+ACT_IN_JSON = 'Action:\n```\n{"action": "echo", "action_input": "a"}\n```'
 TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
     "react": (react, [ACT, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
     "react in capitals": (react, [f"FINAL ANSWER:   {ANSWER}\n"], True),
     "mrkl": (mrkl, [ACT, f"Final Answer: {ANSWER}"], True),
     "conversational": (conversational, [f"Thought: Do I need to use a tool? No\nAI: {ANSWER}"], True),
     "structured": (structured, [json.dumps({"action": "echo", "action_input": {"text": "a"}}), JSON], True),
+    "structured, with the other key": (structured, [JSON.replace('"answer"', '"action_input"')], True),
+    "structured, with the answer first": (
+        structured,
+        [json.dumps({"answer": ANSWER, "action": "final_answer"})],
+        False,
+    ),
+    "chat": (chat, [ACT_IN_JSON, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
+    "structured chat": (structured_chat, [ACT_IN_JSON, f"Thought: I know.\n{FENCED}"], True),
+    "structured chat without JSON": (structured_chat, [ACT_IN_JSON, ANSWER], False),
+    "JSON chat": (json_chat, [ACT_IN_JSON, FENCED.replace("Final Answer", " final_answer ")], True),
+    "JSON chat, a list of one": (json_chat, [FENCED.replace("{", "[ {").replace("}", "} ]")], True),
+    "XML": (
+        xml,
+        ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"],
+        True,
+    ),
     # Only when it is whole is it known that no call follows.
     "tool calling": (tool_calling, [CALL, ANSWER], False),
 }
@@ -150,11 +191,97 @@ def read_in(reader: AnswerReader, text: str, cuts: list[int]) -> str:
 CUTS = st.lists(st.integers(0, 500))
 
 
-@given(answer=st.text(), cuts=CUTS)
-def test_a_decision_cut_anywhere_gives_its_answer(answer: str, cuts: list[int]) -> None:
-    for ascii_only in (True, False):
-        text = json.dumps({"action": "final_answer", "answer": answer}, ensure_ascii=ascii_only)
-        assert read_in(in_json(), text, cuts) == answer
+def told_of(make: Make, text: str, cuts: list[int]) -> str:
+    reader = make(Speaking([])).answer
+    assert reader is not None
+    return read_in(reader(), text, cuts)
+
+
+def whole_answer(make: Make, text: str) -> str | None:
+    """The answer that a reply is read as; none if it is another decision, or cannot be read."""
+    try:
+        decision = make(Speaking([])).read(ModelReply(text))
+    except ParseError:
+        return None
+    return decision.output if isinstance(decision, AgentFinish) else None
+
+
+ANY = st.text(max_size=30)
+
+
+def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], str]:
+    def written(answer: str, ascii_only: bool) -> str:
+        return fence.replace("{}", json.dumps({"action": action, key: answer}, ensure_ascii=ascii_only))
+
+    return written
+
+
+def in_tags(answer: str, closed: bool) -> str:
+    return f"So: <final_answer>{escaped(answer)}{'</final_answer>' if closed else ''}"
+
+
+def behind_a_label(answer: str, lower: bool) -> str:
+    return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
+
+
+# How an agent's model writes an answer, in two ways.
+WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
+    "structured": (structured, as_json("final_answer", "answer")),
+    "structured, with the other key": (structured, as_json("final_answer", "action_input")),
+    "JSON chat": (json_chat, as_json("Final Answer", "action_input", "```json\n{}\n```")),
+    "JSON chat without a fence": (json_chat, as_json("final_answer", "action_input", " {} ")),
+    "structured chat": (structured_chat, as_json("Final Answer", "action_input", "Thought: I know.\nAction:\n```\n{}")),
+    "XML": (xml, in_tags),
+    "chat": (chat, behind_a_label),
+    "ReAct": (react, behind_a_label),
+    "MRKL": (mrkl, behind_a_label),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@given(answer=ANY, way=st.booleans(), cuts=CUTS)
+def test_an_answer_cut_anywhere_is_the_answer_read_as_a_whole(
+    kind: str, answer: str, way: bool, cuts: list[int]
+) -> None:
+    make, written = WRITTEN[kind]
+    said = written(answer, way)
+    answer = answer if "JSON" in kind or "structured" in kind else answer.strip()
+    assert whole_answer(make, said) == answer
+    told = told_of(make, said, cuts)
+    # What may become a tag waits for what follows; where nothing does, the end of the run tells it.
+    assert told == answer or (make is xml and not way and answer.startswith(told))
+
+
+# What replies are made of, right and wrong.
+JSON_PARTS = [
+    *('{"action": "Final Answer", "action_input": "', '{"action": "final_answer", "answer": "', "{", "}", "[", "]"),
+    *("```", "```json\n", "Action:", "\nObservation: ", '"', '"}', '"}]', "\\n", "\\", " ", "\n", "x", ","),
+    *('{"action": "echo", "action_input": ', '{"action": "echo", "action_input": "'),
+]
+TAGS = [
+    *("<final_answer>", "</final_answer>", "<FINAL_ANSWER >", "<tool>", "</tool>", "<tool_input>", "</tool_input>"),
+    *("<observation>", "&lt;tool>", "&amp;lt;/tool >", "&amp;amp;lt;", "&", "<", ">", "tool", "amp;", "lt;", " ", "x"),
+]
+PARTS = {
+    "structured": (structured, JSON_PARTS),
+    "structured chat": (structured_chat, JSON_PARTS),
+    "JSON chat": (json_chat, JSON_PARTS),
+    "XML": (xml, TAGS),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@given(data=st.data(), cuts=CUTS)
+def test_of_a_reply_that_is_an_answer_only_its_beginning_is_told(
+    kind: str, data: st.DataObject, cuts: list[int]
+) -> None:
+    make, parts = PARTS[kind]
+    # It begins as an answer more often than chance has it.
+    begun = data.draw(st.sampled_from([parts[0], parts[1], ""]))
+    said = begun + "".join(data.draw(st.lists(st.sampled_from(parts), max_size=12)))
+    answer = whole_answer(make, said)
+    if answer is not None:
+        assert answer.startswith(told_of(make, said, cuts))
 
 
 ONE_LINE = st.text(st.characters(exclude_characters="\n"))
@@ -182,13 +309,26 @@ def test_a_line_that_is_not_made_up_after_all_is_told() -> None:
     assert read_in(after("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
 
 
-OTHERS = ('{"action": "echo", "action_input": {"a": "final_answer"}}', "x" * 2_000, '{"answer": "x"}')
+# Within an action, in a second object, in prose, behind an observation of the model's own, or behind a tool.
+OTHERS = (
+    '{"action": "echo", "action_input": {"a": "final_answer"}}',
+    '{"action": "echo", "action_input": {"action": "final_answer", "answer": "x"}}',
+    '{"action": "echo", "action_input": {"action": "final_answer", "action_input": "x"}}',
+    '{"action": "echo"} {"action": "final_answer", "action_input": "x"}',
+    'I say {"action": "Final Answer", "action_input": "x"}, say',
+    'Observation: a\n{"action": "Final Answer", "action_input": "x"}',
+    "<tool>echo</tool><tool_input>a</tool_input><final_answer>x</final_answer>",
+    "<observation>a</observation><final_answer>x</final_answer>",
+    "x" * 2_000,
+    '{"answer": "x"}',
+)
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_what_is_no_answer_gives_none(text: str) -> None:
-    assert read_in(in_json(), text, list(range(0, 2_000, 7))) == ""
+    for make in (structured, structured_chat, json_chat, xml):
+        assert told_of(make, text, list(range(0, 2_000, 7))) == ""
 
 
 def test_a_wrong_escape_ends_the_answer() -> None:
-    assert read_in(in_json(), '{"action": "final_answer", "answer": "a\\qb"}', list(range(60))) == "a"
+    assert told_of(structured, '{"action": "final_answer", "answer": "a\\qb"}', list(range(60))) == "a"

@@ -37,6 +37,22 @@ def test_an_action_and_an_answer_are_read() -> None:
     assert finish.output == "42 ☃"
 
 
+@pytest.mark.parametrize(
+    ("decision", "answer"),
+    [
+        ({"action_input": "a"}, "a"),
+        ({"action_input": "a", "answer": "b"}, "a"),
+        ({"answer": "b", "action_input": "a"}, "b"),
+        ({"action_input": {}, "answer": "b"}, "b"),
+        ({"answer": ["b"]}, '["b"]'),
+    ],
+)
+def test_the_answer_may_stand_as_the_input_and_the_first_is_taken(decision: dict[str, Any], answer: str) -> None:
+    finish = read(ModelReply(json.dumps({"action": "final_answer", **decision})))
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == answer
+
+
 @pytest.mark.parametrize("length", range(len(ACTION)))
 def test_truncated_json_is_never_executed(length: int) -> None:
     with pytest.raises(ParseError):
@@ -67,6 +83,7 @@ def test_a_reply_cut_at_the_token_limit_is_told_so() -> None:
         '{"action": "echo", "action_input": 3}',
         '{"action": "echo", "action_input": ["a"]}',
         '{"action": "final_answer"}',
+        '{"action": "final_answer", "action_input": 3}',
         '{"answer": "42"}',
         "[" * 100_000,
         '{"a":' * 100_000,

@@ -16,8 +16,12 @@ from graphexec import (
     Budget,
     Effect,
     Exhausted,
+    GraphError,
+    LimitReached,
+    Snapshot,
     ask,
     ask_all,
+    bind,
     charged,
     edges,
     embed,
@@ -25,6 +29,11 @@ from graphexec import (
     metered,
     node,
     on,
+    replace,
+    reserved,
+    splice,
+    stopped_response,
+    wrap,
 )
 from graphexec.by_hand import Asking, advance, begin
 from graphexec.drive import arun, run, world
@@ -87,6 +96,39 @@ as_embed: Any = embed
 
 PATIENCE = Budget("patience", 4)
 
+
+@final
+class Executor:
+    """What is passed instead of its graph."""
+
+    def __repr__(self) -> str:
+        return "<executor>"
+
+
+executor: Any = Executor()
+question: Any = AskHuman("?")
+machine: Any = graph(edges(inquire, on(Told, END)), start=inquire)
+as_ask: Any = ask
+as_charged: Any = charged
+as_reserved: Any = reserved
+as_splice: Any = splice
+as_wrap: Any = wrap
+as_replace: Any = replace
+as_bind: Any = bind
+
+
+async def waits(asked: Asked) -> Asks[AskHuman, Told]:
+    raise AssertionError("it is refused before it is called")
+
+
+async def waits_and_yields(asked: Asked) -> Any:
+    yield Told(asked.text)
+
+
+BARE = "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it"
+ROWS = "a table with the new node's row; write splice(graph, edges(new, on(...)), after=node, on=Outcome)"
+COUNT = "give how many, or (least, most)"
+
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "edges of a function": (
         lambda: as_edges(untyped, on(Told, END)),
@@ -132,9 +174,144 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "what is embedded is a node": (
         lambda: as_embed("agent", "research"),
-        "'agent' is not a graph; embed(executor.graph, 'research')",
+        "'agent' is not a graph; write embed(executor.graph, 'research')",
     ),
     "node twice": (lambda: as_node(node(tell)), "tell is a node already; leave out the second @node"),
+    "an edge to a name": (
+        lambda: as_on(Told, "inquire"),
+        "'inquire' is a text and not a node; write the node itself, without quotes",
+    ),
+    "an edge to the end in quotes": (
+        lambda: as_on(Told, "END"),
+        "'END' is a text and not a node; write END, imported from graphexec, without quotes",
+    ),
+    "a start in quotes": (
+        lambda: as_graph(edges(inquire, on(Told, END)), start="inquire"),
+        "'inquire' is a text and not a node; write the node itself, without quotes",
+    ),
+    "a node as when_spent": (
+        lambda: as_charged(when_spent=stopped_response),
+        "when_spent is stopped_response, a node; give a function of the value and the limit, such as limit_reached",
+    ),
+    "a text as when_spent": (
+        lambda: as_metered(when_spent="stop"),
+        "when_spent is 'stop'; give a function of the value and the limit, such as limit_reached",
+    ),
+    "the outcome as when_spent": (
+        lambda: as_charged(when_spent=LimitReached)(inquire),
+        "inquire takes Asked, which LimitReached does not; give a function that makes one, as limit_reached makes a "
+        "LimitReached, or widen its field",
+    ),
+    "charged without parentheses": (lambda: as_charged(inquire), f"charged {BARE}"),
+    "charged with empty ones": (as_charged, f"charged {BARE}"),
+    "metered without parentheses": (lambda: as_metered(inquire), f"metered {BARE}"),
+    "reserved without parentheses": (lambda: as_reserved(inquire), f"reserved {BARE}"),
+    "a grace in quotes": (
+        lambda: as_reserved(when_spent=stopped, grace="10"),
+        "the grace is '10'; give seconds, 0 or more",
+    ),
+    "a count in words": (
+        lambda: as_charged(when_spent=stopped, asks="many")(inquire),
+        f"inquire is to ask for 'many' effects; {COUNT}",
+    ),
+    "a count as a list": (
+        lambda: as_charged(when_spent=stopped, asks=[1, 16])(inquire),
+        f"inquire is to ask for [1, 16] effects; {COUNT}",
+    ),
+    "a count that is True": (
+        lambda: as_charged(when_spent=stopped, asks=True)(inquire),
+        f"inquire is to ask for True effects; {COUNT}",
+    ),
+    "a count of three": (
+        lambda: as_charged(when_spent=stopped, asks=(1, 2, 3))(inquire),
+        f"inquire is to ask for (1, 2, 3) effects; {COUNT}",
+    ),
+    "an async function that asks": (
+        lambda: as_node(waits),
+        "waits is async def, and what asks for effects is def; write def waits(...) -> Asks[Effect, Outcome]",
+    ),
+    "an async generator": (
+        lambda: as_node(waits_and_yields),
+        "waits_and_yields is async def, and what asks for effects is def; write def waits_and_yields(...) -> "
+        "Asks[Effect, Outcome]",
+    ),
+    "asking for a text": (
+        lambda: as_ask("why?"),
+        "ask is given 'why?'; give an effect: yield from ask(AskHuman(...))",
+    ),
+    "asking for a class": (
+        lambda: as_ask(AskHuman),
+        "ask is given AskHuman, a class; give an effect: yield from ask(AskHuman(...))",
+    ),
+    "yielding from an effect": (
+        lambda: iter(question),
+        "AskHuman is an effect and has to be asked for; write reply = yield from ask(AskHuman(...))",
+    ),
+    "splicing into an executor": (
+        lambda: as_splice(executor, edges(inquire, on(Told, END)), after=inquire, on=Told),
+        "<executor> is not a graph; write splice(executor.graph, ...)",
+    ),
+    "splicing a node": (
+        lambda: as_splice(machine, inquire, after=inquire, on=Told),
+        f"splice is given <node inquire: Asked -> Told>, and takes {ROWS}",
+    ),
+    "splicing a node and its routes": (
+        lambda: as_splice(machine, inquire, on(Told, END), after=inquire, on=Told),
+        f"splice takes the graph and {ROWS}",
+    ),
+    "splicing after nothing": (
+        lambda: as_splice(machine, edges(inquire, on(Told, END))),
+        f"splice takes the graph and {ROWS}",
+    ),
+    "splicing after a name": (
+        lambda: as_splice(machine, edges(inquire, on(Told, END)), after="inquire", on=Told),
+        "'inquire' is a text and not a node; write the node itself, without quotes",
+    ),
+    "splicing on a name": (
+        lambda: as_splice(machine, edges(inquire, on(Told, END)), after=inquire, on="Told"),
+        "splice has on='Told', which is not a class of outcomes; write on=Outcome, without quotes",
+    ),
+    "wrapping in an executor": (
+        lambda: as_wrap(executor, inquire),
+        "<executor> is not a graph; write wrap(executor.graph, ...)",
+    ),
+    "wrapping a name": (
+        lambda: as_wrap(machine, "inquire"),
+        "'inquire' is a text and not a node; write the node itself, without quotes",
+    ),
+    "wrapping with a function in third place": (
+        lambda: as_wrap(machine, inquire, tell),
+        "wrap takes the graph and the node; write before= or after= with the function",
+    ),
+    "wrapping with a text": (
+        lambda: as_wrap(machine, inquire, before="tell"),
+        "wrap has before='tell'; give a function of one value",
+    ),
+    "replacing in an executor": (
+        lambda: as_replace(executor, inquire),
+        "<executor> is not a graph; write replace(executor.graph, ...)",
+    ),
+    "replacing one by another": (
+        lambda: as_replace(machine, inquire, node(tell)),
+        "replace takes the graph and the new node, which has the old one's name; write "
+        "replace(graph, renamed(new, 'old'))",
+    ),
+    "replacing by a function": (
+        lambda: as_replace(machine, untyped),
+        "tell is not a node; decorate the function with @node",
+    ),
+    "binding an executor": (
+        lambda: as_bind(executor, 1),
+        "<executor> is not a graph; write bind(executor.graph, ...)",
+    ),
+    "owning a name": (
+        lambda: as_embed(machine, "research", own=["iterations"]),
+        "research is to own ['iterations']; write own=[Budget('iterations', 5)], a list of budgets",
+    ),
+    "owning a budget alone": (
+        lambda: as_embed(machine, "research", own=PATIENCE),
+        "research is to own Budget(name='patience', limit=4); write own=[Budget('iterations', 5)], a list of budgets",
+    ),
 }
 
 
@@ -144,6 +321,57 @@ def test_it_is_refused_with_what_to_write(mistake: str) -> None:
     with pytest.raises(NodeError) as caught:
         make()
     assert str(caught.value) == text
+
+
+by_hand: Any = advance
+beginning: Any = begin
+reading: Any = Snapshot.from_json
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: beginning(executor, Asked("?")), "<executor> is not a graph; write begin(executor.graph, ...)"),
+        (
+            lambda: by_hand(executor, begin(machine, Asked("?")), Limits()),
+            "<executor> is not a graph; write advance(executor.graph, snapshot, limits)",
+        ),
+        (
+            lambda: by_hand(begin(machine, Asked("?")), machine, Limits()),
+            "Snapshot(node='inquire', value=Asked(text='?'), replies=(), spent=Spent(iterations=0, seconds=0.0, "
+            "model_calls=0, tool_… is not a graph; write advance(executor.graph, snapshot, limits)",
+        ),
+        (
+            lambda: by_hand(machine, Asked("?"), Limits()),
+            "advance is given Asked(text='?'); give a snapshot, such as begin(graph, value)",
+        ),
+        (
+            lambda: by_hand(machine, begin(machine, Asked("?")), 3),
+            "advance is given the limits 3; give Limits(iterations=...), say",
+        ),
+        (
+            lambda: reading(begin(machine, Asked("?")).to_json(), executor),
+            "<executor> is not a graph; write Snapshot.from_json(text, executor.graph)",
+        ),
+    ],
+)
+def test_what_a_run_by_hand_is_not_given_is_told(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+def test_an_async_node_is_told_of_in_its_own_words() -> None:
+    @node
+    async def fetch(asked: Asked) -> Told:
+        raise AssertionError("it is refused before it is called")
+
+    with pytest.raises(GraphError) as caught:
+        graph(edges(fetch, on(Told, END)), start=fetch)
+    assert caught.value.faults[0].text == (
+        "fetch is an async function, which a limit may stop, and does not say what then; decorate it with "
+        "@charged(when_spent=...) and route that outcome"
+    )
 
 
 def test_two_classes_in_one_on_are_refused() -> None:

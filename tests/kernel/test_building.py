@@ -161,7 +161,7 @@ def test_a_node_that_asks_has_to_say_what_a_spent_limit_makes_of_it() -> None:
         "@charged(when_spent=...) and route that outcome"
     ]
     assert faults_of(edges(read, on(Total, END)), read) == [
-        "read asks for Perform, which a limit may stop, and does not say what then; decorate it with "
+        "read is @opaque, which a limit may stop, and does not say what then; decorate it with "
         "@charged(when_spent=...) and route that outcome"
     ]
 

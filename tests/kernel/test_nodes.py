@@ -303,8 +303,8 @@ class Instance:
         ),
         (
             yields_asynchronously,
-            "yields_asynchronously returns collections.abc.AsyncIterator[tests.kernel.machines.Total], which is not a "
-            "class of yours; name the class of the value",
+            "yields_asynchronously is async def, and what asks for effects is def; write "
+            "def yields_asynchronously(...) -> Asks[Effect, Outcome]",
         ),
         (nameless, "a node cannot be named '<lambda>'; define its function with def"),
         (Instance(), "Instance is not a function; define it with def"),
@@ -353,8 +353,9 @@ def test_when_spent_has_to_take_what_the_node_takes() -> None:
 
     with pytest.raises(NodeError) as caught:
         metered(when_spent=OutOfTicks)(halve)
-    assert (
-        str(caught.value) == "halve takes Even, which OutOfTicks does not; widen the annotation of its first parameter"
+    assert str(caught.value) == (
+        "halve takes Even, which OutOfTicks does not; give a function that makes one, as limit_reached makes a "
+        "LimitReached, or widen its field"
     )
 
 

@@ -199,6 +199,20 @@ def yielding_anything(left: Left) -> Asks[Question, Total]:
     return Total("done")
 
 
+def test_who_forgets_from_is_told_to_write_it() -> None:
+    @charged(when_spent=Stopped)
+    @node
+    def forgetful(left: Left) -> Asks[Question, Total]:
+        answer: Any = yield ask(Question("may I?"))  # type: ignore[misc]  # pyright: ignore[reportReturnType]
+        return Total(answer)
+
+    machine = graph(edges(forgetful, on(Total, END) | on(Stopped, END)), start=forgetful)
+    with pytest.raises(
+        UndeclaredEffect, match="forgetful yielded a generator, which is no effect; write reply = yield from"
+    ):
+        run(machine, Left(1), served([]))
+
+
 @pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize(
     ("sneak", "asked"),

@@ -237,7 +237,7 @@ def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path
         history(tmp_path / "file" / "turns")
     with pytest.raises(InputError, match=r"path .*xxx cannot be used: File name too long; name another file"):
         history(tmp_path / ("x" * 300))
-    with pytest.raises(InputError, match="cannot be used: .*embedded null"):
+    with pytest.raises(InputError, match=r"cannot be used: .*embedded null"):
         history(tmp_path / "a\0b")
 
 

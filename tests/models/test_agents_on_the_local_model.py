@@ -29,6 +29,7 @@ from graphexec.agents import (
 )
 from graphexec.agents.everyday import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
+from graphexec.errors import BadRequest
 from graphexec.events import Answered, Asked, Done, Event, Moved, Reported
 from graphexec.executor import AgentExecutor
 from graphexec.limits import Spent
@@ -72,7 +73,7 @@ KINDS: Mapping[str, Callable[[Model], Agent]] = {
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[LocalModel]:
-    # The weights' own template knows no tools, which are dropped then.
+    # The weights' own template knows no tools, which are refused then.
     with LocalModel(max_tokens=48, chat_template=WITH_TOOLS) as local:
         yield local
 
@@ -164,6 +165,13 @@ def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel)
     assert len(result.steps) + 1 >= result.spent.iterations
     # A call that was cut at the deadline reports no tokens.
     assert result.usage.prompt_tokens > 0 or result.reason == "seconds"
+
+
+def test_a_template_that_knows_no_tools_is_enough_for_the_structured_agent_but_not_for_tool_calls() -> None:
+    with LocalModel(max_tokens=4) as plain:
+        with pytest.raises(BadRequest, match="knows no tools"):
+            ran("tool_calling", plain)
+        assert ran("structured", plain, iterations=1).spent.model_calls == 1
 
 
 @pytest.mark.parametrize("stopping", ["force", "generate"])

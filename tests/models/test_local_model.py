@@ -42,6 +42,7 @@ pytestmark = pytest.mark.local_model
 
 QUESTION = ChatRequest([UserMessage("What is 2 + 2?")])
 STORY = CompletionRequest("Once upon a time")
+NO_TOOLS = "chat template of smollm2-135m-instruct knows no tools, .*; use the structured agent"
 ADD = ToolSpec(
     "add",
     "Add two numbers.",
@@ -132,8 +133,21 @@ def test_a_schema_is_followed_up_to_the_token_limit(model: LocalModel) -> None:
         assert json.loads(reply.content)["action"] in {"add", "final_answer"}
 
 
-def test_tools_are_dropped_without_harm_where_the_template_knows_none(model: LocalModel) -> None:
-    assert model.complete(ChatRequest(QUESTION.messages, (ADD,))).content
+def test_tools_that_the_template_would_drop_are_refused_and_all_else_is_served(model: LocalModel) -> None:
+    with_tools = ChatRequest(QUESTION.messages, (ADD,))
+
+    async def in_a_loop() -> None:
+        with pytest.raises(BadRequest, match=NO_TOOLS):
+            await model.acomplete(with_tools)
+        with pytest.raises(BadRequest, match=NO_TOOLS):
+            await anext(model.astream(with_tools))
+
+    with pytest.raises(BadRequest, match=NO_TOOLS):
+        model.complete(with_tools)
+    with pytest.raises(BadRequest, match=NO_TOOLS):
+        next(model.stream(with_tools))
+    asyncio.run(in_a_loop())
+    assert model.complete(QUESTION).content
 
 
 def test_tools_are_called_where_the_template_knows_them() -> None:

@@ -6,22 +6,27 @@ import errno
 import hashlib
 import importlib.util
 import io
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
-from graphexec.errors import WeightsError
-from graphexec.messages import CompletionRequest
+from graphexec.errors import BadRequest, WeightsError
+from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMessage
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
+from graphexec.models.llama_process import Settings
 from graphexec.models.progress import shown
-from graphexec.models.weights import CATALOGUE, DEFAULT, gguf
+from graphexec.models.weights import CATALOGUE, DEFAULT, gguf, meant
+from tests.models.actors import HELLO, Act, Loopback, response, send, send_and_drop
+from tests.models.recorded import CHAT, CHAT_REPLY
 
 BYTES = b"GGUF" + bytes(range(256)) * 40
 TOY = Weights(
@@ -322,3 +327,82 @@ class TestFilesOfTheUsers:
     def test_a_model_is_shown_by_what_it_serves(self) -> None:
         assert repr(LocalModel()) == f"LocalModel(model='{DEFAULT}')"
         assert repr(LocalModel("mine.gguf")) == "LocalModel('mine.gguf')"
+
+
+class TestMisspeltNames:
+    @pytest.mark.parametrize(
+        "name", ["smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct", "HuggingFaceTB/SmolLM2-360M"]
+    )
+    def test_a_name_like_one_of_ours_is_told_which(self, name: str) -> None:
+        assert meant(name) == DEFAULT
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "gpt-3.5-turbo-instruct",
+            "ft:gpt-5-mini:me::1",
+            "o1",
+            "text-embedding-3-small",
+            "dall-e-3",
+            "sora-2",
+            "small",
+        ],
+    )
+    def test_a_providers_model_is_never_taken_for_one_of_ours(self, name: str) -> None:
+        assert meant(name) is None
+
+
+WITH_TOOLS = ChatRequest([UserMessage("hello")], (ToolSpec("add", "Add.", {"type": "object"}),))
+GOOD = send(response(CHAT))
+
+
+class Served:
+    """A llama.cpp process whose server is a socket of the test's."""
+
+    alive = True
+
+    def __init__(self, server: Loopback) -> None:
+        self.url = server.url.removesuffix("/v1")
+
+    def close(self) -> None:
+        pass
+
+
+class TestTemplatesWithoutTools:
+    @pytest.fixture
+    def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+        with Loopback() as loopback:
+
+            def started(_: Settings) -> Served:
+                return Served(loopback)
+
+            monkeypatch.setattr("graphexec.models.local.LlamaProcess", started)
+            yield loopback
+
+    @pytest.fixture
+    def model(self, tmp_path: Path) -> Iterator[LocalModel]:
+        path = tmp_path / "mine.gguf"
+        path.write_bytes(BYTES)
+        with LocalModel(path) as local:
+            yield local
+
+    def test_a_request_with_tools_is_refused_and_others_are_served(self, server: Loopback, model: LocalModel) -> None:
+        server.does(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
+        assert model.complete(HELLO) == CHAT_REPLY
+        with pytest.raises(BadRequest, match="chat template of mine knows no tools"):
+            model.complete(WITH_TOOLS)
+        assert model.complete(HELLO) == CHAT_REPLY
+
+    def test_a_template_that_names_tools_is_looked_at_once(self, server: Loopback, model: LocalModel) -> None:
+        prompt = {"prompt": "You have the tool graphexecprobe. Hello"}
+        server.does(send(response(json.dumps(prompt).encode())), GOOD, GOOD)
+        assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
+
+    @pytest.mark.parametrize(
+        "act",
+        [send(response(b"{}", status="500 Internal Server Error")), send_and_drop(), send_and_drop(b"nonsense")],
+        ids=["an error", "no answer", "nonsense"],
+    )
+    def test_where_the_server_does_not_say_the_call_shows(self, server: Loopback, model: LocalModel, act: Act) -> None:
+        server.does(act, GOOD)
+        assert model.complete(WITH_TOOLS) == CHAT_REPLY

@@ -149,3 +149,8 @@ def test_reserved_calls_are_beyond_the_limit_and_made_again_after_crashes(restar
     limits = Limits(iterations=None, model_calls=4, restarts=restarts)
     bound = bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls
     assert bound.number == number
+
+
+def test_reserved_model_calls_are_no_tool_calls() -> None:
+    bound = bounds_of(GENERATING_AGENT_EXECUTOR, Limits(tool_calls=2)).tool_calls
+    assert str(bound) == "tool_calls = 2 (at most)"

@@ -353,6 +353,43 @@ def test_too_many_states_are_refused() -> None:
         explored(Limits(iterations=15), most_states=10)
 
 
+as_explore: Any = explore
+
+
+@pytest.mark.parametrize(
+    ("explored_wrongly", "text"),
+    [
+        (
+            lambda: as_explore(executor_of("tool calling", TOOLS), Limits(), Form(), Oracle(lambda _: ())),
+            "is not a graph; write explore(executor.graph, ...)",
+        ),
+        (
+            lambda: as_explore(QUESTIONNAIRE, 3, Form(), {Question: [True]}),
+            f"explore has limits=3; give Limits, such as Limits(iterations=3); explore has oracle={{{Question!r}: "
+            "[True]}; give an oracle, such as replies_of(executor)",
+        ),
+        (
+            lambda: as_explore(QUESTIONNAIRE, Limits(), Form(), Oracle(lambda _: ()), properties=never(ended())),
+            "; give a list of assertions, such as never(calls_tool('delete_file'))",
+        ),
+        (
+            lambda: as_explore(QUESTIONNAIRE, Limits(), Form(), Oracle(lambda _: ()), raises=[ValueError]),
+            "explore has raises=[<class 'ValueError'>]; give a tuple of exceptions, such as (ValueError,)",
+        ),
+        (
+            lambda: as_explore(QUESTIONNAIRE, Limits(), Form(), Oracle(lambda _: ()), most_states="many"),
+            "explore has most_states='many'; give a whole number, 1 or more",
+        ),
+    ],
+)
+def test_what_cannot_be_explored_is_refused_with_what_to_pass(
+    explored_wrongly: Callable[[], object], text: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        explored_wrongly()
+    assert str(raised.value).endswith(text)
+
+
 def test_one_in_a_batch_differs_from_the_rest_where_every_combination_were_too_many() -> None:
     executor = executor_of("tool calling", TOOLS)
     found = explore(executor.graph, Limits(iterations=1), READY, replies_of(executor))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphexec import All, Answered, Asked, AskHuman, CallModel, CallTool, Done, Entered, Event, Moved, Spent
 from graphexec.effects import ToolResult
+from graphexec.errors import InputError
 from graphexec.messages import CompletionRequest
 from graphexec.snapshot import Snapshot
 from graphexec.verify.temporal import (
@@ -31,7 +32,7 @@ from graphexec.verify.temporal import (
     never_without,
     predicate,
 )
-from tests.verify.errands import Approved, Errand, Told
+from tests.verify.errands import Approved, Errand, Told, approve
 
 MODEL = CallModel(CompletionRequest("What next?"))
 DELETE = CallTool("delete_file", {})
@@ -167,6 +168,65 @@ def test_approval_dominates_what_it_comes_before() -> None:
 
 def is_quiet(event: Event[Any]) -> bool:
     return type(event) is Entered
+
+
+# Wrong on purpose, and so beyond what types allow.
+as_asked: Any = asked
+as_answered: Any = answered
+as_ended: Any = ended
+as_left: Any = left
+as_entered: Any = entered
+as_calls: Any = calls_tool
+as_never: Any = never
+as_never_without: Any = never_without
+as_dominates: Any = dominates
+as_predicate: Any = predicate
+text_for_a_predicate: Any = "act"
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [
+        (
+            lambda: as_never_without("population", before=entered("act")),
+            "'population' in never_without(population, before=entered('act')) is no predicate; write "
+            "calls_tool('population'), left('population') or the like",
+        ),
+        (
+            lambda: entered("act") | text_for_a_predicate,
+            "'act' in (entered('act') | act) is no predicate; write calls_tool('act'), left('act') or the like",
+        ),
+        (
+            lambda: as_asked(AskHuman("x")),
+            "asked is given AskHuman(question='x'); give a class of effects: asked(AskHuman)",
+        ),
+        (lambda: as_answered("AskHuman"), "answered is given 'AskHuman'; give a class of effects: answered(AskHuman)"),
+        (lambda: as_ended("Told"), "ended is given the outcome 'Told'; give a class of outcomes"),
+        (lambda: as_left("act", "Told"), "left is given the outcome 'Told'; give a class of outcomes"),
+        (lambda: as_entered(Told), "entered is given Told, a class; give a node, or its name as a text"),
+        (lambda: as_calls(["a", "b"]), "calls_tool is given ['a', 'b']; give names of tools"),
+        (as_calls, "calls_tool is given nothing; give names of tools"),
+        (lambda: as_predicate("act"), "predicate is given 'act'; give a function of one event"),
+    ],
+)
+def test_what_says_nothing_of_events_is_refused_with_what_to_write(write: Callable[[], object], text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        write()
+    assert str(caught.value) == text
+
+
+def test_a_function_is_no_predicate_before_it_is_made_one() -> None:
+    def whatever(event: Event[Any]) -> bool:
+        raise AssertionError("it is refused before it is called")
+
+    with pytest.raises(InputError, match=r"is no predicate; write predicate\(function\)$"):
+        as_never(whatever)
+
+
+def test_a_node_stands_for_its_name() -> None:
+    assert as_entered(approve) == entered(approve.name)
+    assert as_left(approve) == left(approve.name)
+    assert as_dominates(approve, ended()) == dominates(approve.name, ended())
 
 
 def test_a_predicate_of_ones_own_is_a_function_of_an_event() -> None:
