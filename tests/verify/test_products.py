@@ -293,3 +293,17 @@ def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_
     waited = [("Tob", "b", (0,)), ("within", "END", (0,))]
     assert steps(product, "a", 1) == [("Tob", "b", (1,)), *waited]
     assert steps(product, "a", 0) == [("Tob", "b", (0,)), *waited]
+
+
+def test_it_is_not_sure_to_be_stopped_by_a_crash() -> None:
+    flow = flow_with(way("a", END.name, asks=1, model_calls=1, grace=1.0), within("a", model_calls=1, grace=1.0))
+    limits = Limits(iterations=None, restarts=0)
+    assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]
+    assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
+
+
+def test_nobody_is_sure_that_money_stops_a_visit() -> None:
+    flow = flow_with(way("a", END.name, asks=1, model_calls=1), within("a", "cost", model_calls=1))
+    limits = Limits(iterations=None, cost=0.5)
+    assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]
+    assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
