@@ -41,7 +41,7 @@ class Subject:
     tests: tuple[str, ...]
 
 
-_KERNEL = ("tests/kernel", "tests/agent/test_properties.py", "tests/agent/test_limits.py")
+_KERNEL = ("tests/kernel", *(f"tests/agent/test_{name}.py" for name in ("properties", "limits", "wrong_limits")))
 _AGENT = ("tests/agent",)
 _PROVER = (
     *(
