@@ -211,9 +211,10 @@ def test_a_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[s
 
 def test_a_deadline_cuts_a_tool_that_is_blocked(tools: str) -> None:
     with serving([calling("wait")]) as server:
-        ended = program(*asking(server, "--tools", "tools_of_mine:wait", "--max-seconds", "1"), cwd=Path(tools).parent)
+        options = ("--tools", "tools_of_mine:wait", "--max-seconds", "0.3")
+        ended = program(*asking(server, *options), cwd=Path(tools).parent)
     assert (ended.code, ended.out) == (3, "")
-    assert "limit of 1 second was reached" in ended.err
+    assert "limit of 0.3 seconds was reached" in ended.err
 
 
 def test_an_error_is_one_line_and_the_run_so_far_is_told(capsys: pytest.CaptureFixture[str], tools: str) -> None:
@@ -351,7 +352,10 @@ def test_a_question_without_words_is_wrong_usage(capsys: pytest.CaptureFixture[s
 
 def test_errors_of_a_model_are_told_without_pythons_names() -> None:
     for options, told in (
-        (["--base-url", "http://127.0.0.1:9/v1"], "change the base URL (given, or in OPENAI_BASE_URL)"),
+        (
+            ["--base-url", "http://127.0.0.1:9/v1", "--retries", "0"],
+            "change the base URL (given, or in OPENAI_BASE_URL)",
+        ),
         ([], "set OPENAI_API_KEY to it"),
     ):
         ended = program("run", QUESTION, "--model", "m", *options)
@@ -361,7 +365,8 @@ def test_errors_of_a_model_are_told_without_pythons_names() -> None:
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:
-    ended = program("run", QUESTION, "--model", "m", "--base-url", "http://me:password@127.0.0.1:9/v1")
+    address = "http://me:password@127.0.0.1:9/v1"
+    ended = program("run", QUESTION, "--model", "m", "--base-url", address, "--retries", "0")
     assert ended.code == 1
     assert "m at 127.0.0.1:9 " in ended.err
     assert "password" not in ended.err
@@ -385,7 +390,8 @@ def test_one_empty_line_parts_the_trace_from_the_cost_wherever_the_answer_goes()
 
 
 def test_a_server_that_is_not_there_is_an_error_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "run", QUESTION, "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--quiet")
+    nowhere = ("--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
+    ended = command(capsys, "run", QUESTION, "--model", "m", *nowhere, "--quiet")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.count("\n") == 1
     assert "no connection to" in ended.err
@@ -437,6 +443,7 @@ def test_ctrl_c_is_a_record_too() -> None:
     assert result["spent"]["model_calls"] == 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_weights_are_fetched_ends_the_command(tmp_path: Path) -> None:
     for arguments in (["models", "pull", "smollm2-135m-instruct"], ["run", QUESTION]):
         with serving([]) as index:

