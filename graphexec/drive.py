@@ -20,6 +20,7 @@ from graphexec.errors import Abandoned
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
+from graphexec.journal import Journal, Reply
 from graphexec.limits import Limits
 from graphexec.rank import Ranks
 from graphexec.reporting import Listener, heard_by
@@ -36,7 +37,8 @@ AT_ONCE = 64
 # An async run that is never made to wait gives the loop to others after so many replies.
 TURN = 64
 
-_EVENTS = (Entered, Asked, Answered, Moved)
+_END = frozenset({Done})
+_NEWS = frozenset({Entered, Asked, Answered, Moved, Done})
 _CUT = Cut()
 
 
@@ -106,10 +108,13 @@ def astream(
 def _drive(
     graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool, pieces: bool = False
 ) -> Generator[Event[F], None, None]:
+    # What is for whoever watches, and no request.
+    told = _NEWS if watched else _END
+    limited = world.limits.seconds is not None
     with _Ride(graph, value, world, watched=watched) as ride:
         item = ride.on()
         while True:
-            if ride.is_news(item):
+            if type(item) in told:
                 yield item
                 if type(item) is Done:
                     return
@@ -119,17 +124,19 @@ def _drive(
                 if watched:
                     answer, now = yield from _overheard(ride, world, item, ride.left(began), pieces=pieces)
                 else:
-                    answer, now = _answer(world, item, ride.left(began)), ride.seconds()
+                    answer, now = _answer(world, item, ride.left(began) if limited else None), ride.seconds()
                 item = ride.on((answer, now, now - began))
 
 
 async def _adrive(
     graph: Graph[S, F], value: S | Snapshot, world: World, *, watched: bool, pieces: bool = False
 ) -> AsyncGenerator[Event[F], None]:
+    # What is for whoever watches, and no request.
+    told = _NEWS if watched else _END
     with _Ride(graph, value, world, watched=watched) as ride:
         item = ride.on()
         while True:
-            if ride.is_news(item):
+            if type(item) in told:
                 yield item
                 if type(item) is Done:
                     return
@@ -166,19 +173,18 @@ async def _adrive(
 class _Ride:
     """What both drivers do alike: the run's clock, the way along its path, and what an exception leaves behind."""
 
-    __slots__ = ("_began", "_clock", "_limit", "_path", "_replies", "_waiter", "_walk", "_watched")
+    __slots__ = ("_began", "_clock", "_journal", "_limit", "_path", "_replies", "_waiter", "_walk")
 
     def __init__(self, graph: Graph[Any, Any], value: Any, world: World, *, watched: bool) -> None:
-        self._walk = Walk(
-            graph, value if isinstance(value, Snapshot) else begin(graph, value), world.limits, world.ranks
-        )
+        start = value if isinstance(value, Snapshot) else begin(graph, value)
+        self._walk = Walk(graph, start, world.limits, world.ranks)
         self._path = self._walk.path(watched=watched)
-        self._watched = watched
         self._limit = world.limits.seconds
         self._clock = world.clock
         # The clock of a resumed run goes on where it stood.
         self._began = world.clock() - self._walk.seconds
-        self._replies = 0
+        self._replies: list[object] = []
+        self._journal = Journal(graph, world.limits, start, self._replies)
         self._waiter = waiter_here()
 
     def __enter__(self) -> Self:
@@ -189,27 +195,25 @@ class _Ride:
             remember(error, self._walk.snapshot())
         self._path.close()
 
-    def on(self, answer: tuple[object, float, float] | None = None) -> Any:
+    def on(self, answer: Reply | None = None) -> Any:
         """Go on with what was asked for answered; return the next request, the next event, or `Done`.
 
         Raises `Abandoned` if the run is in a thread that nobody waits for any more: it is not to spend on.
         """
         if self._waiter is not None and self._waiter.gone:
             raise Abandoned("nobody waits for this run any more, so it goes no further")
+        if answer is not None:
+            self._replies.extend(answer)
         try:
             # The path is sent nothing before it has begun, and after an event.
             return self._path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         except StopIteration as end:
-            return Done(end.value, self._walk.snapshot())
+            return Done(end.value, self._walk.snapshot(), self._journal)
 
     @property
     def node(self) -> str:
         """The node that the run is at."""
         return self._walk.node
-
-    def is_news(self, item: object) -> bool:
-        """Whether it is an event, for whoever watches, and not a request."""
-        return type(item) is Done or (self._watched and isinstance(item, _EVENTS))
 
     def seconds(self) -> float:
         """The run's clock."""
@@ -223,8 +227,7 @@ class _Ride:
 
     def in_turn(self) -> bool:
         """Whether it is time to let others have the event loop."""
-        self._replies += 1
-        return not self._replies % TURN
+        return not (len(self._replies) // 3 + 1) % TURN
 
 
 def _overheard(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from graphexec.effects import Request
@@ -69,11 +69,13 @@ class Moved:
 class Done(Generic[F_co]):
     """The run is over, and `outcome` is its result: the last event, unless an exception ended the run.
 
-    `snapshot` is the run at its last node, with all that it spent.
+    `snapshot` is the run at its last node, with all that it spent; `journal` has its replies, if it was driven whole.
     """
 
     outcome: F_co
     snapshot: Snapshot
+    # A Journal, which is defined above events.
+    journal: Any = field(default=None, compare=False, repr=False)
 
     @property
     def spent(self) -> Spent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,6 +43,9 @@ from graphexec.tools.calling import Lookup, calling
 from graphexec.tools.tool import ErrorPolicy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphexec.draw import AnyRun
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
 
@@ -230,6 +233,18 @@ class AgentExecutor:
         With `may_run_forever`, it may be another verdict.
         """
         return self._verdict
+
+    def draw(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002 - as `Graph.draw` has it
+        runs: AnyRun | Iterable[AnyRun] = (),
+    ) -> Path:
+        """Write a picture of the machine with its proof within these limits to a file, as `Graph.draw` does."""
+        from graphexec.draw import save
+
+        return save(self._verdict, path, format=format, runs=runs)
 
     def run(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run to the end, and return all there is to know about it. A stop does not raise.

@@ -23,6 +23,9 @@ from graphexec.nesting import inlined
 from graphexec.node import Node, made
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphexec.draw import AnyRun, Marks
     from graphexec.verify import Verdict
 
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -171,8 +174,9 @@ class Graph(Generic[S_contra, F_co]):
     """A checked machine that starts with an `S` and ends with an `F`. Immutable; made by `graph` and by surgery.
 
     `nodes` maps names to nodes and `edges` lists every transition there is: the table that the engine follows, the
-    pictures show and the proofs are of. `f"{machine:mermaid}"` and `f"{machine:dot}"` draw it; `f"{machine}"` lists
-    it; `machine.verify()` proves that its runs end. `budgets` maps the names of its own budgets to their limits.
+    pictures show and the proofs are of. `f"{machine:mermaid}"` draws it (or `mermaid-state`, `dot`, `svg`, `html`,
+    `markdown`, `text`), and `machine.draw("flow.svg")` draws it with its proof; `f"{machine}"` lists it;
+    `machine.verify()` proves that its runs end. `budgets` maps the names of its own budgets to their limits.
     """
 
     __slots__ = ("budgets", "edges", "faults", "nodes", "outcomes", "start", "steps")
@@ -238,11 +242,40 @@ class Graph(Generic[S_contra, F_co]):
 
         return verify(self, limits)
 
+    def draw(
+        self,
+        path: str | Path,
+        *,
+        limits: Limits | None = None,
+        format: str | None = None,  # noqa: A002 - the field's word, as in `format(graph, "dot")`
+        marks: Marks | None = None,
+        runs: AnyRun | Iterable[AnyRun] = (),
+    ) -> Path:
+        """Write a picture with its proof within `limits` to a file: `machine.draw("flow.svg")`; return the path.
+
+        The suffix says the format: .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results,
+        are laid over it: one shows its way, several make a heat map. Raises `InputError` for what cannot be drawn.
+        """
+        from graphexec.draw import save
+
+        return save(self.verify(limits), path, format=format, marks=marks, runs=runs)
+
     def __format__(self, specification: str) -> str:
-        # The one import that points up, and only when it is asked for: a picture is one format away.
+        # An import that points up, and only when it is asked for: a picture is one format away.
         from graphexec.draw import draw
 
         return draw(self, specification) if specification else str(self)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """What a notebook shows: the picture with its proof, as SVG or, without the extra `draw`, as Mermaid."""
+        from graphexec.draw import draw
+
+        verdict = self.verify()
+        try:
+            picture = {"image/svg+xml": draw(verdict, "svg")}
+        except InputError:
+            picture = {"text/vnd.mermaid": draw(verdict, "mermaid")}
+        return {**picture, "text/plain": repr(self)}
 
 
 def built(given: object, call: str, error: type[GraphexecError] = InputError) -> None:

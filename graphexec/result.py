@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
+from graphexec.errors import InputError
 from graphexec.events import Done
+from graphexec.journal import Journal
 from graphexec.limits import Limits, Spent
 from graphexec.messages import Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Ending: TypeAlias = AgentFinish | StoppedResponse
 
@@ -17,13 +22,15 @@ Ending: TypeAlias = AgentFinish | StoppedResponse
 class RunResult:
     """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
 
-    `steps` holds every action with its observation, parse errors included, in order.
+    `steps` holds every action with its observation, parse errors included, in order. `journal` holds the replies, from
+    which the run is drawn, and followed again event by event; it begins where this run was begun or gone on with.
     """
 
     ending: Ending
     steps: Steps
     spent: Spent
     limits: Limits
+    journal: Journal | None = field(default=None, compare=False, repr=False)
 
     @property
     def output(self) -> Any:
@@ -42,6 +49,18 @@ class RunResult:
         """The stopped response, with the limit, its value and what was reached, if a limit stopped the run."""
         return self.ending if isinstance(self.ending, StoppedResponse) else None
 
+    def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as `Graph.draw` has it
+        """Draw the run over its machine: `result.draw("run.html")`, a page with every step, or `"run.svg"`.
+
+        Returns the path. Raises `InputError` as `Graph.draw` does, and for a result without a journal.
+        """
+        # As with graphs: pictures are looked at from above.
+        from graphexec.draw import save
+
+        if self.journal is None:
+            raise InputError("the result has no journal, so its way is not known; draw one that executor.run returned")
+        return save(self.journal.graph.verify(self.limits), path, format=format, runs=self)
+
     @property
     def usage(self) -> Usage:
         """The tokens of all model calls."""
@@ -50,7 +69,7 @@ class RunResult:
 
 def result_of(done: Done[Ending], limits: Limits) -> RunResult:
     """Return the result of a run that is over."""
-    return RunResult(done.outcome, _steps(done), done.spent, limits)
+    return RunResult(done.outcome, _steps(done), done.spent, limits, done.journal)
 
 
 def _steps(done: Done[Ending]) -> Steps:

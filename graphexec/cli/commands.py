@@ -1,16 +1,17 @@
-"""The program, and its commands that neither run, prove nor compare: draw, and those of the models."""
+"""The program: its commands, and those of the models."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from graphexec.cli.drawing import draw
 from graphexec.cli.exits import Debug, ending_in_one_line
 from graphexec.cli.listing import print_models
-from graphexec.cli.references import machine_at
 from graphexec.cli.running import run
+from graphexec.cli.viewing import view
 
 app = typer.Typer(
     name="graphexec",
@@ -55,39 +56,13 @@ app.command(
 )(run)
 
 
-@app.command(epilog="Example: graphexec draw my_agent:executor --format dot | dot -Tsvg > agent.svg")
-def draw(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="[MODULE:OBJECT]",
-            help="A Graph, or an object whose .graph is one, such as an executor; file.py:object works too. "
-            "Without it, the agent's own machine.",
-            show_default=False,
-        ),
-    ] = "graphexec.machine:AGENT_EXECUTOR",
-    *,
-    picture: Annotated[
-        Literal["mermaid", "dot"], typer.Option("--format", help="Mermaid, or Graphviz's DOT.")
-    ] = "mermaid",
-    findings: Annotated[
-        bool,
-        typer.Option(
-            "--findings", help="Show what graphexec check finds: loops without end red, the ways to them orange."
-        ),
-    ] = False,
-    debug: Debug = False,
-) -> None:
-    """Print a picture of a machine, made of its table."""
-    with ending_in_one_line(debug=debug):
-        if not findings:
-            print(format(machine_at(target).graph, picture), end="")
-            return
-        from graphexec.cli.subjects import verdict_at
-        from graphexec.draw import draw, marks_of
+app.command(epilog="Example: graphexec draw my_agent:executor -o agent.svg")(draw)
 
-        verdict = verdict_at(target, None)
-        print(draw(verdict.graph, picture, marks=marks_of(verdict.graph, verdict.findings)), end="")
+
+app.command(
+    epilog="Example: graphexec run --record trace.jsonl ...; graphexec view trace.jsonl. A run that is still going on: "
+    "graphexec view --live trace.jsonl, until Ctrl-C."
+)(view)
 
 
 @models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")

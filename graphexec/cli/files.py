@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +26,27 @@ def write(text: str, file: Path | None) -> None:
     """Write text to a file, or print it. Raises `UsageFault`."""
     if file is None:
         print(text, end="")
-        return
+    else:
+        write_bytes(text.encode(), file)
+
+
+def write_bytes(content: bytes, file: Path) -> None:
+    """Write a file: whoever reads it meanwhile sees what was there, or all of this. Raises `UsageFault`."""
     try:
-        file.write_text(text, encoding="utf-8", newline="\n")
+        place = file.resolve()
+        if place.exists() and not place.is_file():
+            # A pipe, or a device; of a folder it raises.
+            place.write_bytes(content)
+            return
+        # A file that may not be written is not to be replaced either.
+        place.open("ab").close()
+        beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+        try:
+            beside.write_bytes(content)
+            shutil.copymode(place, beside)
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
 

@@ -1,4 +1,4 @@
-"""Edges that a picture points out: a loop that can run for ever, the way to it, and what no test takes."""
+"""What a picture points out: a loop that can run for ever, the way to it, a fault, and what no test takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphexec.edge import Edge
 from graphexec.graph import Graph
 from graphexec.verify.verdict import Finding
 
-# red: a loop without end, or the edge of a fault.  orange: the way to it.  grey: never taken.
+# red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.
 Mark: TypeAlias = Literal["red", "orange", "grey"]
 Marks: TypeAlias = Mapping[Edge, Mark]
 
@@ -41,3 +41,8 @@ def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, 
         if place in red or place in orange:
             marks[edge] = "red" if place in red else "orange"
     return marks
+
+
+def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
+    """Mark the nodes that errors are found at: red."""
+    return {one.node: "red" for one in findings if one.node is not None and one.severity == "error"}

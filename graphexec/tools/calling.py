@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec.actions import Run
@@ -141,11 +141,12 @@ async def _aattempted(tool: AnyTool, arguments: dict[str, Any]) -> Came:
 
 
 def _called(tool: AnyTool, arguments: dict[str, Any]) -> Came:
-    function = partial(tool.function, **arguments)
     try:
-        observation: Any = own_loop(function) if tool.is_async else function()
+        if tool.is_async:
+            return _done(tool, own_loop(partial(tool.function, **arguments)))
+        observation: Any = tool.function(**arguments)
         # A decorator may hide that the function is `async def`.
-        return _done(tool, own_loop(lambda: observation) if inspect.iscoroutine(observation) else observation)
+        return _done(tool, own_loop(lambda: observation) if isinstance(observation, CoroutineType) else observation)
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -174,7 +175,7 @@ async def _acalled(tool: AnyTool, arguments: dict[str, Any]) -> Came:
 
 def _done(tool: AnyTool, returned: object) -> ToolResult:
     # A tool that yields is still at work; what it yields can be read only once, and the model reads it in every prompt.
-    observation: Any = list(returned) if inspect.isgenerator(returned) else returned
+    observation: Any = list(returned) if isinstance(returned, GeneratorType) else returned
     most = tool.max_observation
     told = None if most is None else told_instead(observation, most)
     return ToolResult(observation, "ok", tool.return_direct, told)

@@ -295,10 +295,10 @@ def test_the_node_stands_on_every_way_back_and_the_machine_is_proved(table: Any)
 
 def test_the_picture_has_the_node() -> None:
     picture = f"{stop_repeats(AGENT_EXECUTOR):mermaid}"
-    assert 'n5["notice_repeats"]' in picture
-    assert "n5 -- Ready --> n0" in picture
-    assert "n5 -- LimitReached --> n4" in picture
-    assert "n3 -- Ready --> n5" in picture
+    assert 'n5["<b>notice_repeats</b>"]' in picture
+    assert 'n5 -- "Ready" --> n0' in picture
+    assert 'n5 -- "LimitReached" --> n4' in picture
+    assert 'n3 -- "Ready" --> n5' in picture
     assert "notice_repeats" not in f"{AGENT_EXECUTOR:mermaid}"
 
 

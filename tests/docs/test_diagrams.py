@@ -4,23 +4,39 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from graphexec import AGENT_EXECUTOR, Graph
 from graphexec.draw import draw
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
 
 
-def drawn() -> dict[str, str]:
-    pictures: dict[str, str] = runpy.run_path(str(DIAGRAMS / "generate.py"))["pictures"]()
-    return pictures
+@pytest.fixture(scope="module")
+def generated() -> dict[str, Any]:
+    return runpy.run_path(str(DIAGRAMS / "generate.py"))
 
 
-def test_every_picture_is_up_to_date() -> None:
-    committed = {path.name: path.read_text(encoding="utf-8") for path in DIAGRAMS.iterdir() if path.suffix != ".py"}
-    assert committed == drawn(), "run: python diagrams/generate.py"
+def test_every_picture_is_up_to_date_to_the_byte(generated: dict[str, Any]) -> None:
+    committed = {path.name: path.read_bytes() for path in DIAGRAMS.iterdir() if path.suffix != ".py"}
+    drawn = {name: text.encode() for name, text in generated["pictures"]().items()}
+    assert committed == drawn, "run: python diagrams/generate.py"
 
 
-def test_a_changed_edge_changes_the_picture() -> None:
-    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
-    for how, file in (("mermaid", "agent_executor.mmd"), ("dot", "agent_executor.dot")):
-        assert draw(changed, how) != (DIAGRAMS / file).read_text(encoding="utf-8")
+def test_the_index_shows_every_machine(generated: dict[str, Any]) -> None:
+    index = (DIAGRAMS / "README.md").read_text(encoding="utf-8")
+    for name, graph in generated["machines"]():
+        assert f"![{name}]({name}.svg)" in index
+        for edge in graph.edges:
+            assert f"| {edge.outcome.__name__} |" in index.replace("`", "")
+
+
+def test_a_changed_edge_changes_every_picture(generated: dict[str, Any]) -> None:
+    last = AGENT_EXECUTOR.edges[-1]
+    changed: Graph[Any, Any] = Graph(
+        AGENT_EXECUTOR,
+        (*AGENT_EXECUTOR.edges[:-1], type(last)(last.source, last.outcome, "plan")),
+        AGENT_EXECUTOR.start,
+    )
+    for how, suffix in generated["SUFFIXES"].items():
+        assert draw(changed.verify(), how) != (DIAGRAMS / f"agent_executor{suffix}").read_text(encoding="utf-8")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, Snapshot
-from graphexec.cli.records import Records
+from graphexec.draw import Recorder
 from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit import Audit, audit
 from graphexec.verify.puppets import Pull, Puppets
@@ -437,19 +436,17 @@ def test_whatever_puppets_do_conforms(machine: Graph[Any, Any], limits: Limits, 
 
 def pulled_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[Pull]], Pull]) -> Trace:
     """What would be printed of a run of puppets in the places of nodes, up to the result."""
-    out = io.StringIO()
-    records = Records(out)
+    recorder = Recorder(machine, limits)
     puppets = Puppets(machine, limits)
     place: Snapshot | Over = puppets.begun()
     while isinstance(place, Snapshot):
         pulls = [pull for pull in puppets.pulls(place) if "crash" not in pull.pace]
         pulled = puppets.pulled(place, choose(pulls))
         for event in pulled.events:
-            records.happened(event)
+            recorder(event)
         place = pulled.then
-    told = asdict(limits)
     names = {"_OfModel": "CallModel", "_OfTool": "CallTool", "_OfOther": "AskHuman"}
-    text = out.getvalue()
+    text = recorder.recording.to_json_lines()
     for puppet, real in names.items():
         text = text.replace(puppet, real)
-    return [{"event": "start", "limits": told}, *map(json.loads, text.splitlines())]
+    return [*map(json.loads, text.splitlines())]

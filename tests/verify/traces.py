@@ -10,6 +10,7 @@ from typing import Any
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
 from graphexec.cli.following import Setup, follow
 from graphexec.cli.records import Records
+from graphexec.draw import Recorder
 from graphexec.drive import stream, world
 from graphexec.events import Done
 from graphexec.verify import Certificate, verify
@@ -46,15 +47,14 @@ def trace_of(executor: AgentExecutor) -> Trace:
 
 def written(wishes: str, limits: Limits) -> Trace:
     """What a run of the writer would print, whose machine is no agent's."""
-    out = io.StringIO()
-    records = Records(out)
-    told: dict[str, Any] = {"iterations": limits.iterations, "budgets": dict(limits.budgets)}
+    recorder = Recorder(WRITER, limits)
     result: dict[str, Any] = {}
     for event in stream(WRITER, Chapter(wishes), world({}, limits=limits)):
-        records.happened(event)
-        if isinstance(event, Done):
+        if not isinstance(event, Done):
+            recorder(event)
+        else:
             status = "answered" if type(event.outcome).__name__ == "Book" else "stopped"
             spent = {"budgets": dict(event.spent.budgets), "tokens": 0, "model_calls": 0, "tool_calls": 0}
             spent |= {"iterations": event.spent.iterations, "seconds": 0.0, "restarts": 0}
             result = {"event": "result", "status": status, "seconds": 0.0, "spent": spent}
-    return [{"event": "start", "limits": told}, *(json.loads(line) for line in out.getvalue().splitlines()), result]
+    return [*map(json.loads, recorder.recording.to_json_lines().splitlines()), result]

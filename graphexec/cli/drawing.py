@@ -1,0 +1,117 @@
+"""The command that draws a machine, and runs over it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line
+from graphexec.cli.files import write, write_bytes
+
+if TYPE_CHECKING:
+    from graphexec.draw.picture import Picture
+    from graphexec.draw.records import Recording
+
+_OUTPUT = "Output"
+_OWN = "graphexec.machine:AGENT_EXECUTOR"
+
+Format: TypeAlias = Literal["mermaid", "mermaid-state", "dot", "svg", "png", "html", "markdown", "text"]
+
+
+def draw(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODULE:OBJECT]",
+            help="A Graph, or an object whose .graph is one, such as an executor; file.py:object works too. "
+            "Without it, the machine of the run, else the agent's own.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACE",
+            help="A run to lay over the machine: what graphexec run --record wrote. Several make a heat map.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write it there, not to stdout. The suffix says the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    how: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="The format, whatever the file is called; mermaid without a file. svg, png and html need the extra "
+            "graphexec-agents\\[draw].",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
+    with ending_in_one_line(debug=debug):
+        from graphexec.cli.traces import recording_at
+        from graphexec.draw.overlay import laid_over
+
+        wanted = how or _format_of(output)
+        if wanted == "png" and output is None and sys.stdout.isatty():
+            raise UsageFault("a PNG is nothing for a terminal; name a file: -o machine.png")
+        runs = [recording_at(file) for file in run or ()]
+        machine = _machine(target, runs)
+        # Also for a page, which lays a run over it step by step: a run of another machine is refused.
+        laid = laid_over(machine, runs)
+        if wanted == "png":
+            from graphexec.draw import png, svg
+
+            content = png(svg(laid))
+            if output is None:
+                sys.stdout.buffer.write(content)
+            else:
+                write_bytes(content, output)
+        elif wanted == "html" and len(runs) == 1:
+            from graphexec.draw.page import html
+
+            write(html(machine, runs[0]), output)
+        else:
+            from graphexec.draw import FORMATS
+
+            write(FORMATS[wanted](laid), output)
+
+
+def _format_of(output: Path | None) -> str:
+    """The format that a file's name says."""
+    if output is None:
+        return "mermaid"
+    from graphexec.draw import SUFFIXES
+
+    suffix = output.suffix.lower()
+    if suffix not in SUFFIXES:
+        fact = f"{suffix} names no format" if suffix else f"{output} has no suffix, which would say the format"
+        raise UsageFault(f"{fact}; use {', '.join(SUFFIXES)}, or say it with --format")
+    return SUFFIXES[suffix]
+
+
+def _machine(target: str | None, runs: Sequence[Recording]) -> Picture:
+    """The machine that is named, with its proof; without a name the one that ran, else the agent's own."""
+    if target is None and runs:
+        return runs[0].machine
+    from graphexec.cli.subjects import verdict_at
+    from graphexec.draw.picture import picture_of
+
+    return picture_of(verdict_at(target or _OWN, None))

@@ -1,0 +1,65 @@
+"""Runs that were recorded, read from files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from graphexec.cli.exits import UsageFault
+from graphexec.cli.files import read
+from graphexec.errors import InputError
+
+if TYPE_CHECKING:
+    from graphexec.draw.records import Recording
+
+# What every record of a kind has.
+_FIELDS: Mapping[str, Sequence[str]] = {
+    "start": ("machine",),
+    "entered": ("node", "spent"),
+    "asked": ("node", "effects"),
+    "reported": ("node", "effects", "news", "text"),
+    "answered": ("node", "seconds", "spent", "replies"),
+    "moved": ("node", "outcome", "target"),
+    "result": ("status", "steps", "spent"),
+}
+
+
+def recording_at(file: str) -> Recording:
+    """Read the records of a run; `-` is the standard input. Raises `UsageFault`, with the line that is none.
+
+    A run whose last line is cut off is read as far as it goes, and stderr told so.
+    """
+    from graphexec.draw.records import Recording
+
+    name = "standard input" if file == "-" else file
+    whole, last = _parted(read(file))
+    if last:
+        number = whole.count("\n") + 1
+        print(f"graphexec: {name}: line {number} is cut off; the run is shown as far as it goes", file=sys.stderr)
+    try:
+        recording = Recording.from_json_lines(whole)
+    except InputError as error:
+        raise UsageFault(f"{name}: {error}") from error
+    numbers = [number for number, line in enumerate(whole.splitlines(), 1) if line.strip()]
+    for number, record in zip(numbers, recording.records, strict=True):
+        missing = [field for field in _FIELDS.get(record["event"], ()) if field not in record]
+        if missing:
+            raise UsageFault(
+                f"{name}: line {number} is {record['event']} without {', '.join(missing)}; give what "
+                f"graphexec run --record wrote"
+            )
+    return recording
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The lines that are whole, and the last one if it is cut off."""
+    head, newline, last = text.rpartition("\n")
+    if not last.strip():
+        return text, ""
+    try:
+        json.loads(last)
+    except ValueError:
+        return head + newline, last
+    return text, ""

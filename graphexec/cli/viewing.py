@@ -1,0 +1,141 @@
+"""The command that shows a run: as a page, as text, or live while it happens."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line
+from graphexec.cli.files import write
+
+_SHOWN, _LIVE, _OUTPUT = "Instead of the page", "While it happens", "Output"
+
+
+def view(
+    trace: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE",
+            help="What graphexec run --record wrote, or --json printed; - is the standard input.",
+            show_default=False,
+        ),
+    ],
+    *,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Print when it was where, as text.", rich_help_panel=_SHOWN)
+    ] = False,
+    sequence: Annotated[
+        bool,
+        typer.Option("--sequence", help="Print who asked whom, as a Mermaid diagram.", rich_help_panel=_SHOWN),
+    ] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Serve the page to this machine, and follow the file as it is written, until Ctrl-C. It need not be "
+            "there yet. Needs graphexec-agents\\[live].",
+            rich_help_panel=_LIVE,
+        ),
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="N",
+            help="Serve it there; one that is free.",
+            rich_help_panel=_LIVE,
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write it there; without it a page goes to a temporary file, and text to stdout.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Do not open the browser.", rich_help_panel=_OUTPUT)
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Look at a run: its page is opened in the browser, and its address printed."""
+    with ending_in_one_line(debug=debug):
+        ways = [name for name, wanted in (("timeline", timeline), ("sequence", sequence), ("live", live)) if wanted]
+        if len(ways) > 1:
+            raise UsageFault(f"--{ways[0]} and --{ways[1]} are two ways to look at it; leave one out")
+        if port is not None and not live:
+            raise UsageFault("--port is of a page that is served; add --live")
+        if live:
+            if output is not None:
+                raise UsageFault("--live writes no file; leave out -o")
+            _serve(trace, port or 0, opened=not no_open)
+            return
+        from graphexec.cli.traces import recording_at
+
+        recording = recording_at(trace)
+        if timeline:
+            from graphexec.draw.timeline import timeline as drawn
+
+            write(_ended(drawn(recording)), output)
+        elif sequence:
+            from graphexec.draw.sequence import sequence_mermaid
+
+            write(_ended(sequence_mermaid(recording)), output)
+        else:
+            from graphexec.draw.page import html
+
+            page = html(recording.machine, recording)
+            place = _temporary() if output is None else output
+            write(page, place)
+            print(place, flush=True)
+            if not no_open:
+                _open(place.resolve().as_uri())
+
+
+def _serve(trace: str, port: int, *, opened: bool) -> None:
+    """Serve the page of a run that is being written, until Ctrl-C."""
+    from graphexec.live import serving
+
+    if trace == "-":
+        raise UsageFault("the standard input cannot be followed; name the file that graphexec run --record writes")
+    if Path(trace).is_dir():
+        raise UsageFault(f"{trace} is a folder; name the file that graphexec run --record writes")
+    with serving(trace, port=port) as url:
+        print(url, flush=True)
+        if opened:
+            _open(url)
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            # How it ends.
+            return
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _temporary() -> Path:
+    """A file that stays: the browser may read it when this program is gone."""
+    handle, name = tempfile.mkstemp(prefix="graphexec-", suffix=".html")
+    os.close(handle)
+    return Path(name)
+
+
+def _open(address: str) -> None:
+    if not webbrowser.open(address):
+        print("graphexec: no browser can be opened from here; open the address in yours", file=sys.stderr)

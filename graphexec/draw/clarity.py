@@ -1,0 +1,185 @@
+"""How readable a layout is: what stands on what, and which lines cross."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+
+from graphexec.draw.places import Layout, Line, Place, Point
+
+# What a reader minds, against the length of the lines: a label that cannot be read, one that stands on a line, two
+# lines that cross, and a start that is not at the top.
+_COVERED, _CROSSED_OUT, _CROSSING, _NOT_ON_TOP = 100_000.0, 4_000.0, 400.0, 300.0
+
+# Straight pieces that a curve is seen as.
+_PIECES = 8
+
+
+def clashes(layout: Layout) -> list[str]:
+    """What cannot be read, or is hard to: labels on labels, on nodes, and on the lines of other edges."""
+    labels = [(index, line.label) for index, line in enumerate(layout.arrows) if line.label is not None]
+    seen = _Seen(layout)
+    return [clash for index, label in labels for clash in seen.clashes(index, label)]
+
+
+def settled(layout: Layout) -> Layout:
+    """Move the labels that stand in the way of something, along their own lines, to where they do not."""
+    arrows = list(layout.arrows)
+    for index, line in enumerate(arrows):
+        seen = _Seen(dataclasses.replace(layout, arrows=tuple(arrows)))
+        if line.label is None or not seen.clashes(index, line.label):
+            continue
+        places = [place for place in _beside(line, line.label) if _within(layout, place)]
+        free = [place for place in places if not seen.clashes(index, place)]
+        if free:
+            arrows[index] = dataclasses.replace(line, label=min(free, key=lambda place: _far(place, line)))
+    return dataclasses.replace(layout, arrows=tuple(arrows))
+
+
+class _Seen:
+    """A layout with its curves as straight pieces."""
+
+    __slots__ = ("_boxes", "_layout", "_ways")
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._ways = [list(pairwise(way(line.curve))) for line in layout.arrows]
+        self._boxes = (*layout.boxes, layout.start, *((layout.finish,) if layout.finish else ()))
+
+    def clashes(self, index: int, label: Place) -> list[str]:
+        """What the label of an arrow does to others, and theirs to it, at a place."""
+        found = [
+            f"the label {index} covers the label {other}"
+            for other, line in enumerate(self._layout.arrows)
+            if other != index and line.label is not None and _overlap(label, line.label)
+        ]
+        found += [
+            f"the label {index} covers the node {number}"
+            for number, box in enumerate(self._boxes)
+            if _overlap(label, box)
+        ]
+        found += [
+            f"the line {other} runs through the label {index}"
+            for other, pieces in enumerate(self._ways)
+            if any(_passes(label, *piece) for piece in pieces)
+        ]
+        return found
+
+
+def _beside(line: Line, label: Place) -> Iterator[Place]:
+    """The places at both sides of a line where its label could stand."""
+    points = way(line.curve)
+    for (x0, y0), (x1, y1) in pairwise(points[len(points) // 8 : -len(points) // 8 or None]):
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+        across, down = x1 - x0, y1 - y0
+        length = (across * across + down * down) ** 0.5 or 1.0
+        # As far from the line as the label's own extent is in that direction.
+        off = (abs(down) * label.width + abs(across) * label.height) / length / 2
+        for side in (1, -1):
+            yield Place(
+                round(x - side * down / length * off, 1),
+                round(y + side * across / length * off, 1),
+                label.width,
+                label.height,
+            )
+
+
+def _within(layout: Layout, place: Place) -> bool:
+    return (
+        place.left >= 0
+        and place.top >= 0
+        and place.left + place.width <= layout.width
+        and place.top + place.height <= layout.height
+    )
+
+
+def _far(place: Place, line: Line) -> float:
+    """How far a label is from the middle of its line."""
+    points = way(line.curve)
+    x, y = points[len(points) // 2]
+    return math.dist((x, y), (place.x, place.y))
+
+
+def crossings(layout: Layout) -> int:
+    """How many times two lines cross."""
+    ways = [list(pairwise(way(line.curve))) for line in layout.arrows]
+    return sum(_cross(one, other) for first, second in combinations(ways, 2) for one in first for other in second)
+
+
+def cost(layout: Layout) -> float:
+    """What the layout costs its reader: 0 would be a picture without anything in it."""
+    covered = crossed_out = 0
+    for clash in clashes(layout):
+        if clash.startswith("the line"):
+            crossed_out += 1
+        else:
+            covered += 1
+    lengths = sum(
+        ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
+        for line in layout.arrows
+        for (x0, y0), (x1, y1) in pairwise(way(line.curve))
+    )
+    below = any(box.y < layout.start.y for box in layout.boxes)
+    return (
+        covered * _COVERED
+        + crossed_out * _CROSSED_OUT
+        + crossings(layout) * _CROSSING
+        + below * _NOT_ON_TOP
+        + lengths / 10
+        + layout.width / 4
+    )
+
+
+def way(curve: Sequence[Point]) -> list[Point]:
+    """Points along a chain of Bézier curves."""
+    points = [curve[0]]
+    for begin in range(0, len(curve) - 1, 3):
+        a, b, c, d = curve[begin : begin + 4]
+        for piece in range(1, _PIECES + 1):
+            t = piece / _PIECES
+            s = 1 - t
+            f, g, h, i = s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t
+            points.append((f * a[0] + g * b[0] + h * c[0] + i * d[0], f * a[1] + g * b[1] + h * c[1] + i * d[1]))
+    return points
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    return (
+        abs(one.x - other.x) * 2 < one.width + other.width - 0.5
+        and abs(one.y - other.y) * 2 < one.height + other.height - 0.5
+    )
+
+
+def _passes(place: Place, begin: Point, end: Point) -> bool:
+    """Whether a straight line touches what stands at a place: by clipping it (Liang and Barsky)."""
+    first, last = 0.0, 1.0
+    # The text itself: the room around it may be touched.
+    half_width, half_height = place.width / 2 - 5, place.height / 2 - 3
+    across, down = end[0] - begin[0], end[1] - begin[1]
+    for step, low, high in (
+        (across, place.x - half_width - begin[0], place.x + half_width - begin[0]),
+        (down, place.y - half_height - begin[1], place.y + half_height - begin[1]),
+    ):
+        if step == 0:
+            if low > 0 or high < 0:
+                return False
+            continue
+        enters, leaves = sorted((low / step, high / step))
+        first, last = max(first, enters), min(last, leaves)
+        if first > last:
+            return False
+    return True
+
+
+def _cross(one: tuple[Point, Point], other: tuple[Point, Point]) -> bool:
+    (ax, ay), (bx, by) = one
+    (cx, cy), (dx, dy) = other
+    if max(ax, bx) < min(cx, dx) or max(cx, dx) < min(ax, bx) or max(ay, by) < min(cy, dy) or max(cy, dy) < min(ay, by):
+        return False
+    turn = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
+    back = (bx - ax) * (dy - ay) - (by - ay) * (dx - ax)
+    side = (dx - cx) * (ay - cy) - (dy - cy) * (ax - cx)
+    away = (dx - cx) * (by - cy) - (dy - cy) * (bx - cx)
+    return turn * back < 0 and side * away < 0

@@ -1,0 +1,63 @@
+"""The legend: what the shapes and the lines of a picture mean, of those that are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from graphexec.draw.marks import Mark
+from graphexec.draw.picture import Look, Picture
+from graphexec.edge import END
+
+Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "taken", "untaken", "current"]
+
+# The size of a sample, the room between things, and the height of a row.
+SAMPLE, GAP, ROW = (26.0, 14.0), 7.0, 24.0
+
+_TEXTS: Mapping[Entry, str] = {
+    "start": "where a run starts",
+    "end": "where it ends",
+    "edge": "taken with this outcome",
+    "exhausts": "taken when a limit is spent",
+    "model": "asks a language model",
+    "tools": "calls tools",
+    "person": "asks a person",
+    "effect": "asks for something else",
+    "opaque": "a function that does as it likes",
+    "pure": "decides, and asks for nothing",
+    "absent": "a node that is missing",
+    "red": "can go on for ever, or is wrong",
+    "orange": "the way there",
+    "grey": "never taken",
+    "taken": "taken by the run",
+    "untaken": "not taken by it",
+    "current": "the run is here",
+}
+_LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")
+_MARKS: tuple[Mark, ...] = ("red", "orange", "grey")
+
+
+def text_of(entry: Entry) -> str:
+    """What it means."""
+    return _TEXTS[entry]
+
+
+def legend_of(picture: Picture) -> list[Entry]:
+    """What is in the picture, and may need a word."""
+    looks = {box.look for box in picture.boxes}
+    marks = {one.mark for one in (*picture.boxes, *picture.arrows)}
+    heats = [arrow.heat for arrow in picture.arrows if arrow.heat is not None]
+    entries: list[Entry] = ["start", "edge"]
+    if any(arrow.exhausts for arrow in picture.arrows):
+        entries.append("exhausts")
+    if any(arrow.target == END.name for arrow in picture.arrows):
+        entries.append("end")
+    entries += [look for look in _LOOKS if look in looks]
+    entries += [mark for mark in _MARKS if mark in marks]
+    if any(heat > 0 for heat in heats):
+        entries.append("taken")
+    if any(heat == 0 for heat in heats):
+        entries.append("untaken")
+    if any(box.current for box in picture.boxes):
+        entries.append("current")
+    return entries

@@ -1,0 +1,120 @@
+// Text: whatever it holds, it is shown as text.
+
+const SHOWN = 4000;
+const MARKS = 300;
+// Blocks that the reader has opened, by name.
+const opened = new Set();
+// The search's pattern, if there is one.
+let pattern = null;
+
+// Control characters and those that turn the direction of text, or are not seen, by name.
+// eslint-disable-next-line no-control-regex
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
+
+function visible(text) {
+  return text.replace(/\r\n/g, "\n").replace(UNSEEN, (one) => {
+    const code = one.codePointAt(0);
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    return code === 0x7f ? "\u2421" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function span(kind, text) {
+  return element("span", { class: kind, dir: "auto" }, visible(String(text)));
+}
+
+function characters(text) {
+  const pairs = text.match(/[\ud800-\udbff][\udc00-\udfff]/g);
+  return text.length - (pairs ? pairs.length : 0);
+}
+
+// A block of text, the first part of a long one with a button that shows the rest.
+function block(text, { name, kind = "" }) {
+  const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
+  const hidden = text.length > SHOWN && !opened.has(name);
+  const beyond = hidden && pattern !== null && text.slice(SHOWN).search(pattern) >= 0 && text.slice(0, SHOWN).search(pattern) < 0;
+  if (!hidden || beyond) {
+    fill(pre, text);
+    return pre;
+  }
+  const end = /[\ud800-\udbff]/.test(text[SHOWN - 1]) ? SHOWN - 1 : SHOWN;
+  fill(pre, text.slice(0, end));
+  const more = element("button", { type: "button", class: "more" }, `show all (${number(characters(text))} characters)`);
+  more.addEventListener("click", () => {
+    opened.add(name);
+    fill(pre, text);
+    more.remove();
+    pre.focus();
+  });
+  return element("div", {}, pre, more);
+}
+
+// Sets the text, with what the search has found in it marked.
+function fill(node, text) {
+  const shown = visible(text);
+  if (pattern === null) {
+    node.textContent = shown;
+    return;
+  }
+  const parts = [];
+  let from = 0;
+  for (const found of shown.matchAll(new RegExp(pattern.source, "giu"))) {
+    if (parts.length >= 2 * MARKS) break;
+    parts.push(shown.slice(from, found.index), element("mark", {}, found[0]));
+    from = found.index + found[0].length;
+  }
+  node.replaceChildren(...parts, shown.slice(from));
+}
+
+// Data as names and values; what is nested deeply as JSON.
+function data(value, name, depth = 0) {
+  if (typeof value === "string") return block(value, { name, kind: "value" });
+  if (value === null || value === undefined || typeof value !== "object") return block(String(value), { name, kind: "value plain" });
+  const entries = Object.entries(value);
+  if (!entries.length) return block(Array.isArray(value) ? "[]" : "{}", { name, kind: "value plain" });
+  if (depth >= 4 || entries.length > 60) return block(JSON.stringify(value, null, 2), { name, kind: "value" });
+  const list = element("dl", { class: "data" });
+  for (const [key, one] of entries) list.append(element("dt", {}, visible(key)), element("dd", {}, data(one, `${name}.${key}`, depth + 1)));
+  return list;
+}
+
+// A part that is folded, and made when it is opened.
+function folded(title, name, make, { open = false } = {}) {
+  const known = opened.has(name) || (open && !opened.has(`-${name}`));
+  const part = element("details", { open: known }, element("summary", {}, title));
+  let made = known;
+  if (known) part.append(make());
+  part.addEventListener("toggle", () => {
+    opened.delete(part.open ? `-${name}` : name);
+    opened.add(part.open ? name : `-${name}`);
+    if (part.open && !made) part.append(make());
+    made = true;
+  });
+  return part;
+}
+
+function number(value) {
+  return typeof value === "number" ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 }) : String(value);
+}
+
+function duration(seconds) {
+  if (typeof seconds !== "number") return "";
+  if (seconds < 0.001) return `${number(Math.round(seconds * 1e6))} µs`;
+  if (seconds < 1) return `${number(Math.round(seconds * 1e3))} ms`;
+  return seconds < 120 ? `${seconds.toFixed(2)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+function plural(count, word) {
+  return `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+}

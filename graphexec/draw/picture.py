@@ -1,0 +1,224 @@
+"""What every picture shows: the nodes and edges of one machine, read from its table and its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from graphexec.draw.marks import Mark, Marks, marked_nodes, marks_of
+from graphexec.edge import END, Edge
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Effect, Perform
+from graphexec.errors import InputError
+from graphexec.graph import Graph
+from graphexec.limits import ITERATIONS, Budget, Limits
+from graphexec.node import Node
+from graphexec.verify.verdict import Verdict
+
+# What a node does, for whoever looks at it: `effect` asks for an effect of the user's own, `absent` is a node that
+# edges of a draft name and that it does not have.
+Look: TypeAlias = Literal["model", "tools", "person", "effect", "opaque", "pure", "absent"]
+
+_ASKED: Mapping[type[Effect[Any]], Look] = {
+    AskHuman: "person",
+    CallModel: "model",
+    CallAgent: "model",
+    CallTool: "tools",
+}
+
+# The line under a node's name, and its line in the legend.
+SAID: Mapping[Look, str] = {
+    "model": "asks the model",
+    "tools": "calls tools",
+    "person": "asks a person",
+    "effect": "asks the world",
+    "opaque": "does as it likes",
+    "pure": "",
+    "absent": "is not there",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node: its name, what it does, and the `lines` that say so, with what its entries cost.
+
+    `notes` are what a run laid over the machine says of it, `heat` is how much of the runs came here (0 to 1, `None`
+    where no run is shown), and `current` says that the run is here.
+    """
+
+    name: str
+    look: Look
+    lines: tuple[str, ...] = ()
+    metered: bool = False
+    mark: Mark | None = None
+    notes: tuple[str, ...] = ()
+    heat: float | None = None
+    current: bool = False
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the graphs that it stands in, outermost first."""
+        return tuple(self.name.split(".")[:-1])
+
+    @property
+    def title(self) -> str:
+        """Its own name, without those of the graphs that it stands in."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An edge: `outcome` (a class's name) of the node `source` leads to the node `target`, or to `"END"`.
+
+    `resets` names the budgets that are full again then; `exhausts` says that only a spent limit takes it. `notes` and
+    `heat` are as a node's.
+    """
+
+    source: str
+    outcome: str
+    target: str
+    resets: tuple[str, ...] = ()
+    exhausts: bool = False
+    mark: Mark | None = None
+    notes: tuple[str, ...] = ()
+    heat: float | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines that stand at it: its outcome, which budgets are full again, and the notes."""
+        again = (f"{', '.join(self.resets)} again",) if self.resets else ()
+        return (self.outcome, *again, *self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A machine as it is drawn, in any format: plain data, which JSON can hold. `caption` is a sentence a line."""
+
+    start: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    caption: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON knows it."""
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
+        return data
+
+    @staticmethod
+    def from_data(data: object) -> Picture:
+        """Read what `to_data` wrote. Raises `InputError` for anything else."""
+        try:
+            return _adapter().validate_python(data)
+        except ValidationError as error:
+            what = error.errors()[0]
+            where = ".".join(map(str, what["loc"])) or "it"
+            raise InputError(f"this is not the picture of a machine: {where}: {what['msg']}") from None
+
+
+@cache
+def _adapter() -> TypeAdapter[Picture]:
+    return TypeAdapter(Picture)
+
+
+def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -> Picture:
+    """Return the picture of a machine; of a verdict, with its limits, its bounds, and what was found.
+
+    `marks` point edges out, instead of what was found.
+    """
+    if isinstance(subject, Verdict):
+        graph, limits = subject.graph, subject.limits
+        shown = marks_of(graph, subject.findings) if marks is None else marks
+        nodes = marked_nodes(subject.findings) if marks is None else {}
+        caption = caption_of(subject)
+    else:
+        graph, limits, shown, nodes, caption = subject, None, marks or {}, {}, ()
+    boxes = [
+        Box(node.name, look(node), _lines(node, limits), node.metered, mark=nodes.get(node.name)) for node in graph
+    ]
+    boxes += [Box(name, "absent", (SAID["absent"],), mark="red") for name in _absent(graph)]
+    arrows = tuple(
+        Arrow(
+            edge.source,
+            edge.outcome.__name__,
+            edge.target,
+            tuple(map(str, edge.resets)),
+            exhausts(graph, edge),
+            shown.get(edge),
+        )
+        for edge in graph.edges
+    )
+    return Picture(graph.start, tuple(boxes), arrows, caption)
+
+
+def look(node: Node[Any, Any]) -> Look:
+    """What the node asks for, the most telling first."""
+    if node.kind != "asks":
+        return "opaque" if node.kind == "opaque" else "pure"
+    for effect, asked in _ASKED.items():
+        if any(issubclass(one, effect) for one in node.effects):
+            return asked
+    return "effect"
+
+
+def exhausts(graph: Graph[Any, Any], edge: Edge) -> bool:
+    """Whether only a spent limit takes the edge."""
+    source = graph.nodes.get(edge.source)
+    if source is None or edge.outcome in source.returns:
+        return False
+    return source.spent_outcome is edge.outcome
+
+
+def caption_of(verdict: Verdict) -> tuple[str, ...]:
+    """Whether every run ends, and within what: a sentence a line."""
+    bounds = verdict.bounds
+    if bounds is None:
+        errors = [finding for finding in verdict.findings if finding.severity == "error"]
+        first = "Unproved: it is not known that every run ends." if verdict.status == "unproved" else "Refuted."
+        return (first, *map(str, errors))
+    known = [
+        f"{bound.form} = {bound.number:,g} {what}" if bound.form != f"{bound.number:g}" else f"{bound.form} {what}"
+        for bound, what in (
+            (bounds.transitions, "transitions"),
+            (bounds.model_calls, "model calls"),
+            (bounds.tool_calls, "tool calls"),
+            (bounds.seconds, "seconds"),
+        )
+        if bound.number is not None and bound.form is not None
+    ]
+    within = [f"within {known[0]}", *known[1:]]
+    return (f"Proved: every run ends, {_listed(within)}.",)
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
+    """What stands under the node's name."""
+    kind = look(node)
+    own = [effect.__name__ for effect in node.effects if effect is not Perform]
+    asks = f"asks for {', '.join(own)}" if kind == "effect" else SAID[kind]
+    costs = [_cost(budget, limits) for budget in node.meters]
+    reserved = "its calls are reserved" if node.grace is not None else ""
+    return tuple(line for line in (asks, *costs, reserved) if line)
+
+
+def _cost(budget: Budget, limits: Limits | None) -> str:
+    if limits is None:
+        limit = budget.limit
+        if limit is None:
+            return "costs an iteration" if budget.name == ITERATIONS.name else f"costs one of {budget}"
+    elif budget.name == ITERATIONS.name:
+        limit = limits.iterations
+    else:
+        limit = limits.budgets.get(budget.name, budget.limit)
+    return f"counts {budget}, without limit" if limit is None else f"costs 1 of {limit:,} {budget}"
+
+
+def _absent(graph: Graph[Any, Any]) -> list[str]:
+    """The nodes that edges of a draft name and that it does not have."""
+    ends = [name for edge in graph.edges for name in (edge.source, edge.target)]
+    return [name for name in dict.fromkeys(ends) if name not in graph and name != END.name]

@@ -1,0 +1,52 @@
+"""Places of what is drawn. Lengths are points; y grows downwards, as in SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Point: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A rectangle, by its middle and its size."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def left(self) -> float:
+        """Its left side."""
+        return self.x - self.width / 2
+
+    @property
+    def top(self) -> float:
+        """Its upper side."""
+        return self.y - self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A way as a chain of cubic Bézier curves (1 + 3n points), the point of its arrow, and where its label stands."""
+
+    curve: tuple[Point, ...]
+    tip: Point
+    label: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of a picture's boxes and the lines of its arrows, in its own order, and of what is drawn beside."""
+
+    width: float
+    height: float
+    boxes: tuple[Place, ...]
+    arrows: tuple[Line, ...]
+    start: Place
+    entry: Line
+    finish: Place | None
+    clusters: Mapping[tuple[str, ...], Place]

@@ -1,0 +1,22 @@
+"""PNG: the SVG, drawn by resvg with a typeface of its own, so that it is the same on a machine without any."""
+
+from __future__ import annotations
+
+from graphexec.errors import InputError
+
+# Pixels for each point: sharp on the screens of today.
+_ZOOM = 2
+
+
+def png(svg: str) -> bytes:
+    """Return the picture, in its light colours, as PNG: two pixels for each unit of the SVG.
+
+    Raises `InputError` where the packages that do it are missing.
+    """
+    try:
+        import font_roboto
+        import resvg_py
+    except ImportError:
+        raise InputError("a PNG needs resvg-py, which is not there; pip install 'graphexec-agents[draw]'") from None
+    fonts = [font_roboto.Roboto, font_roboto.RobotoBold]
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM, font_files=fonts, sans_serif_family="Roboto")

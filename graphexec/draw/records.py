@@ -1,0 +1,367 @@
+"""Records: a run as JSON, one object for each thing that happens, from which it is drawn and looked at again.
+
+`graphexec run --json` prints them, a line each. Every record has `event`; the names here do not change, records may get
+further ones:
+
+- `start`: `machine` (its picture: `start`, `boxes`, `arrows`), `limits`; and as far as they are known `input`, `model`,
+  `agent`, `tools` (by name)
+- `entered`: `node`, `spent`
+- `asked`: `node`, `effects`
+- `reported`: `node`, `effects` (those being answered; none of what a memory reports), `news` (its class: a retry, a
+  wait, a cache's reply, a `ReplyDelta`), `text`
+- `answered`: `node`, `seconds`, `spent`, `replies`
+- `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data)
+- `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
+  answer; a run that was stopped may have a last word, and one whose memory could not be written has its answer),
+  `reason` (`finished`, `return_direct`, or the limit's name), `limit` (what stopped it), `steps`, `spent`, `seconds`,
+  `error`. What is wrong before there is a run is told by the `status`, the `exit_code` and the `error` alone.
+
+What stands in them:
+
+- `limits`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `tokens`, `cost`, `fan_out`, `restarts`, `budgets`
+  (the machine's own, by name; each is `null` where there is no limit)
+- `spent`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens` (both),
+  `silent_calls` (that reported no tokens), `restarts`, `cost`, `budgets`
+- `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt`; of a person
+  also `question`; of an agent that is a function, nothing more; of one of your own, `value`
+- `prompt`: what is new against the run's prompt before: `kept`, how many of its messages come first, then `messages`,
+  each with `role`, `content` and, of which the first may be the continuation of the one that stood there, `kept`
+  (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`
+- `replies` (one only, where the deadline cut all), each: `effect`; of a model also `content`, `tool_calls`,
+  `finish_reason`, `prompt_tokens`, `completion_tokens`; of a tool also `tool`, `status`, `observation`; else `value`
+- `tool_calls`, each: `id`, `name`, `arguments`
+- `steps`, each: `tool`, `tool_input`, `observation`, `status`
+- `limit`: `limit` (its name), `value`, `reached`, `wanted`
+- `error`: `type`, `message`
+
+`graphexec audit` checks these records against a certificate, `graphexec view` shows them as a page.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias, final
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from graphexec.actions import AgentFinish, AgentStep, Run, Steps, StoppedResponse, steps_of
+from graphexec.draw.picture import Picture, picture_of
+from graphexec.effects import All, AskHuman, CallAgent, CallModel, CallTool, Effect, Perform, ToolResult
+from graphexec.errors import InputError, described
+from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.graph import Graph
+from graphexec.journal import Journal
+from graphexec.limits import Exhausted, Limits, Spent
+from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ReplyDelta, ToolMessage
+from graphexec.result import Ending, RunResult
+from graphexec.snapshot import Snapshot, snapshot_of
+from graphexec.verify.verdict import Verdict
+
+# JSON: its values are arbitrary.
+Record: TypeAlias = dict[str, Any]
+
+# What a result says of its fields where it does not say otherwise.
+_ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "error": None}
+
+
+@final
+class Recorder:
+    """Makes the records of one run from its events: `recorder(event)` returns the event's record, and keeps it.
+
+    `records` are those so far. `Done` makes the result's; `failed` makes it for a run that an exception ended.
+    """
+
+    __slots__ = ("_prompt", "records")
+
+    def __init__(self, subject: Graph[Any, Any] | Verdict, limits: Limits | None = None, **told: object) -> None:
+        """Begin with `start`, which is `told` the input, say. A verdict's limits are the run's."""
+        self._prompt: list[Record] = []
+        self.records: list[Record] = []
+        known = subject.limits if isinstance(subject, Verdict) else limits
+        shown = {} if known is None else {"limits": _flat(known)}
+        self._add("start", **told, **shown, machine=picture_of(subject).to_data())
+
+    def __call__(self, event: Event[Any]) -> Record:
+        """Return the record of an event."""
+        match event:
+            case Entered(node, _, spent):
+                return self._add("entered", node=node, spent=spent_data(spent))
+            case Asked(node, effect):
+                return self._add("asked", node=node, effects=[self._asked(one) for one in _members(effect)])
+            case Answered(node, effect, reply, seconds, spent):
+                replies = reply if isinstance(effect, All) else (reply,)
+                told = [_reply(one, answer) for one, answer in zip(_members(effect), _several(replies), strict=False)]
+                return self._add("answered", node=node, seconds=seconds, spent=spent_data(spent), replies=told)
+            case Reported(node, effect, news):
+                effects = [] if effect is None else [_effect(one) for one in _members(effect)]
+                text = news.content if isinstance(news, ReplyDelta) else str(news)
+                return self._add("reported", node=node, effects=effects, news=type(news).__name__, text=text)
+            case Moved(node, outcome, target):
+                return self._add(
+                    "moved", node=node, outcome=type(outcome).__name__, target=target, value=_own_data(outcome)
+                )
+            case Done(outcome, snapshot):
+                status, code = ("stopped", 3) if isinstance(outcome, StoppedResponse) else ("answered", 0)
+                return self.result(
+                    status,
+                    code,
+                    getattr(outcome, "steps", ()),
+                    snapshot.spent,
+                    snapshot.spent.seconds,
+                    **ending(outcome),
+                )
+
+    def failed(self, error: BaseException) -> Record:
+        """Return the result's record of a run that this exception ended: it knows how far the run came."""
+        told = {"type": type(error).__name__, "message": described(error)}
+        where = snapshot_of(error) or Snapshot("", None)
+        return self.result("error", 1, steps_of(where.value), where.spent, where.spent.seconds, error=told)
+
+    # Each status has fields of its own; the others are null.
+    def result(
+        self, status: str, exit_code: int, steps: Sequence[AgentStep], spent: Spent, seconds: float, **told: Any
+    ) -> Record:
+        """Return the result's record."""
+        shown = [_step(step) for step in steps]
+        return self._add(
+            "result",
+            status=status,
+            exit_code=exit_code,
+            **{**_ABSENT, **told},
+            steps=shown,
+            spent=spent_data(spent),
+            seconds=seconds,
+        )
+
+    @property
+    def recording(self) -> Recording:
+        """The run so far."""
+        return Recording(tuple(self.records))
+
+    def _add(self, event: str, **told: Any) -> Record:
+        record = {"event": event, **told}
+        self.records.append(record)
+        return record
+
+    def _asked(self, effect: Effect[Any]) -> Record:
+        told = _effect(effect)
+        if isinstance(effect, CallModel):
+            told["prompt"], self._prompt = _against(self._prompt, _messages(effect.request))
+        return told
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The records of one run, whole or as far as it came; the first is its `start`."""
+
+    records: Sequence[Record]
+
+    @property
+    def machine(self) -> Picture:
+        """The machine that ran."""
+        return Picture.from_data(self.records[0]["machine"])
+
+    @property
+    def result(self) -> Record | None:
+        """The result's record, if the run is over."""
+        last = self.records[-1]
+        return last if last["event"] == "result" else None
+
+    def to_json_lines(self) -> str:
+        """Return the records as text, a line each: what `graphexec run --json` prints."""
+        return "".join(f"{json.dumps(record)}\n" for record in self.records)
+
+    @staticmethod
+    def from_json_lines(text: str) -> Recording:
+        """Read what `graphexec run --json` printed. Raises `InputError` for what is no such text, and says where."""
+        records = list(_read(text))
+        if not records or records[0]["event"] != "start" or "machine" not in records[0]:
+            raise InputError(
+                "these records do not begin with a start and its machine; give what graphexec run --json printed"
+            )
+        recording = Recording(tuple(records))
+        _ = recording.machine
+        return recording
+
+
+def recording_of(run: RunResult | Journal | Recording | Recorder) -> Recording:
+    """Return a run's records. Raises `InputError` for a result without a journal, and for what is no run."""
+    match run:
+        case Recording():
+            return run
+        case Recorder():
+            return run.recording
+        case Journal():
+            return _followed(run)
+        case RunResult(journal=Journal() as journal):
+            return _followed(journal)
+        case RunResult():
+            raise InputError("the result has no journal, so its way is not known; give one that executor.run returned")
+        case _:
+            raise InputError(f"{run!r} is not a run; give what executor.run returned, a Recorder or a Recording")
+
+
+def ending(outcome: Ending | None) -> Record:
+    """What a result's record says of the answer, or of the stop."""
+    match outcome:
+        case AgentFinish():
+            reason = "return_direct" if outcome.return_direct else "finished"
+            return {"output": plain(outcome.answer), "reason": reason}
+        case StoppedResponse(output, limit):
+            return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
+        case None:
+            return {}
+        case _:
+            # A machine of the user's own ends with an outcome of their own.
+            return {"output": plain(outcome), "reason": "finished"}
+
+
+def spent_data(spent: Spent) -> Record:
+    """What is spent, by name."""
+    return {**_flat(spent), "tokens": spent.tokens}
+
+
+def plain(value: object) -> Any:
+    """A value as JSON data; what JSON cannot express is its text."""
+    try:
+        data = to_jsonable_python(value, fallback=str)
+        # NaN and the infinities are no JSON, though Python writes them.
+        json.dumps(data, allow_nan=False)
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        return repr(value)
+    return data
+
+
+def _followed(journal: Journal) -> Recording:
+    run = getattr(journal.start.value, "run", None)
+    inputs = run.inputs if isinstance(run, Run) else journal.start.value
+    recorder = Recorder(journal.graph.verify(journal.limits), input=plain(inputs))
+    for event in journal.events():
+        recorder(event)
+    return recorder.recording
+
+
+def _read(text: str) -> Iterator[Record]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            yield {"event": str(record["event"]), **record}
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"line {number} is not a record: {error!r}; give what graphexec run --json printed"
+            ) from None
+
+
+def _members(effect: Effect[Any] | All[Effect[Any]]) -> tuple[Effect[Any], ...]:
+    return effect.effects if isinstance(effect, All) else (effect,)
+
+
+# Any: the replies to a batch are a tuple, unless the deadline cut all of it.
+def _several(replies: Any) -> Iterable[Any]:
+    return (replies,) if isinstance(replies, Exhausted) else replies
+
+
+def _flat(counts: Limits | Spent) -> Record:
+    """Counts by name; not by `asdict`, which cannot copy the mapping of a machine's own budgets."""
+    told = {field.name: getattr(counts, field.name) for field in fields(counts)}
+    return {**told, "budgets": dict(counts.budgets)}
+
+
+def _step(step: AgentStep) -> Record:
+    action = step.action
+    return {
+        "tool": action.tool,
+        "tool_input": plain(action.tool_input),
+        "observation": plain(step.observation),
+        "status": step.status,
+    }
+
+
+def _effect(effect: Effect[Any]) -> Record:
+    told: Record = {"effect": type(effect).__name__}
+    match effect:
+        case CallTool(name, tool_input):
+            return told | {"tool": name, "tool_input": plain(tool_input)}
+        case AskHuman(question):
+            return told | {"question": question}
+        case CallModel() | CallAgent() | Perform():
+            return told
+        case _:
+            return told | {"value": _own_data(effect)}
+
+
+def _reply(effect: Effect[Any], reply: object) -> Record:
+    told: Record = {"effect": type(effect).__name__}
+    match reply:
+        case ModelReply(content, calls, usage, finish_reason):
+            return told | {
+                "content": content,
+                "tool_calls": [asdict(call) for call in calls],
+                "finish_reason": finish_reason,
+                **asdict(usage),
+            }
+        case ToolResult(observation, status):
+            tool = {"tool": effect.name} if isinstance(effect, CallTool) else {}
+            return told | tool | {"status": status, "observation": plain(observation)}
+        case _:
+            return told | {"value": _own_data(reply)}
+
+
+def _own_data(value: object) -> Any:
+    """The data of a value without the run that it carries, whose steps stand in the records before it."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return plain(value)
+    return {
+        one.name: {"steps": len(held.steps)} if isinstance(held, Run) else plain(held)
+        for one in fields(value)
+        if not isinstance(held := getattr(value, one.name), Steps)
+    }
+
+
+def _messages(request: ModelRequest) -> list[Record]:
+    if isinstance(request, ChatRequest):
+        return [_message(message) for message in request.messages]
+    return [{"role": "text", "content": request.prompt}]
+
+
+def _message(message: Message) -> Record:
+    told: Record = {"role": message.role, "content": message.content}
+    match message:
+        case AssistantMessage(_, calls) if calls:
+            return told | {"tool_calls": [asdict(call) for call in calls]}
+        case ToolMessage(call_id):
+            return told | {"call_id": call_id}
+        case _:
+            return told
+
+
+def _against(before: Sequence[Record], now: list[Record]) -> tuple[Record, list[Record]]:
+    """What is new in a prompt: a run's records grow with what is said, and not with how often it is said again."""
+    kept = 0
+    while kept < min(len(before), len(now)) and before[kept] == now[kept]:
+        kept += 1
+    new = now[kept:]
+    if new and kept < len(before) and before[kept]["role"] == new[0]["role"]:
+        shared = _shared(before[kept]["content"], new[0]["content"])
+        new = [{**new[0], "content": new[0]["content"][shared:], "kept": shared}, *new[1:]]
+    return {"kept": kept, "messages": new}, now
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginnings: found by halves, for they may be long."""
+    least, most = 0, min(len(one), len(other))
+    if other.startswith(one):
+        return most
+    while least < most:
+        middle = (least + most + 1) // 2
+        if other.startswith(one[least:middle], least):
+            least = middle
+        else:
+            most = middle - 1
+    return least

@@ -1,0 +1,124 @@
+"""The visits of a run: which nodes it came to, what each asked and was answered, and where it went from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import final
+
+from graphexec.draw.records import Record, Recording
+from graphexec.limits import Exhausted
+
+# The events that happen at a node.
+_AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved"})
+
+
+@final
+@dataclass(slots=True)
+class Exchange:
+    """What a node asks for at once, and its `replies` (`None` while there are none), which took so many `seconds`.
+
+    `news` is what was reported meanwhile, without the pieces of replies; a memory's is about no effects. Where the
+    deadline cut all at once, there are fewer replies than effects.
+    """
+
+    effects: Sequence[Record]
+    news: list[str] = field(default_factory=list[str])
+    replies: Sequence[Record] | None = None
+    seconds: float = 0.0
+
+
+@final
+@dataclass(slots=True)
+class Visit:
+    """The run is at `node` from `began` to `ended`, in seconds of the run's clock, and leaves it to `target`.
+
+    `iteration` is the number of the one that the visit cost, if it did. `outcome` and `target` are `None` where the run
+    came no further. `limit` says what was spent, where the outcome is due to that.
+    """
+
+    node: str
+    began: float
+    ended: float
+    iteration: int | None = None
+    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    outcome: str | None = None
+    target: str | None = None
+    limit: str | None = None
+
+    @property
+    def waited(self) -> float:
+        """The seconds in which it waited for replies."""
+        return sum(exchange.seconds for exchange in self.exchanges)
+
+
+def visits_of(recording: Recording) -> list[Visit]:
+    """Return a run's visits, in order; what a run that is gone on with did before is not known."""
+    visits = list(_visits(recording))
+    for visit, following in pairwise(visits):
+        visit.ended = max(visit.ended, following.began)
+    return visits
+
+
+def limit_text(value: object) -> str | None:
+    """What an outcome or a reply says of a spent limit, if it is about one."""
+    if not isinstance(value, dict):
+        return None
+    # JSON: an object's keys are texts.
+    match {str(key): one for key, one in value.items()}:
+        case {"limit": str() as limit, "value": int() | float() as most, "reached": int() | float() as reached, **more}:
+            wanted = more.get("wanted", 1)
+            return str(Exhausted(limit, most, reached, wanted if isinstance(wanted, int) else 1))
+        case {"limit": dict() as inner}:
+            return limit_text(inner)
+        case _:
+            return None
+
+
+def _visits(recording: Recording) -> Iterator[Visit]:
+    picture = recording.machine
+    metered = {box.name for box in picture.boxes if box.metered}
+    exhausts = {(arrow.source, arrow.outcome) for arrow in picture.arrows if arrow.exhausts}
+    visit: Visit | None = None
+    now, iterations = 0.0, 0
+    for record in recording.records:
+        if record["event"] not in _AT_NODES:
+            continue
+        spent = record.get("spent")
+        if spent is not None:
+            now, iterations = spent["seconds"], spent["iterations"]
+            if visit is not None and visit.iteration == iterations + 1:
+                # Its entry was charged to a budget of the machine's own.
+                visit.iteration = None
+        # A run that is gone on with may begin within a node.
+        if visit is None or record["event"] == "entered" or visit.node != record["node"]:
+            visit = Visit(record["node"], now, now)
+            if record["event"] == "entered" and visit.node in metered:
+                visit.iteration = iterations + 1
+            yield visit
+        visit.ended = now
+        _happened(visit, record)
+        if (visit.node, visit.outcome) in exhausts and visit.limit is None:
+            visit.limit = limit_text(record.get("value")) or "a limit is spent"
+            visit.iteration = None if not visit.exchanges else visit.iteration
+
+
+def _happened(visit: Visit, record: Record) -> None:
+    match record["event"]:
+        case "asked":
+            visit.exchanges.append(Exchange(record["effects"]))
+        case "answered":
+            if not visit.exchanges or visit.exchanges[-1].replies is not None:
+                visit.exchanges.append(Exchange(record["replies"]))
+            visit.exchanges[-1].replies = record["replies"]
+            visit.exchanges[-1].seconds += record["seconds"]
+        case "reported":
+            if record["news"] != "ReplyDelta":
+                if not visit.exchanges or not record["effects"]:
+                    visit.exchanges.append(Exchange(()))
+                visit.exchanges[-1].news.append(record["text"])
+        case "moved":
+            visit.outcome, visit.target = record["outcome"], record["target"]
+        case _:
+            pass

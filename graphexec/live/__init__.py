@@ -1,0 +1,203 @@
+"""The live page: a run's page while the run happens, served to this machine alone.
+
+    recorder = Recorder(executor.verify(), input=question)
+    with serving(recorder) as url:
+        print(f"watch it at {url}")
+        for event in executor.stream(question):
+            recorder(event)
+
+It needs `graphexec-agents[live]`, and Graphviz, which `graphexec-agents[draw]` has, for the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, MutableMapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphexec.draw.picture import Picture
+from graphexec.errors import InputError
+from graphexec.live.feeds import Feed, Source, feed_of
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+# Seconds between two looks at the source: what a person takes for at once.
+_PAUSE = 0.05
+# Records that are sent at a time, so that a long run does not keep other readers waiting.
+_AT_ONCE = 500
+# Seconds that readers have to be told the rest when the server closes.
+_GRACE = 3
+
+# Whoever asks by another name was led here by somebody else's name server.
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+def live_page(source: Source) -> Starlette:
+    """Return the ASGI application that serves the page of the run at `source`, from its first record on.
+
+    `/` is the page, `/events` the records as server-sent events. It answers to this machine's own names only, and
+    nothing in it asks who the reader is: bind it to the loopback address. Raises `InputError` without starlette.
+    """
+    return _application(feed_of(source))
+
+
+@contextmanager
+def serving(source: Source, *, port: int = 0) -> Generator[str]:
+    """Serve the page of the run at `source` from a thread, and yield its address.
+
+    Readers are told all that was recorded until the block is left. Raises `InputError` without uvicorn, and for a port
+    that is taken; port 0 is one that is free.
+    """
+    feed = feed_of(source)
+    application = _application(feed)
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise _missing(error) from error
+    listening = _listening(port)
+    config = uvicorn.Config(
+        application,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listening]}, name="graphexec-live-page", daemon=True
+    )
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    finally:
+        feed.closed = True
+        server.should_exit = True
+        thread.join()
+
+
+def _missing(error: ImportError) -> InputError:
+    return InputError(f"the live page needs {error.name}, which is not there; pip install 'graphexec-agents[live]'")
+
+
+def _listening(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
+        # Now, so that whoever is told the address can connect to it.
+        listening.listen()
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InputError(f"port {port} cannot be served: {error}; give another, or 0 for one that is free") from error
+    return listening
+
+
+def _application(feed: Feed) -> Starlette:
+    try:
+        from sse_starlette import EventSourceResponse
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.middleware import Middleware
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.responses import HTMLResponse, PlainTextResponse
+        from starlette.routing import Route
+    except ImportError as error:
+        raise _missing(error) from error
+
+    async def page(_request: Request) -> Response:
+        feed.refresh()
+        if not feed.lines and feed.fault:
+            return PlainTextResponse(f"{feed.fault}\n", 500)
+        if not feed.lines:
+            return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", "Cache-Control": "no-store"})
+        try:
+            # Laying the machine out takes a while, in which others are to be told what happens.
+            text = await run_in_threadpool(_page, feed.lines[0])
+        except InputError as error:
+            return PlainTextResponse(f"{error}\n", 500)
+        return HTMLResponse(text, headers={"Cache-Control": "no-store"})
+
+    async def events(request: Request) -> Response:
+        return EventSourceResponse(_events(feed, request.headers.get("last-event-id", "")))
+
+    known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
+    middleware = [Middleware(_with_headers), known]
+    return Starlette(routes=[Route("/", page), Route("/events", events)], middleware=middleware)
+
+
+@lru_cache(maxsize=4)
+def _page(start: str) -> str:
+    """The page before its records, which it asks for."""
+    from graphexec.draw.page import html
+
+    return html(Picture.from_data(json.loads(start).get("machine")), live="events")
+
+
+async def _events(feed: Feed, last: str) -> AsyncIterator[bytes]:
+    """The records after the one with the id `last`, as they come; all of them, if it is another run's, or nothing.
+
+    A record's id is its number in the run, and the run's name. After the result comes `end`.
+    """
+    from sse_starlette import ServerSentEvent
+
+    number, _, run = last.partition("-")
+    told = int(number) + 1 if number.isdecimal() else 0
+    while True:
+        feed.refresh()
+        if run != feed.run:
+            run, told = feed.run, 0
+        lines = feed.lines[told : told + _AT_ONCE]
+        if lines:
+            yield b"".join(
+                ServerSentEvent(data=line, id=f"{number}-{run}").encode() for number, line in enumerate(lines, told)
+            )
+            told += len(lines)
+        elif feed.over:
+            yield ServerSentEvent(data=feed.fault, event="end").encode()
+            return
+        elif feed.closed:
+            return
+        else:
+            await asyncio.sleep(_PAUSE)
+
+
+# As ASGI has them: its messages hold whatever belongs to their kind.
+_Message: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[_Message]]
+_Send: TypeAlias = Callable[[_Message], Awaitable[None]]
+_App: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+
+
+def _with_headers(app: _App) -> _App:
+    """The application with the headers that no page of it goes without, refusals included."""
+
+    async def guarded(scope: _Message, receive: _Receive, send: _Send) -> None:
+        async def sending(message: _Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return guarded

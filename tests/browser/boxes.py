@@ -1,0 +1,51 @@
+"""Where a browser puts what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_BOXES = """
+selector => [...document.querySelectorAll(selector)].map(one => {
+    const box = one.getBoundingClientRect();
+    return [one.textContent, box.left, box.top, box.right, box.bottom];
+})
+"""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The text of something drawn, and its sides, in pixels."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def holds(self, other: Drawn) -> bool:
+        """Whether another is inside."""
+        across = self.left <= other.left and other.right <= self.right
+        return across and self.top <= other.top and other.bottom <= self.bottom
+
+    def meets(self, other: Drawn) -> bool:
+        """Whether some of it is at the same place as some of another."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+
+def drawn(page: Page, selector: str) -> list[Drawn]:
+    """What stands in the page, in its order; not what takes no room."""
+    found: list[tuple[str, float, float, float, float]] = page.evaluate(_BOXES, selector)
+    return [Drawn(*one) for one in found if one[1] < one[3]]
+
+
+def meeting(ones: Sequence[Drawn], others: Sequence[Drawn] = ()) -> list[tuple[str, str]]:
+    """The texts of those that meet each other, or one of the others."""
+    pairs = [*combinations(ones, 2), *((one, other) for one in ones for other in others)]
+    return [(one.text, other.text) for one, other in pairs if one.meets(other)]

@@ -1,0 +1,98 @@
+"""What Mermaid's own JavaScript understands of a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_SCRIPT = Path(__file__).parent / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
+
+# The nodes and edges of a diagram as Mermaid goes on to lay them out. Texts are as a reader sees them: lines are broken
+# at `<br>`, entities (which stand as `ﬂ°34¶ß` while it parses) are characters, and what has no width is left out.
+_READ = r"""
+async text => {
+    await mermaid.parse(text);
+    const diagram = await mermaid.mermaidAPI.getDiagramFromText(text);
+    const {nodes, edges} = diagram.db.getData();
+    const shown = html => new DOMParser().parseFromString(
+        html.replace(/ﬂ°°/g, "&#").replace(/ﬂ°/g, "&").replace(/¶ß/g, ";"), "text/html"
+    ).body.textContent.replace(/\u200b/g, "");
+    const lines = texts => texts.flatMap(text => (text ?? "").split(/<br *\/?>/)).map(shown);
+    return {
+        nodes: nodes.map(node => ({
+            id: node.id, parent: node.parentId ?? "", group: node.isGroup, shape: node.shape,
+            lines: lines([node.label, ...(node.description ?? [])]),
+        })),
+        edges: edges.map(edge => ({
+            source: edge.start, target: edge.end, dotted: edge.pattern === "dotted", lines: lines([edge.label]),
+        })),
+    };
+}
+"""
+# The shapes of the start and of the end, in both kinds of diagrams.
+_STARTS, _ENDS = ("circle", "stateStart"), ("doublecircle", "stateEnd")
+
+
+@dataclass(frozen=True)
+class Read:
+    """A diagram: the nodes' lines by their full names, where it starts, and its edges.
+
+    An edge is its source, the lines that stand at it, and its target; those of `dotted` are drawn so.
+    """
+
+    nodes: dict[str, tuple[str, ...]]
+    starts: list[str]
+    edges: list[tuple[str, tuple[str, ...], str]]
+    dotted: list[tuple[str, tuple[str, ...], str]]
+
+    @property
+    def table(self) -> list[tuple[str, str, str]]:
+        """The edges with the first line that stands at each: source, outcome, target."""
+        return [(source, lines[0], target) for source, lines, target in self.edges]
+
+
+def load(page: Page) -> None:
+    """Load Mermaid into a page."""
+    if not _SCRIPT.exists():
+        pytest.skip("Mermaid is missing: npm ci in tests/browser")
+    page.add_script_tag(path=str(_SCRIPT))
+
+
+def read(page: Page, text: str) -> Read:
+    """Read a flowchart or a state diagram. Where Mermaid finds a mistake, its error is raised."""
+    # Any: JSON, from the script above.
+    found: Any = page.evaluate(_READ, text)
+    nodes = {node["id"]: node for node in found["nodes"]}
+
+    def name(key: str) -> str:
+        """The titles of the graphs that a node stands in, and its own."""
+        node = nodes[key]
+        if node["shape"] in _ENDS:
+            return "END"
+        title: str = node["lines"][0]
+        return f"{name(node['parent'])}.{title}" if node["parent"] else title
+
+    starts = [key for key, node in nodes.items() if node["shape"] in _STARTS]
+    edges = [(edge["source"], edge) for edge in found["edges"]]
+    inner = [(name(key), tuple(edge["lines"]), name(edge["target"]), edge) for key, edge in edges if key not in starts]
+    return Read(
+        {
+            name(key): tuple(node["lines"])
+            for key, node in nodes.items()
+            if not node["group"] and node["shape"] not in (*_STARTS, *_ENDS)
+        },
+        [name(edge["target"]) for key, edge in edges if key in starts],
+        [(source, lines, target) for source, lines, target, _ in inner],
+        [(source, lines, target) for source, lines, target, edge in inner if edge["dotted"]],
+    )
+
+
+def show(page: Page, text: str) -> None:
+    """Draw a text, as the page's only content. Where Mermaid cannot, its error is raised."""
+    page.evaluate("async text => { document.body.innerHTML = (await mermaid.render('drawn', text)).svg }", text)

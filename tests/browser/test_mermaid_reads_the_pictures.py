@@ -1,0 +1,141 @@
+"""Mermaid itself reads in our texts the edges that the engine runs."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AGENT_EXECUTOR, END, STRICT_AGENT_EXECUTOR
+from graphexec.draw.mermaid import mermaid, mermaid_state
+from graphexec.draw.picture import Arrow, Box, Picture, picture_of
+from graphexec.graph import Graph
+from tests.browser.boxes import drawn, meeting
+from tests.browser.mermaid import read, show
+from tests.verify import bad_machines
+from tests.verify.machines import graphs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Draws: TypeAlias = Callable[[Picture], str]
+
+MACHINES: dict[str, Graph[Any, Any]] = dict(
+    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
+)
+BAD: dict[str, Graph[Any, Any]] = {
+    name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
+}
+by_machine = pytest.mark.parametrize(
+    "machine", [pytest.param(machine, id=name) for name, machine in (MACHINES | BAD).items()]
+)
+TITLE = ".flowchartTitleText, .statediagramTitleText"
+# What may mean something to Mermaid, to YAML or to HTML, among any other text.
+SIGNS = st.sampled_from(
+    ["end", "graph", "%%", "%%{init: {}}%%", "-->", "---", "--", "[*]", "#quot;", "#35;", "&lt;", ";", ":::", "::", "`"]
+    + ['"', "'", "\\", "\\n", "$$", "**", "_", "|", "{", "}", "((", "]", "<b>", "<br/>", "<script>", "fa:fa-car", "1. "]
+    + ["@{", "~~~", "state", "note", "direction LR", "class a b", "click", "style", "\N{RIGHT-TO-LEFT MARK}", "👩🏽‍🚀", "ש"]
+)
+TEXTS = st.lists(SIGNS | st.text(max_size=4), max_size=5).map("".join)
+
+
+def table(machine: Graph[Any, Any]) -> list[tuple[str, str, str]]:
+    """What the engine runs."""
+    return sorted((edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges)
+
+
+def seen(*texts: str) -> list[str]:
+    """Lines without what is not seen: white space is one space, and what cannot be printed is left out."""
+    printed = (
+        "".join(one if one.isprintable() else " " for one in line.replace("\N{REPLACEMENT CHARACTER}", " "))
+        for text in texts
+        for line in text.splitlines()
+    )
+    return [line for line in (" ".join(line.split()) for line in printed) if line]
+
+
+def holds(page: Page, machine: Graph[Any, Any]) -> None:
+    picture = picture_of(machine)
+    flowchart = read(page, mermaid(picture))
+    assert sorted(flowchart.table) == table(machine)
+    assert flowchart.starts == [machine.start]
+    assert {*flowchart.nodes} == {box.name for box in picture.boxes}
+    exhausting = [(arrow.source, arrow.lines, arrow.target) for arrow in picture.arrows if arrow.exhausts]
+    assert flowchart.dotted == exhausting
+    states = read(page, mermaid_state(picture))
+    assert sorted(states.table) == table(machine)
+    assert states.starts == [machine.start]
+    assert {*states.nodes} == {box.name for box in picture.boxes}
+    assert [edge for edge in states.edges if "a limit is spent" in edge[1]] == [
+        (source, (*lines, "a limit is spent"), target) for source, lines, target in exhausting
+    ]
+
+
+@by_machine
+def test_the_edges_that_mermaid_reads_are_those_of_the_table(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
+    holds(mermaid_page, machine)
+
+
+@settings(max_examples=200)
+@given(machine=graphs())
+def test_the_edges_of_random_machines_are_read_too(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
+    holds(mermaid_page, machine)
+
+
+@pytest.mark.parametrize("draws", [mermaid, mermaid_state])
+@by_machine
+def test_mermaid_draws_every_text(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
+    picture = picture_of(machine.verify())
+    show(mermaid_page, draws(picture))
+    assert len(drawn(mermaid_page, "g.edgeLabel")) == len(picture.arrows)
+    ends = 1 + any(arrow.target == END.name for arrow in picture.arrows)
+    assert len(drawn(mermaid_page, "g.node")) == len(picture.boxes) + ends
+    assert seen(*(one.text for one in drawn(mermaid_page, TITLE))) == [" ".join(picture.caption)]
+
+
+@pytest.mark.parametrize("draws", [mermaid, mermaid_state])
+@pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
+def test_nothing_stands_on_a_label_of_the_standard_machine(
+    mermaid_page: Page, machine: Graph[Any, Any], draws: Draws
+) -> None:
+    show(mermaid_page, draws(picture_of(machine.verify())))
+    labels = drawn(mermaid_page, "g.edgeLabel")
+    assert meeting(labels, drawn(mermaid_page, "g.node")) == []
+    (picture,) = drawn(mermaid_page, "svg")
+    assert [one.text for one in labels if not picture.holds(one)] == []
+
+
+@settings(max_examples=20)
+@given(caption=TEXTS, note=TEXTS)
+def test_any_text_is_drawn_and_nothing_of_it_runs(mermaid_page: Page, caption: str, note: str) -> None:
+    hostile = f"{note}<img src=x onerror='ran = true'><script>ran = true</script>"
+    arrow = Arrow("a", "Over", END.name, notes=(hostile,))
+    picture = Picture("a", (Box("a", "pure", notes=(hostile,)),), (arrow,), (caption,))
+    for text in (mermaid(picture), mermaid_state(picture)):
+        show(mermaid_page, text)
+        assert drawn(mermaid_page, "img, script") == []
+        assert mermaid_page.evaluate("typeof ran") == "undefined"
+        titles = [one.text for one in drawn(mermaid_page, TITLE)]
+        assert seen(*titles) == seen(caption.replace("\n", " ").translate({ord("<"): "‹", ord(">"): "›"}))
+
+
+@settings(max_examples=200)
+@given(title=TEXTS, note=TEXTS, outcome=TEXTS)
+def test_any_text_is_read_as_it_is(mermaid_page: Page, title: str, note: str, outcome: str) -> None:
+    # A dot would be the name of a nested graph.
+    name = f"a{title.replace('.', '')}"
+    arrow = Arrow(name, outcome, "b", notes=(note,), exhausts=True)
+    picture = Picture(name, (Box(name, "model", notes=(note,)), Box("b", "pure")), (arrow,))
+    flowchart, states = read(mermaid_page, mermaid(picture)), read(mermaid_page, mermaid_state(picture))
+    for found in (flowchart, states):
+        shown = [lines for lines in found.nodes.values() if lines != ("b",)]
+        assert [seen(*lines) for lines in shown] == [seen(name, note)]
+    assert [seen(*lines) for _, lines, _ in flowchart.edges] == [seen(outcome, note)]
+    assert [seen(*lines) for _, lines, _ in states.edges] == [seen(outcome, note, "a limit is spent")]

@@ -1,0 +1,149 @@
+"""Independent readers: the edges that stand in a drawn text, as often as they stand there.
+
+They know the formats' own grammars and nothing of how graphexec writes them, but for where a name stands in a label.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+
+import pydot
+
+Edge = tuple[str, str, str]
+
+# Mermaid: https://mermaid.js.org/syntax/flowchart.html, and stateDiagram.html.
+_ENTITY = re.compile(r"#(\d+);")
+_FLOW_NODE = re.compile(r'(\w+)(?:\(\[|\[\[|\[/|\(|\{\{|\[)"(.*)"(?:\]\)|\]\]|/\]|\)|\}\}|\])')
+_FLOW_END = re.compile(r'(\w+)\(\(\("(.*)"\)\)\)')
+_FLOW_EDGE = re.compile(r'(\w+) (?:--|-\.) "(.*)" (?:-->|\.->) (\w+)')
+_SUBGRAPH = re.compile(r'subgraph \w+\["(.*)"\]')
+_STATE_EDGE = re.compile(r"(\w+) --> (\w+|\[\*\]) : (.*)")
+_STATE_TEXT = re.compile(r"(\w+) : (.*)")
+_COMPOSITE = re.compile(r'state "(.*)" as \w+ \{')
+
+_CELL = re.compile(r"(?<!\\)\|")
+
+# A frame's top, and an edge: its outcome, what is full again, where it leads.
+_TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
+_TITLE = re.compile(r"[│║┃╎┆] (?:▸ )?(?:!! |! |~ )?(.*?) *[│║┃╎┆]")
+_BRANCH = re.compile(r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \(.* again\))? [─━┄┅]+▶ (?:◎ (END)|(.+?) [▲▼↻])(?:  .*)?")
+
+
+def read_mermaid(text: str) -> list[Edge]:
+    """The edges of a Mermaid flowchart."""
+    names = mermaid_names(text)
+    found = [_FLOW_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
+    return [(names[one[1]], _first(one[2]), names[one[3]]) for one in found if one]
+
+
+def read_mermaid_state(text: str) -> list[Edge]:
+    """The edges of a Mermaid state diagram."""
+    names = mermaid_names(text) | {"[*]": "END"}
+    found = [_STATE_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
+    return [(names[one[1]], _first(one[3]), names[one[2]]) for one in found if one]
+
+
+def mermaid_names(text: str) -> dict[str, str]:
+    """What the nodes are called in the table, by their ids in a Mermaid text of either kind."""
+    path: list[str] = []
+    names: dict[str, str] = {}
+    for line in _mermaid_lines(text):
+        if inner := _SUBGRAPH.fullmatch(line) or _COMPOSITE.fullmatch(line):
+            path.append(decoded(inner[1]))
+        elif line in ("end", "}"):
+            path.pop()
+        elif end := _FLOW_END.fullmatch(line):
+            names[end[1]] = decoded(end[2])
+        elif node := _FLOW_NODE.fullmatch(line) or _STATE_TEXT.fullmatch(line):
+            # A state has several lines, the first of which is its name.
+            names.setdefault(node[1], ".".join((*path, _first(node[2]))))
+    return names
+
+
+def decoded(text: str) -> str:
+    """Mermaid's text as it is shown."""
+    shown = _ENTITY.sub(lambda found: chr(int(found[1])), text).replace("\N{ZERO WIDTH SPACE}", "")
+    return "" if shown == " " else shown
+
+
+def _first(label: str) -> str:
+    return decoded(label.split("<br/>", maxsplit=1)[0].removeprefix("<b>").removesuffix("</b>"))
+
+
+def _mermaid_lines(text: str) -> list[str]:
+    return [line.strip() for line in re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).splitlines()]
+
+
+def read_dot(text: str) -> list[Edge]:
+    """The edges of a DOT graph, by pydot's parser."""
+    found: list[Edge] = []
+    for edge in parsed_dot(text).get_edges():
+        source, target = _unquoted(str(edge.get_source())), _unquoted(str(edge.get_destination()))
+        if source != "(start)":
+            outcome = _unquoted(str(edge.get("label"))).split(r"\n")[0].strip().replace("&amp;", "&")
+            found.append((source, outcome, target))
+    return found
+
+
+def parsed_dot(text: str) -> pydot.Dot:
+    """What pydot makes of it."""
+    with warnings.catch_warnings():
+        # It calls its own parser by old names.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        graphs = pydot.graph_from_dot_data(text)
+    assert graphs, "this is not DOT"
+    return graphs[0]
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\([\\\"])", r"\1", text[1:-1])
+
+
+def read_markdown(text: str) -> list[Edge]:
+    """The rows of the first table of a Markdown text."""
+    found: list[Edge] = []
+    for line in text.splitlines()[2:]:
+        if not line:
+            break
+        _, source, outcome, target, _, _ = _CELL.split(line)
+        found.append((_code(source), _code(outcome), _code(target)))
+    return found
+
+
+def _code(cell: str) -> str:
+    """A code span's text."""
+    span = cell.strip()
+    ticks = len(span) - len(span.lstrip("`"))
+    assert ticks, f"{span} is no code"
+    assert span.endswith("`" * ticks), f"{span} is no code"
+    text = span[ticks:-ticks].replace(r"\|", "|")
+    return text[1:-1] if ticks > 1 else text
+
+
+def read_terminal(text: str) -> list[Edge]:
+    """The edges of a drawing for the terminal."""
+    return list(_branches([re.sub(r"\A(?:┊ ?)*", "", line) for line in text.splitlines()]))
+
+
+def _branches(lines: list[str]) -> Iterator[Edge]:
+    source: str | None = None
+    for before, line in pairwise(["", *lines]):
+        if _TOP.fullmatch(before):
+            title = _TITLE.fullmatch(line)
+            assert title, f"{line} is no title"
+            source = title[1]
+        elif branch := _BRANCH.fullmatch(line):
+            assert source is not None, f"{line} has no source"
+            yield source, branch[1], branch[2] or branch[3]
+
+
+READERS: Mapping[str, Callable[[str], list[Edge]]] = {
+    "mermaid": read_mermaid,
+    "mermaid-state": read_mermaid_state,
+    "dot": read_dot,
+    "markdown": read_markdown,
+    "terminal": read_terminal,
+}

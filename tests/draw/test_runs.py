@@ -1,0 +1,294 @@
+"""A run laid over its machine: the picture shows what happened, and runs take nothing but what is drawn."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    Acted,
+    AgentExecutor,
+    AskHuman,
+    Asks,
+    Effect,
+    InputError,
+    LimitReached,
+    Limits,
+    Moved,
+    RunResult,
+    ask,
+    charged,
+    create_react_agent,
+    dispatch_tools,
+    edges,
+    limit_reached,
+    node,
+    on,
+    parse,
+    splice,
+    stopped_response,
+    tool,
+)
+from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save
+from graphexec.draw.overlay import laid_over
+from graphexec.models import ScriptedModel
+
+CALL = "Look.\nAction: look_up\nAction Input: a"
+DIRECT = "Direct.\nAction: tell\nAction Input: a"
+BROKEN = "no action in sight"
+FINISH = "Final Answer: 42"
+
+
+@tool
+def look_up(what: str) -> str:
+    """Look something up."""
+    return f"found {what}"
+
+
+@tool(return_direct=True)
+def tell(what: str) -> str:
+    """Tell something to the user at once."""
+    return what
+
+
+TOOLS = [look_up, tell]
+
+
+def executor(replies: list[str], **limits: Any) -> AgentExecutor:
+    model = ScriptedModel(replies, repeat_last=True)
+    agent = create_react_agent(model, TOOLS)
+    return AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True, **limits)
+
+
+def a_run() -> RunResult:
+    return executor([CALL, BROKEN, CALL, FINISH]).run("?")
+
+
+def edges_of(picture: Any) -> set[tuple[str, str, str]]:
+    return {(arrow.source, arrow.outcome, arrow.target) for arrow in picture.arrows}
+
+
+def test_a_thousand_random_runs_take_what_is_drawn_and_all_of_it() -> None:
+    chance = random.Random(5)
+    taken: set[tuple[str, str, str]] = set()
+    for _ in range(1_000):
+        replies = chance.choices([CALL, DIRECT, BROKEN, FINISH], k=chance.randint(1, 4))
+        some = executor(replies, max_iterations=chance.randint(0, 4), max_tool_calls=chance.choice([None, 0, 1]))
+        events = some.stream("?")
+        taken |= {
+            (event.node, type(event.outcome).__name__, event.target) for event in events if isinstance(event, Moved)
+        }
+    assert taken == edges_of(picture_of(AGENT_EXECUTOR))
+
+
+def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
+    shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(a_run())])
+    notes = {(arrow.source, arrow.outcome): arrow.notes for arrow in shown.arrows}
+    assert notes["plan", "Replied"] == ("×4",)
+    assert notes["parse", "Acted"] == ("steps 2, 8",)
+    assert notes["parse", "Ready"] == ("step 6",)
+    assert notes["parse", "AgentFinish"] == ("step 12",)
+    assert notes["plan", "LimitReached"] == ()
+    heats = {(arrow.source, arrow.outcome): arrow.heat for arrow in shown.arrows}
+    assert heats["plan", "Replied"] == 1
+    assert heats["parse", "Acted"] == 0.5
+    assert heats["plan", "LimitReached"] == 0
+    assert shown.caption[0].startswith("Answered after 4 model calls, 2 tool calls, 0 tokens, ")
+    assert not any(box.current for box in shown.boxes)
+    assert {box.name for box in shown.boxes if box.heat == 0} == {"stopped_response"}
+
+
+def test_a_stop_says_which_limit() -> None:
+    stopped = executor([CALL], max_iterations=2).run("?")
+    shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(stopped)])
+    assert shown.caption[0].startswith("Stopped by the limit on iterations, after 2 model calls")
+
+
+def test_a_run_that_goes_on_is_somewhere() -> None:
+    running = executor([CALL, FINISH])
+    recorder = Recorder(running.verify())
+    here: list[str] = []
+    for event in running.stream("?"):
+        recorder(event)
+        shown = laid_over(recorder.recording.machine, [recorder.recording])
+        here += [box.name for box in shown.boxes if box.current]
+    assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
+
+
+def test_what_an_exception_ends_is_shown_where_it_ended() -> None:
+    failing = AgentExecutor(agent=create_react_agent(ScriptedModel([]), TOOLS), tools=TOOLS)
+    recorder = Recorder(failing.verify())
+    with pytest.raises(AssertionError, match="script") as caught:
+        list(map(recorder, failing.stream("?")))
+    recorder.failed(caught.value)
+    shown = laid_over(recorder.recording.machine, [recorder.recording])
+    assert shown.caption[0].startswith(f"Failed with {type(caught.value).__name__} after 1 model call")
+    assert [box.name for box in shown.boxes if box.current] == ["plan"]
+
+
+def test_several_runs_make_a_heat_map() -> None:
+    runs = [executor([CALL, FINISH]).run("?"), executor([FINISH]).run("?"), executor([CALL], max_iterations=1).run("?")]
+    shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(run) for run in runs])
+    notes = {(arrow.source, arrow.outcome): arrow.notes for arrow in shown.arrows}
+    assert notes["plan", "Replied"] == ("×4 in 3 of 3 runs",)
+    assert notes["parse", "AgentFinish"] == ("×2 in 2 of 3 runs",)
+    assert notes["parse", "Ready"] == ()
+    assert shown.caption == ("3 runs: 2 answered, 1 stopped.",)
+    assert shown.boxes[0].notes[0].startswith("×5")
+
+
+def test_a_run_of_another_machine_is_refused() -> None:
+    with pytest.raises(InputError, match="the run took parse --Ready--> plan, which this machine does not have"):
+        draw(STRICT_AGENT_EXECUTOR, "mermaid", runs=a_run())
+
+
+def test_what_is_no_run_is_refused() -> None:
+    nothing: Any = {"output": 42}
+    with pytest.raises(InputError, match="is not a run; give what"):
+        draw(AGENT_EXECUTOR, "mermaid", runs=[nothing])
+    whole = a_run()
+    without = RunResult(whole.ending, whole.steps, whole.spent, whole.limits)
+    with pytest.raises(InputError, match="has no journal"):
+        draw(AGENT_EXECUTOR, "mermaid", runs=without)
+    with pytest.raises(InputError, match="has no journal"):
+        without.draw("run.svg")
+
+
+def test_a_result_its_journal_and_its_records_are_the_same_run(tmp_path: Path) -> None:
+    result = a_run()
+    assert result.journal is not None
+    recording = recording_of(result)
+    read = Recording.from_json_lines(recording.to_json_lines())
+    drawn = [draw(AGENT_EXECUTOR, "mermaid", runs=run) for run in (result, result.journal, recording, read)]
+    assert len(set(drawn)) == 1
+    file = result.draw(tmp_path / "run.mmd")
+    assert "×4" in file.read_text(encoding="utf-8")
+
+
+def test_records_of_a_run_that_is_watched_are_those_that_follow_from_its_result() -> None:
+    watched = executor([CALL, BROKEN, DIRECT])
+    recorder = Recorder(watched.verify(), input={"input": "?"})
+    told = list(map(recorder, watched.stream("?")))
+    followed = recording_of(executor([CALL, BROKEN, DIRECT]).run("?")).records
+    assert len(told) == len(followed) - 1
+
+    def timeless(record: dict[str, Any]) -> dict[str, Any]:
+        spent = {"spent": {**record["spent"], "seconds": 0}} if "spent" in record else {}
+        return {**record, "seconds": 0, **spent}
+
+    assert [timeless(one) for one in recorder.records] == [timeless(one) for one in followed]
+
+
+def test_a_prompt_is_told_by_what_is_new_in_it() -> None:
+    records = recording_of(a_run()).records
+    asked = [
+        record["effects"][0]["prompt"] for record in records if record["event"] == "asked" and record["node"] == "plan"
+    ]
+    whole = ""
+    for prompt in asked:
+        (message,) = prompt["messages"]
+        assert prompt["kept"] == 0
+        whole = whole[: message.get("kept", 0)] + message["content"]
+    assert whole.startswith("Answer the question")
+    assert whole.count("Observation: found a") == 2
+    assert "Observation: found a" in asked[1]["messages"][0]["content"]
+    assert "Answer the question" not in asked[1]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "do not begin with a start"),
+        ('{"event": "moved"}\n', "do not begin with a start"),
+        ("not JSON\n", "line 1 is not a record"),
+        ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
+        ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
+        ("[1]\n", "line 1 is not a record"),
+    ],
+)
+def test_what_are_no_records_is_said_in_a_line(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        Recording.from_json_lines(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_pictures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
+    for suffix, begins in ((".mmd", "---\ntitle"), (".dot", "digraph"), (".svg", "<svg"), (".md", "|"), (".txt", "")):
+        file = AGENT_EXECUTOR.draw(tmp_path / f"flow{suffix}")
+        assert file.read_text(encoding="utf-8").startswith(begins), suffix
+    assert save(AGENT_EXECUTOR, tmp_path / "flow", format="dot").read_text(encoding="utf-8").startswith("digraph")
+    assert AGENT_EXECUTOR.draw(tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG\r\n")
+    with pytest.raises(InputError, match=r"flow.jpeg has the suffix .jpeg, which names no format; use one of .mmd"):
+        AGENT_EXECUTOR.draw(tmp_path / "flow.jpeg")
+    with pytest.raises(InputError, match="flow has no suffix, which names no format"):
+        AGENT_EXECUTOR.draw(tmp_path / "flow")
+
+
+def test_an_executor_draws_its_own_limits(tmp_path: Path) -> None:
+    file = executor([FINISH], max_iterations=3).draw(tmp_path / "flow.mmd")
+    assert "4*iterations + 2 = 14 transitions" in file.read_text(encoding="utf-8")
+    file = AGENT_EXECUTOR.draw(tmp_path / "flow.mmd", limits=Limits(iterations=2))
+    assert "4*iterations + 2 = 10 transitions" in file.read_text(encoding="utf-8")
+
+
+def test_a_format_that_there_is_not_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="cannot be drawn as mermaids; did you mean mermaid"):
+        format(AGENT_EXECUTOR, "mermaids")
+    with pytest.raises(InputError, match="cannot be drawn as jpeg; there are mermaid, mermaid-state, dot"):
+        draw(AGENT_EXECUTOR, "jpeg")
+    with pytest.raises(InputError, match="a PNG is no text"):
+        format(AGENT_EXECUTOR, "png")
+
+
+def test_a_notebook_shows_the_picture() -> None:
+    bundle = AGENT_EXECUTOR._repr_mimebundle_(include=None, exclude=None)
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert bundle["text/plain"] == repr(AGENT_EXECUTOR)
+
+
+def test_without_the_extra_a_notebook_shows_mermaid_and_a_layout_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("pygraphviz", "resvg_py"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    assert AGENT_EXECUTOR._repr_mimebundle_()["text/vnd.mermaid"].startswith("---")
+    with pytest.raises(InputError, match=r"pygraphviz, which is not there; pip install 'graphexec-agents\[draw\]'"):
+        format(AGENT_EXECUTOR, "svg")
+
+
+def test_what_people_and_own_effects_are_asked_is_recorded() -> None:
+    @final
+    @dataclass(frozen=True)
+    class Measure(Effect[float]):
+        place: str
+
+    @charged(when_spent=limit_reached)
+    @node
+    def approve(acted: Acted) -> Asks[AskHuman | Measure, Acted]:
+        yield from ask(AskHuman("May I?"))
+        yield from ask(Measure("here"))
+        return acted
+
+    model = ScriptedModel([CALL, FINISH])
+    plain = AgentExecutor(
+        agent=create_react_agent(model, TOOLS),
+        tools=TOOLS,
+        handlers={AskHuman: lambda asked: "yes", Measure: lambda asked: 21.5},
+    )
+    rows = edges(approve, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
+    result = plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted)).run("?")
+    records = [record for record in recording_of(result).records if record.get("node") == "approve"]
+    assert [record["effects"] for record in records if record["event"] == "asked"] == [
+        [{"effect": "AskHuman", "question": "May I?"}],
+        [{"effect": "Measure", "value": {"place": "here"}}],
+    ]
+    assert [record["replies"] for record in records if record["event"] == "answered"] == [
+        [{"effect": "AskHuman", "value": "yes"}],
+        [{"effect": "Measure", "value": 21.5}],
+    ]

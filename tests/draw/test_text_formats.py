@@ -1,0 +1,314 @@
+"""The text formats: each edge of a machine stands in each of them once, and can be read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import runpy
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pydot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AGENT_EXECUTOR, Graph
+from graphexec.draw.dot import dot
+from graphexec.draw.markdown import markdown
+from graphexec.draw.mermaid import mermaid, mermaid_state
+from graphexec.draw.picture import Arrow, Box, Picture, picture_of
+from graphexec.draw.terminal import terminal
+from graphexec.testing import strategies as public
+from graphexec.verify import verify
+from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, marked, ring, walked
+from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot
+from tests.verify.machines import graphs
+from tests.verify.writing import PERFECTIONIST, WRITER
+
+GENERATE = Path(__file__).parents[2] / "diagrams" / "generate.py"
+WRITERS: Mapping[str, Callable[[Picture], str]] = {
+    "mermaid": mermaid,
+    "mermaid-state": mermaid_state,
+    "dot": dot,
+    "markdown": markdown,
+    "terminal": terminal,
+}
+every_format = pytest.mark.parametrize("how", WRITERS)
+
+
+def edges_of(graph: Graph[Any, Any]) -> list[Edge]:
+    return sorted((edge.source, edge.outcome.__name__, edge.target) for edge in graph.edges)
+
+
+def arrows_of(picture: Picture) -> list[Edge]:
+    return sorted((arrow.source, arrow.outcome, arrow.target) for arrow in picture.arrows)
+
+
+def read(how: str, picture: Picture) -> list[Edge]:
+    return sorted(READERS[how](WRITERS[how](picture)))
+
+
+def repository() -> Iterator[tuple[str, Graph[Any, Any]]]:
+    yield from runpy.run_path(str(GENERATE))["machines"]()
+    yield from (("writer", WRITER), ("perfectionist", PERFECTIONIST))
+
+
+MACHINES = dict(repository())
+
+
+@every_format
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_machine_of_the_repository_can_be_read_back(how: str, name: str) -> None:
+    graph = MACHINES[name]
+    assert read(how, picture_of(graph)) == edges_of(graph)
+    assert read(how, picture_of(verify(graph))) == edges_of(graph)
+
+
+def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
+    """The picture with some nodes in nested graphs."""
+
+    def name(old: str) -> str:
+        return graphs_around.get(old, "") + old
+
+    return dataclasses.replace(
+        picture,
+        start=name(picture.start),
+        boxes=tuple(dataclasses.replace(box, name=name(box.name)) for box in picture.boxes),
+        arrows=tuple(
+            dataclasses.replace(arrow, source=name(arrow.source), target=name(arrow.target)) for arrow in picture.arrows
+        ),
+    )
+
+
+@st.composite
+def shown(draw: st.DrawFn) -> Picture:
+    """A random machine, as it is, with nested graphs, marked, and with a run laid over it."""
+    graph = draw(graphs() | public.graphs())
+    picture = picture_of(graph)
+    assert arrows_of(picture) == edges_of(graph)
+    around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))
+    picture = nested(picture, around)
+    for change in draw(st.sampled_from([(), (marked,), (walked,), (marked, walked)])):
+        picture = change(picture)
+    return picture
+
+
+def can_be_read_back(picture: Picture) -> None:
+    for how in WRITERS:
+        assert read(how, picture) == arrows_of(picture), how
+
+
+@given(shown())
+def test_random_machines_can_be_read_back(picture: Picture) -> None:
+    can_be_read_back(picture)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(shown())
+def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
+    can_be_read_back(picture)
+
+
+@given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
+def test_no_note_and_no_caption_changes_what_is_read(notes: list[str], caption: list[str]) -> None:
+    boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in EVERY_LOOK.boxes)
+    arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in EVERY_LOOK.arrows)
+    can_be_read_back(dataclasses.replace(EVERY_LOOK, boxes=boxes, arrows=arrows, caption=tuple(caption)))
+
+
+@every_format
+def test_a_deliberately_changed_edge_is_seen(how: str) -> None:
+    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
+    assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
+
+
+# Names that no table has, since they are those of functions and classes; a picture made by hand may have them.
+NAMES = (
+    "plan",
+    "end",
+    "__init__",
+    'a "quoted" name',
+    "<script>alert(1)</script>",
+    "a|b",
+    "two `ticks``",
+    "back\\slash",
+    "&amp; #quot;",
+    "[/a/] {{b}} ((c))",
+    "%%{init}%%",
+    "größe",
+    "inner.<b>plan</b>",
+    "inner.deep.state",
+)
+
+
+@every_format
+def test_any_name_can_be_read_back(how: str) -> None:
+    picture = ring(NAMES)
+    assert read(how, picture) == arrows_of(picture)
+
+
+@every_format
+def test_no_text_can_control_a_terminal_or_turn_its_letters_round(how: str) -> None:
+    text = WRITERS[how](ring(NAMES, HOSTILE))
+    assert {one for one in text if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")} == {"\n"}
+    assert {one for one in text if unicodedata.category(one) == "Cf"} <= {"\N{ZERO WIDTH JOINER}"}
+    text.encode()
+
+
+@every_format
+def test_a_text_without_end_is_written_in_a_moment(how: str) -> None:
+    picture = ring(("plan", "parse"), ("word " * 200_000,))
+    assert read(how, picture) == arrows_of(picture)
+
+
+def test_mermaid_has_no_tags_but_line_breaks_and_bold_names() -> None:
+    for text in (mermaid(ring(NAMES, HOSTILE)), mermaid_state(ring(NAMES, HOSTILE))):
+        assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
+        # Its lexers look for these anywhere in a line.
+        assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
+
+
+def test_mermaid_names_its_nodes_by_numbers() -> None:
+    assert mermaid_names(mermaid(EVERY_LOOK)) == {
+        "n0": "ask_model",
+        "n1": "call",
+        "n2": "ask_person",
+        "n3": "ask_world",
+        "n4": "inner.deep.do",
+        "n5": "inner.decide",
+        "n6": "inner.deep.missing",
+        "finish": "END",
+    }
+
+
+def test_mermaid_draws_the_standard_machine() -> None:
+    lines = mermaid(picture_of(AGENT_EXECUTOR)).splitlines()
+    assert '    n0(["<b>plan</b><br/>asks the model<br/>costs an iteration"])' in lines
+    assert '    n2[["<b>dispatch_tools</b><br/>calls tools"]]' in lines
+    assert '    n0 -- "Replied" --> n1' in lines
+    assert '    n0 -. "LimitReached" .-> n4' in lines
+    assert "linkStyle" not in "".join(lines)
+
+
+def test_mermaid_colours_the_links_by_their_numbers() -> None:
+    lines = mermaid(picture_of(verify(PERFECTIONIST))).partition("flowchart TD")[2].splitlines()
+    links = [line.strip() for line in lines if " --" in line or " -." in line]
+    styles = {line.split()[1]: line.split()[2] for line in lines if "linkStyle" in line}
+    assert links[1] == 'n0 -- "Text" --> n1'
+    assert [links[number] for number in (4, 5)] == ['n1 -- "Poor" --> n2', 'n2 -- "Text" --> n1']
+    assert styles == {"1": "stroke:#ff7f0e,stroke-width:2px", "4,5": "stroke:#d62728,stroke-width:3px"}
+
+
+def test_the_edges_of_a_run_are_thick_and_the_others_grey() -> None:
+    picture = walked(EVERY_LOOK)
+    assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)
+    assert dot(picture).count("penwidth=4.0]") == sum(arrow.heat == 0.5 for arrow in picture.arrows)
+    assert "linkStyle 1,4,7,10,13 stroke:#b0b0b0,stroke-width:1px" in mermaid(picture)
+    assert "linkStyle 3,6,9,12 stroke:#2f81f7,stroke-width:6.0px" in mermaid(picture)
+    assert "class n1 current" in mermaid(picture)
+    assert "class n2 untaken" in mermaid(picture)
+
+
+def test_a_state_diagram_says_in_words_what_its_lines_cannot() -> None:
+    text = mermaid_state(picture_of(verify(PERFECTIONIST)))
+    assert "    n1 --> n2 : Poor<br/>can go on for ever, or is wrong\n" in text
+    assert "LimitReached<br/>a limit is spent" in mermaid_state(picture_of(AGENT_EXECUTOR))
+
+
+def clusters(graph: pydot.Graph) -> dict[str, Any]:
+    """The nested graphs by their labels, in one another."""
+    return {str(one.get("label")).strip('"'): clusters(one) for one in graph.get_subgraphs()}
+
+
+def test_nested_graphs_are_clusters_of_dot_and_of_mermaid() -> None:
+    assert clusters(parsed_dot(dot(EVERY_LOOK))) == {"inner": {"deep": {}}}
+    assert [line for line in mermaid(EVERY_LOOK).splitlines() if "subgraph" in line or line.strip() == "end"] == [
+        '    subgraph g1["inner"]',
+        '        subgraph g2["deep"]',
+        "        end",
+        "    end",
+    ]
+
+
+def test_dot_draws_each_kind_in_a_shape_of_its_own() -> None:
+    lines = [line.strip() for line in dot(EVERY_LOOK).splitlines() if "label=<" in line]
+    shapes = {re.sub(r", fillcolor.*", "", line.partition(">, ")[2]) for line in lines}
+    assert len(shapes) == len(LOOKS)
+
+
+def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
+    picture = Picture(
+        "plan",
+        (Box("plan", "model", ("asks the model",), current=True, heat=1.0), Box("stop", "pure", mark="red")),
+        (
+            Arrow("plan", "LimitReached", "stop", exhausts=True, heat=0.0),
+            Arrow("stop", "Ready", "plan", resets=("iterations",), mark="orange", notes=("step 2",)),
+        ),
+        ("Refuted.", "GX001: a | b"),
+    )
+    assert markdown(picture) == (
+        "| node | outcome | leads to | |\n"
+        "|---|---|---|---|\n"
+        "| `plan` | `LimitReached` | `stop` | taken when a limit is spent; not taken by it |\n"
+        "| `stop` | `Ready` | `plan` | iterations again; the way there; step 2 |\n"
+        "\n"
+        "Refuted.\n"
+        "\n"
+        "GX001: a \\| b\n"
+        "\n"
+        "| node | |\n"
+        "|---|---|\n"
+        "| `plan` | where a run starts; asks the model; the run is here |\n"
+        "| `stop` | decides, and asks for nothing; can go on for ever, or is wrong |\n"
+    )
+
+
+def test_the_terminal_shows_the_standard_machine() -> None:
+    assert terminal(picture_of(AGENT_EXECUTOR)).startswith(
+        """\
+ ●
+ ▼
+╭─────────────────────────────────────╮
+│ plan                                │
+│ asks the model · costs an iteration │
+╰┬────────────────────────────────────╯
+ ├─ Replied ──────▶ parse ▼
+ ╰┄ LimitReached ┄▶ stopped_response ▼
+┌───────┐
+│ parse │
+└┬──────┘
+ ├─ Acted ───────▶ dispatch_tools ▼
+ ├─ Ready ───────▶ plan ▲
+ ╰─ AgentFinish ─▶ ◎ END
+"""
+    )
+
+
+@given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
+def test_no_line_of_a_terminal_is_longer_than_a_hundred_columns(notes: list[str], caption: list[str]) -> None:
+    picture = marked(walked(EVERY_LOOK))
+    boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in picture.boxes)
+    arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in picture.arrows)
+    drawn = terminal(dataclasses.replace(picture, boxes=boxes, arrows=arrows, caption=tuple(caption)))
+    assert max(map(columns, drawn.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("text", ["wide " * 60, "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 200, "x" * 500])
+def test_what_is_too_long_for_a_line_of_a_terminal_is_broken_and_none_of_it_lost(text: str) -> None:
+    drawn = terminal(ring(("plan", "inner.parse"), (text,)))
+    assert max(map(columns, drawn.splitlines())) <= 100
+    # In both nodes, at both edges between them, and in the caption.
+    assert sum(map(drawn.count, set(text.strip()))) >= 5 * len(text.replace(" ", ""))
+
+
+def columns(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(one) in ("W", "F") else 1 for one in line if one.isprintable())
+
+
+def test_a_frame_is_as_wide_as_what_stands_in_it() -> None:
+    drawn = terminal(ring(("plan",), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}", "e\N{COMBINING ACUTE ACCENT}")))
+    assert "│ \N{CJK UNIFIED IDEOGRAPH-4E2D}             │" in drawn

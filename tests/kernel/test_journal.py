@@ -1,0 +1,107 @@
+"""A journal holds a run's replies; everything else follows from them, and is followed again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import (
+    AgentExecutor,
+    Done,
+    Reported,
+    Run,
+    RunResult,
+    ToolResult,
+    create_react_agent,
+    snapshot_of,
+    tool,
+)
+from graphexec.models import ScriptedModel
+
+CALL = "Look.\nAction: look_up\nAction Input: a"
+BROKEN = "no action in sight"
+FINISH = "Final Answer: 42"
+
+
+@tool
+def look_up(what: str, run: Run) -> str:
+    """Look something up."""
+    return f"found {what} after {len(run.steps)}"
+
+
+def executor(replies: list[str], **options: Any) -> AgentExecutor:
+    model = ScriptedModel(replies, repeat_last=True)
+    return AgentExecutor(
+        agent=create_react_agent(model, [look_up]), tools=[look_up], handle_parsing_errors=True, **options
+    )
+
+
+@given(
+    st.lists(st.sampled_from([CALL, BROKEN, FINISH]), min_size=1, max_size=6),
+    st.integers(0, 4),
+    st.sampled_from(["force", "generate"]),
+)
+def test_following_a_journal_gives_the_events_of_the_run(replies: list[str], iterations: int, stopping: str) -> None:
+    ticks = iter(range(10_000))
+    watched = executor(replies, max_iterations=iterations, early_stopping_method=stopping)
+    object.__setattr__(watched.world, "clock", lambda: float(next(ticks)))
+    events = list(watched.stream("?"))
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert list(done.journal.events()) == [event for event in events if not isinstance(event, Reported)]
+    assert len(done.journal) == done.spent.model_calls + done.spent.tool_calls
+
+
+def test_every_way_of_running_keeps_the_same_journal() -> None:
+    def replies(result: RunResult) -> list[object]:
+        assert result.journal is not None
+        return [reply for reply, _, _ in result.journal]
+
+    script = [CALL, BROKEN, FINISH]
+    kept = replies(executor(script).run("?"))
+    assert [type(reply) for reply in kept[1:2]] == [tuple]
+    assert isinstance(kept[1], tuple)
+    assert isinstance(kept[1][0], ToolResult)
+    assert kept == replies(asyncio.run(executor(script).arun("?")))
+    seen: list[Any] = []
+    assert kept == replies(executor(script, watchers=[seen.append]).run("?"))
+    assert kept == replies(asyncio.run(executor(script, watchers=[seen.append]).arun("?")))
+
+
+def test_a_run_that_is_gone_on_with_has_a_journal_from_there() -> None:
+    failing = AgentExecutor(agent=create_react_agent(ScriptedModel([CALL]), [look_up]), tools=[look_up])
+    with pytest.raises(AssertionError) as caught:
+        failing.run("?")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    result = executor([FINISH]).run(snapshot)
+    assert result.journal is not None
+    assert repr(result.journal) == "<journal of 1 replies from plan on>"
+    *_, done = result.journal.events()
+    assert done == Done(result.ending, done.snapshot)
+
+
+def test_a_deadline_that_cut_is_followed_too() -> None:
+    ticks = iter([0.0, 0.0, 0.0, 0.0, 9.0, *[9.0] * 100])
+    late = executor([CALL], max_execution_time=5)
+    object.__setattr__(late.world, "clock", lambda: next(ticks))
+    result = late.run("?")
+    assert result.reason == "seconds"
+    assert result.journal is not None
+    *_, done = result.journal.events()
+    assert done.outcome == result.ending
+
+
+def test_a_journal_that_breaks_off_is_followed_as_far_as_it_goes() -> None:
+    result = executor([CALL, FINISH]).run("?")
+    journal = result.journal
+    assert journal is not None
+    whole = list(journal.events())
+    cut = type(journal)(journal.graph, journal.limits, journal.start, next(iter(journal)))
+    part = list(cut.events())
+    assert part == whole[: len(part)]
+    assert 0 < len(part) < len(whole)
