@@ -6,8 +6,9 @@ Nobody edits them.
 
 from __future__ import annotations
 
+import asyncio
 import runpy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ from graphexec import (
     STRICT_GENERATING_AGENT_EXECUTOR,
     AgentExecutor,
     Graph,
+    RunResult,
+    create_tool_calling_agent,
 )
-from graphexec.draw import draw
+from graphexec.draw import draw, recording_of, sequence_mermaid, sequence_svg, timeline
+from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
+from graphexec.testing import on_loop_time, run_virtually
+from graphexec.tools.everyday import calculator, convert_units
 from graphexec.verify import Verdict
 
 HERE = Path(__file__).parent
@@ -56,6 +62,46 @@ def machines() -> Iterator[tuple[str, Graph[Any, Any]]]:
         yield name, verdict.graph
 
 
+class Thinking:
+    """A scripted model that takes its time, on the clock of the event loop."""
+
+    def __init__(self, script: Iterable[tuple[float, ModelReply]]) -> None:
+        self._script = iter(script)
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Refuse: there is no clock to wait on."""
+        raise NotImplementedError
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the next reply, when its seconds are over."""
+        del request, timeout
+        seconds, reply = next(self._script)
+        await asyncio.sleep(seconds)
+        return reply
+
+
+def a_run() -> RunResult:
+    """Run the tool-calling agent through two calls at once, a mistake, and an answer; in no time."""
+
+    def calls(*given: tuple[str, str]) -> ModelReply:
+        called = tuple(ToolCall(f"call_{number}", *one) for number, one in enumerate(given))
+        return ModelReply("", called, usage=Usage(312, 24), finish_reason="tool_calls")
+
+    feet = '{"value": %d, "from_unit": "ft", "to_unit": "m"}'
+    model = Thinking(
+        [
+            (1.9, calls(("convert_units", feet % 12), ("convert_units", feet % 9))),
+            (0.8, calls(("calculator", '{"sum": "3.6576 * 2.7432 * 35"}'))),
+            (0.7, calls(("calculator", '{"expression": "3.6576 * 2.7432 * 35"}'))),
+            (1.1, ModelReply("About 351.", usage=Usage(398, 9))),
+        ]
+    )
+    tools = [convert_units, calculator]
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, max_iterations=8)
+    question = "A floor of 12 by 9 feet: what do tiles at 35 a square metre cost?"
+    return run_virtually(on_loop_time(executor).arun(question))
+
+
 def pictures() -> dict[str, str]:
     """Return the text of each file in this folder by its name."""
     drawn: dict[str, str] = {}
@@ -65,6 +111,17 @@ def pictures() -> dict[str, str]:
         "Every machine of the package and of the examples, as it runs. Drawn by `python diagrams/generate.py`; a test "
         "compares the files with the tables.",
     ]
+    result = a_run()
+    recording = recording_of(result)
+    assert result.journal is not None, "executors keep it"
+    proof = result.journal.graph.verify(result.limits)
+    drawn |= {
+        "run.svg": draw(proof, "svg", runs=result),
+        "run_sequence.svg": sequence_svg(recording),
+        "run_sequence.mmd": sequence_mermaid(recording),
+    }
+    index += ["", "## A run", "", f"{recording.records[0]['input']['input']}", "", "![the way of the run](run.svg)"]
+    index += ["", "![who asked whom](run_sequence.svg)", "", "```text", timeline(recording).rstrip(), "```"]
     for name, about, verdict in verdicts():
         drawn |= {f"{name}{suffix}": draw(verdict, how) for how, suffix in SUFFIXES.items()}
         links = ", ".join(f"[{how}]({name}{suffix})" for how, suffix in SUFFIXES.items())

@@ -77,7 +77,8 @@ def draw(
         # Also for a page, which lays a run over it step by step: a run of another machine is refused.
         laid = laid_over(machine, runs)
         if wanted == "png":
-            from graphexec.draw import png, svg
+            from graphexec.draw.png import png
+            from graphexec.draw.svg import svg
 
             content = png(svg(laid))
             if output is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import shutil
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from graphexec.cli.exits import UsageFault
 
@@ -47,6 +48,16 @@ def write_bytes(content: bytes, file: Path) -> None:
             beside.replace(place)
         finally:
             beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
+
+
+def opened(file: Path | None) -> AbstractContextManager[TextIO | None]:
+    """Open a file that is written as things happen, if there is one; line after line. Raises `UsageFault`."""
+    if file is None:
+        return nullcontext()
+    try:
+        return file.open("w", buffering=1, encoding="utf-8", newline="\n")
     except OSError as error:
         raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
 

@@ -68,6 +68,38 @@ class Watcher(Protocol):
         ...
 
 
+class Watchers:
+    """A watcher that tells several, in their order."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def begun(self, setup: Setup) -> None:
+        """Tell that the run is about to begin."""
+        for watcher in self._watchers:
+            watcher.begun(setup)
+
+    def happened(self, event: Event[Ending]) -> None:
+        """Tell what happened."""
+        for watcher in self._watchers:
+            watcher.happened(event)
+
+    def ended(self, ending: Ending, reached: Reached) -> None:
+        """Tell that the run ended by itself."""
+        for watcher in self._watchers:
+            watcher.ended(ending, reached)
+
+    def interrupted(self, reached: Reached) -> None:
+        """Tell that the person has ended the run."""
+        for watcher in self._watchers:
+            watcher.interrupted(reached)
+
+    def failed(self, error: Exception, reached: Reached) -> None:
+        """Tell that an error ended the run."""
+        for watcher in self._watchers:
+            watcher.failed(error, reached)
+
+
 def follow(setup: Setup, watcher: Watcher, *, debug: bool = False) -> int:
     """Run, tell the watcher, and return the exit code. Raises only what the watcher raises.
 
@@ -94,7 +126,7 @@ def follow(setup: Setup, watcher: Watcher, *, debug: bool = False) -> int:
                     seen = _ended(seen, event.outcome)
                 if isinstance(event, Done):
                     ending = event.outcome
-                    watcher.ended(ending, Reached("END", ending.steps, event.spent, event.spent.seconds))
+                    watcher.ended(ending, Reached("END", ending.steps, event.spent, event.spent.seconds, ending))
                     return STOPPED if isinstance(ending, StoppedResponse) else ANSWERED
                 watcher.happened(event)
     except KeyboardInterrupt as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
 import typer
 
 from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
-from graphexec.cli.exits import ANSWERED, Debug, ending_in_one_line
-from graphexec.cli.files import write_proof
-from graphexec.cli.following import Setup, Watcher, follow
+from graphexec.cli.exits import ANSWERED, Debug, UsageFault, ending_in_one_line
+from graphexec.cli.files import opened, write_proof
+from graphexec.cli.following import Setup, Watcher, Watchers, follow
 from graphexec.cli.records import Records
 from graphexec.cli.trace import Answer, Trace
 from graphexec.executor import AgentExecutor
@@ -163,6 +163,21 @@ def run(  # noqa: PLR0913 - each is an option
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="The answer alone, no trace.", rich_help_panel=_OUTPUT)
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="The machine itself, whose nodes light up, instead of the trace.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what --json prints there too, as it happens: for graphexec view, draw --run and audit.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option(
@@ -180,6 +195,8 @@ def run(  # noqa: PLR0913 - each is an option
     """
     out = sys.stdout
     with ending_in_one_line(debug=debug, json_to=out if json else None):
+        if watch and (json or quiet):
+            raise UsageFault(f"--watch and {'--json' if json else '--quiet'} show a run in two ways; leave one out")
         of_tools = chosen_tools(tools or ())
         chosen = chosen_model(model, base_url, gguf, retries=retries, cache=cache)
         name: AgentName = agent or ("structured" if chosen.local else "tool_calling")
@@ -201,9 +218,22 @@ def run(  # noqa: PLR0913 - each is an option
             from graphexec.verify import verify
 
             write_proof(verify(executor.graph, executor.limits).certificate, certificate)
-        # Last: it may take minutes, after which nothing is to be found wrong with what was typed.
-        fetch_weights(chosen)
-        watcher: Watcher = Records(out) if json else (Answer if quiet else Trace)(out, sys.stderr)
-        code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
+        with opened(record) as file:
+            # Last: it may take minutes, after which nothing is to be found wrong with what was typed.
+            fetch_weights(chosen)
+            watcher: Watcher = Records(out) if json else _shown(out, watch=watch, quiet=quiet)
+            if file is not None:
+                # What is on file is told first: who is shown the end may look at the file next.
+                watcher = Watchers(Records(file), watcher)
+            code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
         if code != ANSWERED:
             raise typer.Exit(code)
+
+
+def _shown(out: TextIO, *, watch: bool, quiet: bool) -> Watcher:
+    """Who shows the run to a person."""
+    if watch:
+        from graphexec.cli.watching import watching
+
+        return watching(out, sys.stderr)
+    return (Answer if quiet else Trace)(out, sys.stderr)

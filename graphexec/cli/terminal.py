@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import NoReturn, TextIO
 
 from rich.console import Console
@@ -30,22 +30,28 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The signs of the trace, in what the stream can show."""
+    """The signs of a run, in what the stream can show: of the trace, and of the machine that is watched."""
 
     arrow: str = "→"
     dot: str = "·"
     more: str = "…"
     spinner: str = "dots"
+    here: str = "●"
+    node: str = "○"
+    limit: str = "⇢"
+    times: str = "×"
+    full: str = "█"
+    empty: str = "░"
 
 
-ASCII = Symbols("->", "|", "...", "line")
+ASCII = Symbols("->", "|", "...", "line", here=">", node="o", limit="..>", times="x", full="#", empty="-")
 
 
 def symbols_for(stream: TextIO) -> Symbols:
     """The signs that `stream` can carry."""
     signs = Symbols()
     try:
-        f"{signs.arrow}{signs.dot}{signs.more}⠋".encode(stream.encoding or "ascii")
+        f"⠋{''.join(astuple(signs))}".encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return signs

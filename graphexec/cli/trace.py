@@ -14,6 +14,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
+from graphexec.draw.words import counted, duration
 from graphexec.effects import All, CallTool, Effect
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.limits import Exhausted
@@ -63,7 +64,7 @@ class Answer:
         if reached.ending is not None:
             self.answer(reached.ending)
         at = f" at {reached.node}" if reached.node else ""
-        self.say(Text(f"Interrupted{at}, after {_counted(len(reached.steps), 'step')}", "yellow"))
+        self.say(Text(f"Interrupted{at}, after {counted(len(reached.steps), 'step')}", "yellow"))
 
     def failed(self, error: Exception, reached: Reached) -> None:
         """Say what went wrong."""
@@ -95,11 +96,11 @@ class Answer:
         """Print what the run has spent."""
         spent = reached.spent
         costs = (
-            _counted(spent.iterations, "iteration"),
-            _counted(spent.model_calls, "model call"),
-            _counted(spent.tool_calls, "tool call"),
+            counted(spent.iterations, "iteration"),
+            counted(spent.model_calls, "model call"),
+            counted(spent.tool_calls, "tool call"),
             f"{spent.tokens:,} tokens ({spent.prompt_tokens:,} + {spent.completion_tokens:,})",
-            _seconds(reached.seconds),
+            duration(reached.seconds),
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
 
@@ -128,7 +129,7 @@ class Trace(Answer):
             case Entered():
                 self._answered = None
             case Asked(_, effect):
-                self._wait(_asked(effect))
+                self._wait(asked(effect))
             case Reported(news=news):
                 if not isinstance(news, ReplyDelta):
                     self._parted = False
@@ -247,7 +248,7 @@ class Trace(Answer):
         return Text("\n").join(lines)
 
     def _reply(self, reply: ModelReply) -> Text:
-        seconds = "" if self._answered is None else f"{_seconds(self._answered.seconds)} {self._symbols.dot} "
+        seconds = "" if self._answered is None else f"{duration(self._answered.seconds)} {self._symbols.dot} "
         usage = reply.usage
         text = Text(f"{seconds}{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens", "dim")
         if reply.finish_reason == "length":
@@ -274,7 +275,8 @@ class Trace(Answer):
         return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
 
 
-def _asked(effect: Effect[Any] | All[Effect[Any]]) -> str:
+def asked(effect: Effect[Any] | All[Effect[Any]]) -> str:
+    """What is waited for, in words."""
     effects = effect.effects if isinstance(effect, All) else (effect,)
     tools = [one.name for one in effects if isinstance(one, CallTool)]
     return f"calling {clean(', '.join(tools))}" if tools else "asking the model"
@@ -300,13 +302,3 @@ def _thought(action: AgentAction) -> str:
 # Any: whatever a tool returned, or a model gave to it.
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 0.1:  # noqa: PLR2004 - below, hundredths of a second say nothing
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - three digits are enough

@@ -20,8 +20,11 @@ from graphexec.draw.overlay import laid_over
 from graphexec.draw.picture import Picture, picture_of
 from graphexec.draw.png import png
 from graphexec.draw.records import Recorder, Recording, recording_of
+from graphexec.draw.sequence import sequence_mermaid
+from graphexec.draw.sequence_svg import sequence_svg
 from graphexec.draw.svg import svg
 from graphexec.draw.terminal import terminal
+from graphexec.draw.timeline import timeline
 from graphexec.errors import InputError
 from graphexec.graph import Graph
 from graphexec.journal import Journal

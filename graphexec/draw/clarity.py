@@ -19,41 +19,65 @@ _PIECES = 8
 
 def clashes(layout: Layout) -> list[str]:
     """What cannot be read, or is hard to: labels on labels, on nodes, and on the lines of other edges."""
-    labels = [(index, line.label) for index, line in enumerate(layout.arrows) if line.label is not None]
     seen = _Seen(layout)
-    return [clash for index, label in labels for clash in seen.clashes(index, label)]
+    return [clash for index, label in enumerate(seen.labels) if label for clash in seen.clashes(index, label)]
 
 
 def settled(layout: Layout) -> Layout:
     """Move the labels that stand in the way of something, along their own lines, to where they do not."""
-    arrows = list(layout.arrows)
-    for index, line in enumerate(arrows):
-        seen = _Seen(dataclasses.replace(layout, arrows=tuple(arrows)))
-        if line.label is None or not seen.clashes(index, line.label):
+    seen = _Seen(layout)
+    for index, (line, label) in enumerate(zip(layout.arrows, seen.labels, strict=True)):
+        if label is None or not seen.clashes(index, label):
             continue
-        places = [place for place in _beside(line, line.label) if _within(layout, place)]
+        places = [place for place in _beside(line, label) if _within(layout, place)]
         free = [place for place in places if not seen.clashes(index, place)]
         if free:
-            arrows[index] = dataclasses.replace(line, label=min(free, key=lambda place: _far(place, line)))
-    return dataclasses.replace(layout, arrows=tuple(arrows))
+            seen.labels[index] = min(free, key=lambda place: _far(place, line))
+    moved = (dataclasses.replace(line, label=label) for line, label in zip(layout.arrows, seen.labels, strict=True))
+    return dataclasses.replace(layout, arrows=tuple(moved))
+
+
+def crossings(layout: Layout) -> int:
+    """How many times two lines cross."""
+    return sum(
+        _cross(one, other)
+        for first, second in combinations(_Seen(layout).ways, 2)
+        if _overlap(first.around, second.around)
+        for one in first.pieces
+        for other in second.pieces
+    )
+
+
+class _Way:
+    """A curve as straight pieces, and the rectangle around them."""
+
+    __slots__ = ("around", "pieces")
+
+    def __init__(self, line: Line) -> None:
+        points = way(line.curve)
+        self.pieces = list(pairwise(points))
+        left, right = min(x for x, _ in points), max(x for x, _ in points)
+        top, bottom = min(y for _, y in points), max(y for _, y in points)
+        # A straight line has an extent, too.
+        self.around = Place((left + right) / 2, (top + bottom) / 2, right - left + 1, bottom - top + 1)
 
 
 class _Seen:
-    """A layout with its curves as straight pieces."""
+    """A layout as it is looked at: its labels, which may be moved, its nodes, and its lines."""
 
-    __slots__ = ("_boxes", "_layout", "_ways")
+    __slots__ = ("_boxes", "labels", "ways")
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._ways = [list(pairwise(way(line.curve))) for line in layout.arrows]
+        self.ways = [_Way(line) for line in layout.arrows]
+        self.labels = [line.label for line in layout.arrows]
         self._boxes = (*layout.boxes, layout.start, *((layout.finish,) if layout.finish else ()))
 
     def clashes(self, index: int, label: Place) -> list[str]:
         """What the label of an arrow does to others, and theirs to it, at a place."""
         found = [
             f"the label {index} covers the label {other}"
-            for other, line in enumerate(self._layout.arrows)
-            if other != index and line.label is not None and _overlap(label, line.label)
+            for other, one in enumerate(self.labels)
+            if other != index and one is not None and _overlap(label, one)
         ]
         found += [
             f"the label {index} covers the node {number}"
@@ -62,8 +86,8 @@ class _Seen:
         ]
         found += [
             f"the line {other} runs through the label {index}"
-            for other, pieces in enumerate(self._ways)
-            if any(_passes(label, *piece) for piece in pieces)
+            for other, one in enumerate(self.ways)
+            if _overlap(label, one.around) and any(_passes(label, *piece) for piece in one.pieces)
         ]
         return found
 
@@ -74,7 +98,7 @@ def _beside(line: Line, label: Place) -> Iterator[Place]:
     for (x0, y0), (x1, y1) in pairwise(points[len(points) // 8 : -len(points) // 8 or None]):
         x, y = (x0 + x1) / 2, (y0 + y1) / 2
         across, down = x1 - x0, y1 - y0
-        length = (across * across + down * down) ** 0.5 or 1.0
+        length = math.hypot(across, down) or 1.0
         # As far from the line as the label's own extent is in that direction.
         off = (abs(down) * label.width + abs(across) * label.height) / length / 2
         for side in (1, -1):
@@ -102,12 +126,6 @@ def _far(place: Place, line: Line) -> float:
     return math.dist((x, y), (place.x, place.y))
 
 
-def crossings(layout: Layout) -> int:
-    """How many times two lines cross."""
-    ways = [list(pairwise(way(line.curve))) for line in layout.arrows]
-    return sum(_cross(one, other) for first, second in combinations(ways, 2) for one in first for other in second)
-
-
 def cost(layout: Layout) -> float:
     """What the layout costs its reader: 0 would be a picture without anything in it."""
     covered = crossed_out = 0
@@ -116,11 +134,7 @@ def cost(layout: Layout) -> float:
             crossed_out += 1
         else:
             covered += 1
-    lengths = sum(
-        ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
-        for line in layout.arrows
-        for (x0, y0), (x1, y1) in pairwise(way(line.curve))
-    )
+    lengths = sum(math.dist(begin, end) for line in layout.arrows for begin, end in pairwise(way(line.curve)))
     below = any(box.y < layout.start.y for box in layout.boxes)
     return (
         covered * _COVERED

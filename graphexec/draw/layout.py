@@ -5,6 +5,7 @@ It is asked in several ways, and what can be read best is taken.
 
 from __future__ import annotations
 
+import importlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,8 +72,9 @@ def label_size(lines: Iterable[str]) -> Point:
 
 def laid_out(picture: Picture) -> Layout:
     """Lay the picture out. Raises `InputError` where there is no Graphviz; the cost grows faster than the picture."""
-    ways = _WAYS if len(picture.arrows) <= _SMALL else _WAYS[:1]
-    return min((settled(_laid_out(picture, way)) for way in ways), key=cost)
+    if len(picture.arrows) > _SMALL:
+        return settled(_laid_out(picture, _WAYS[0]))
+    return min((settled(_laid_out(picture, way)) for way in _WAYS), key=cost)
 
 
 def _laid_out(picture: Picture, way: _Way) -> Layout:
@@ -80,7 +82,8 @@ def _laid_out(picture: Picture, way: _Way) -> Layout:
         with warnings.catch_warnings():
             # What it says on import is not about the picture.
             warnings.simplefilter("ignore")
-            import pygraphviz
+            # Any: it has no types.
+            pygraphviz: Any = importlib.import_module("pygraphviz")
     except ImportError:
         raise InputError(
             "this picture is laid out with pygraphviz, which is not there; pip install 'graphexec-agents[draw]'"

@@ -30,7 +30,7 @@ _TEXTS: Mapping[Entry, str] = {
     "orange": "the way there",
     "grey": "never taken",
     "taken": "taken by the run",
-    "untaken": "not taken by it",
+    "untaken": "not taken by the run",
     "current": "the run is here",
 }
 _LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")
@@ -45,15 +45,15 @@ def text_of(entry: Entry) -> str:
 def legend_of(picture: Picture) -> list[Entry]:
     """What is in the picture, and may need a word."""
     looks = {box.look for box in picture.boxes}
-    marks = {one.mark for one in (*picture.boxes, *picture.arrows)}
+    marks = {box.mark for box in picture.boxes} | {arrow.mark for arrow in picture.arrows}
     heats = [arrow.heat for arrow in picture.arrows if arrow.heat is not None]
     entries: list[Entry] = ["start", "edge"]
     if any(arrow.exhausts for arrow in picture.arrows):
         entries.append("exhausts")
     if any(arrow.target == END.name for arrow in picture.arrows):
         entries.append("end")
-    entries += [look for look in _LOOKS if look in looks]
-    entries += [mark for mark in _MARKS if mark in marks]
+    entries.extend(look for look in _LOOKS if look in looks)
+    entries.extend(mark for mark in _MARKS if mark in marks)
     if any(heat > 0 for heat in heats):
         entries.append("taken")
     if any(heat == 0 for heat in heats):

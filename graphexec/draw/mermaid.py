@@ -28,7 +28,7 @@ _SHAPES: Mapping[Look, tuple[str, str]] = {
 
 # How nodes look, by their kind and beyond it; a later class covers an earlier one. Light fills with dark letters are
 # read on a dark page, too; what stands on the page itself is grey, or has the colours of marks.
-Class: TypeAlias = Look | Mark | Literal["untaken", "current", "ends", "nest"]
+Class: TypeAlias = Look | Mark | Literal["untaken", "current", "start", "nest"]
 _DASHES: Mapping[Look, str] = {"opaque": ",stroke-dasharray:2 2", "absent": ",stroke-dasharray:2 3"}
 _CLASSES: Mapping[Class, str] = {
     **{
@@ -38,14 +38,14 @@ _CLASSES: Mapping[Class, str] = {
     "untaken": "fill:#f2f2f2,stroke:#b0b0b0,color:#707070",
     "current": f"fill:{LIGHT.current},stroke-width:4px",
     **{mark: f"stroke:{COLOURS[mark]},stroke-width:{WIDTHS[mark]}px" for mark in COLOURS},
-    "ends": "fill:#808080,stroke:#808080",
+    "start": "fill:#808080,stroke:#808080",
     "nest": "fill:none,stroke:#808080,stroke-dasharray:2 3",
 }
 # A run's edges: a blue for white and for black, and their widths in pixels.
 _TAKEN = "#2f81f7"
 _UNTAKEN, _LEAST, _MOST = 1.0, 2.0, 6.0
 
-# Mermaid breaks lines of more than 200 pixels, which as many characters may be; in this room it does not.
+# Mermaid breaks lines that are wider than 200 pixels, which so many characters are not; in this room it does not.
 _SHORT, _ROOM = 22, 600
 
 # A title is text, but for what looks like a tag.
@@ -78,7 +78,7 @@ def mermaid(picture: Picture) -> str:
         link = f"-. {label} .->" if arrow.exhausts else f"-- {label} -->"
         lines.append(f"    {names[arrow.source]} {link} {names[arrow.target]}")
     members = _members(picture)
-    members["ends"] = ["start"]
+    members["start"] = ["start"]
     members["nest"] = [f"g{nest.number}" for nest in machine.nests()]
     lines += _classes(members)
     lines += _link_styles(picture.arrows)
@@ -119,7 +119,7 @@ def _config(picture: Picture) -> Iterator[str]:
     """How a flowchart is laid out, as YAML."""
     # With this curve labels stand where room was made for them.
     yield from ("config:", "  flowchart:", "    curve: monotoneY")
-    texts = [text for box in picture.boxes for text in (*box.lines, *box.notes)]
+    texts = [text for box in picture.boxes for text in (box.title, *box.lines, *box.notes)]
     texts += [text for arrow in picture.arrows for text in arrow.lines]
     if any(len(text) > _SHORT for text in texts):
         yield f"    wrappingWidth: {_ROOM}"

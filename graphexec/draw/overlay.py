@@ -92,7 +92,8 @@ def _here(run: Recording) -> str | None:
 def _told(run: Recording) -> tuple[str, ...]:
     """How a run went, in sentences."""
     result = run.result
-    spent: Record = next((record["spent"] for record in reversed(run.records) if "spent" in record), {})
+    nothing: Record = {}
+    spent: Record = next((record["spent"] for record in reversed(run.records) if "spent" in record), nothing)
     costs = [
         counted(spent.get("model_calls", 0), "model call"),
         counted(spent.get("tool_calls", 0), "tool call"),

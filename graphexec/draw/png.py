@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 from graphexec.errors import InputError
 
 # Pixels for each point: sharp on the screens of today.
@@ -14,9 +16,10 @@ def png(svg: str) -> bytes:
     Raises `InputError` where the packages that do it are missing.
     """
     try:
-        import font_roboto
         import resvg_py
+
+        typeface = files("font_roboto") / "files"
     except ImportError:
         raise InputError("a PNG needs resvg-py, which is not there; pip install 'graphexec-agents[draw]'") from None
-    fonts = [font_roboto.Roboto, font_roboto.RobotoBold]
+    fonts = [str(typeface / name) for name in ("Roboto-Regular.ttf", "Roboto-Bold.ttf")]
     return resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM, font_files=fonts, sans_serif_family="Roboto")

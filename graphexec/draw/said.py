@@ -29,7 +29,8 @@ def end_of(text: str, most: int) -> str:
     return words if whole else f"…{words[1 - most :].lstrip()}"
 
 
-def shown(value: object, most: int) -> str:
+# Any, here and below: values are whatever JSON holds.
+def shown(value: Any, most: int) -> str:
     """Any data as one line: a text without quotes, all else as JSON."""
     if isinstance(value, str):
         return cut(value, most)
@@ -39,8 +40,8 @@ def shown(value: object, most: int) -> str:
 def asked(effect: Record, most: int) -> str:
     """What an effect asks for: `calculator(expression="37 * 48")`; of a prompt its end, of a function nothing."""
     match effect:
-        case {"effect": "CallModel", "prompt": {"messages": [*_, {"content": str() as content}]}}:
-            return end_of(content, most) or "go on"
+        case {"effect": "CallModel", "prompt": {"messages": [*messages]}} if messages:
+            return _new(messages, most) or "go on"
         case {"effect": "CallModel", "prompt": _}:
             return "the same prompt again"
         case {"effect": "CallTool", "tool": str() as tool, "tool_input": given}:
@@ -51,8 +52,8 @@ def asked(effect: Record, most: int) -> str:
             return "decide"
         case {"effect": "Perform"}:
             return "do it"
-        case {"effect": str() as name, "value": dict() as value}:
-            return _call(name, _arguments(value, most), most)
+        case {"effect": str() as name, "value": value}:
+            return called(name, value, most)
         case _:
             return cut(str(effect["effect"]), most)
 
@@ -88,20 +89,18 @@ def tokens(reply: Record) -> str | None:
     return f"{prompt:,} + {completion:,} tokens" if prompt or completion else None
 
 
-def seconds_text(seconds: float) -> str:
-    """A duration as a person reads it: `3.92 s`, `45 ms`, `2 min 05 s`."""
-    if seconds >= 99.95:
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes:,} min {rest:02} s"
-    if seconds >= 0.9995 or seconds == 0:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1000:.3g} ms" if seconds >= 0.001 else "under 1 ms"
+def _new(messages: Sequence[Record], most: int) -> str:
+    """What a prompt ends with: its last message, or the observations that are its last."""
+    last = len(messages)
+    while last and messages[last - 1]["role"] == "tool":
+        last -= 1
+    observations = [cut(message["content"], most) for message in messages[last:]]
+    return cut("; ".join(observations), most) if observations else end_of(messages[-1]["content"], most)
 
 
-def called(tool: str, given: object, most: int) -> str:
+def called(tool: str, given: Any, most: int) -> str:
     """A call as Python would write it."""
-    arguments = _arguments(given, most) if isinstance(given, dict) else json.dumps(given, ensure_ascii=False)
-    return _call(tool, arguments, most)
+    return _call(tool, _arguments(given, most), most)
 
 
 def _call(name: str, arguments: str, most: int) -> str:
@@ -110,16 +109,19 @@ def _call(name: str, arguments: str, most: int) -> str:
     return f"{short}({cut(arguments, max(most - len(short) - 2, 1))})"
 
 
-def _arguments(given: Mapping[Any, object], most: int) -> str:
+def _arguments(given: Any, most: int) -> str:
+    if not isinstance(given, dict):
+        return json.dumps(given, ensure_ascii=False)
+    named: Mapping[str, Any] = given
     parts: list[str] = []
-    for name, value in given.items():
+    for name, value in named.items():
         if sum(map(len, parts)) > most:
             break
         parts.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
     return ", ".join(parts)
 
 
-def _parsed(arguments: object) -> object:
+def _parsed(arguments: Any) -> Any:
     """A model's arguments are JSON, or what it took for it."""
     if not isinstance(arguments, str):
         return arguments
@@ -135,7 +137,7 @@ def _several(calls: Sequence[str], most: int) -> str:
     return f"{cut(first, most - len(more))}{more}"
 
 
-def _decided(value: object, most: int) -> str | None:
+def _decided(value: Any, most: int) -> str | None:
     """What a function that is an agent decided."""
     match value:
         case {"decision": [*actions]} if actions:

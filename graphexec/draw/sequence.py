@@ -1,266 +1,63 @@
-"""Sequence diagrams: who asked whom in a run, and what was answered, in the order in which it happened."""
+"""Mermaid: a run as a sequence diagram."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, Literal, TypeAlias
+import re
+from collections.abc import Iterator, Mapping
 
-from graphexec.draw.records import Record, Recording
-from graphexec.draw.said import answered, asked, cut, failed, seconds_text, shown, tokens
-from graphexec.draw.visits import Exchange, Visit, limit_text, visits_of
-from graphexec.errors import InputError
+from graphexec.draw.interaction import Item, Kind, Message, Note, Role, Together, interaction_of, messages_in
+from graphexec.draw.plain import plain
+from graphexec.draw.records import Recording
 
-# The places of the two who always take part.
-_USER, _AGENT = 0, 1
-# Characters of one line, and of the whole text that a title holds.
-_LABEL, _TITLE, _NAME = 60, 1_000, 24
-
-Role: TypeAlias = Literal["user", "agent", "model", "tool", "person", "world", "function"]
-Key: TypeAlias = tuple[Role, str]
-Kind: TypeAlias = Literal["call", "reply", "failure"]
-# Who stands left of whom.
-_ROLES: tuple[Role, ...] = ("user", "agent", "model", "tool", "person", "world", "function")
-_NAMES: Mapping[Role, str] = {"user": "User", "agent": "Agent", "model": "Model", "person": "Person", "world": "World"}
-# What asks whom; an effect of one's own asks the world.
-_ASKED: Mapping[str, Role] = {
-    "CallModel": "model",
-    "CallAgent": "model",
-    "CallTool": "tool",
-    "AskHuman": "person",
-    "Perform": "function",
-}
+# With the sign by which the target begins to do something, or the source ends it.
+_ARROWS: Mapping[Kind, str] = {"call": "->>+", "reply": "-->>-", "failure": "--x-"}
+_ACTORS: frozenset[Role] = frozenset({"user", "person"})
+# Signs that Mermaid may read as an entity, an end, a tag, a directive or a formula; the two that it writes entities
+# with while it parses; and a word that it takes for a wish.
+_READ = re.compile(r"[#;<>&%$ﬂ¶]|^(?:no)?wrap(?=:)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Participant:
-    """Who takes part: the user, the agent (the machine), a model, a tool, a person, the world, or a node's function."""
+def sequence_mermaid(recording: Recording, *, most: int | None = None) -> str:
+    """Draw a run as Mermaid's `sequenceDiagram`; with `most`, only so many messages, of its beginning and its end.
 
-    role: Role
-    name: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """An arrow: `number` counts from 1, `source` and `target` are places among the participants.
-
-    A call makes its target active, a reply or a failure ends what its source was doing. `title` holds more of what was
-    said than the lines.
+    What shows it has a limit of its own: 50,000 characters, where its `maxTextSize` is not set.
     """
-
-    number: int
-    source: int
-    target: int
-    kind: Kind
-    lines: tuple[str, ...]
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A remark, beside the participant at the place `over`; an iteration's beginning and what is left out are across."""
-
-    kind: Literal["iteration", "left out", "news", "limit", "running"]
-    text: str
-    over: int = _AGENT
+    shown = interaction_of(recording, most=most)
+    lines = ["sequenceDiagram", "    autonumber"]
+    for place, one in enumerate(shown.participants):
+        kind = "actor" if one.role in _ACTORS else "participant"
+        lines.append(f"    {kind} p{place} as {_text(*(text for text in (one.name, one.detail) if text))}")
+    number = 1
+    for item in shown.items:
+        if (messages := messages_in(item)) and messages[0].number != number:
+            lines.append(f"    autonumber {messages[0].number}")
+        number = messages[-1].number + 1 if messages else number
+        lines += [f"    {line}" for line in _item(item, len(shown.participants) - 1)]
+    return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Calls made at once, each with its reply, if it had one."""
-
-    text: str
-    branches: tuple[tuple[Message, ...], ...]
-
-
-Item: TypeAlias = Message | Note | Together
-
-
-@dataclass(frozen=True, slots=True)
-class Interaction:
-    """What a sequence diagram shows, for whatever draws it: who takes part, and what happens, from top to bottom."""
-
-    participants: tuple[Participant, ...]
-    items: tuple[Item, ...]
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """All messages, in order."""
-        return tuple(message for item in self.items for message in messages_in(item))
-
-
-def interaction_of(recording: Recording, *, most: int | None = None) -> Interaction:
-    """Return what a run's sequence diagram shows; with `most`, only so many messages, of its beginning and its end.
-
-    Raises `InputError` for fewer than two.
-    """
-    if most is not None and most < 2:
-        raise InputError(f"most is {most!r}, and a diagram has a first and a last message; give 2 or more, or None for all")
-    visits = visits_of(recording)
-    keys = _keys(visits)
-    participants = tuple(_participant(key, recording.records[0]) for key in keys)
-    items = list(_Teller({key: place for place, key in enumerate(keys)}).items(recording, visits))
-    return Interaction(participants, tuple(items if most is None else _shortened(items, most)))
-
-
-def messages_in(item: Item) -> tuple[Message, ...]:
-    """The messages of an item, in order."""
+def _item(item: Item, last: int) -> Iterator[str]:
     match item:
         case Message():
-            return (item,)
-        case Together(_, branches):
-            return tuple(message for branch in branches for message in branch)
-        case Note():
-            return ()
+            yield _message(item)
+        case Together(text, branches):
+            for index, branch in enumerate(branches):
+                yield f"par {_text(text)}" if index == 0 else "and"
+                yield from (f"    {_message(message)}" for message in branch)
+            yield "end"
+        case Note("iteration" | "left out", text):
+            yield f"Note over p0,p{last}: {_text(text)}"
+        case Note(_, text, over):
+            yield f"Note over p{over}: {_text(text)}"
 
 
-def _keys(visits: Sequence[Visit]) -> list[Key]:
-    """Who takes part, from left to right."""
-    asked_of = {
-        _key(effect, visit.node): None for visit in visits for exchange in visit.exchanges for effect in exchange.effects
-    }
-    others = sorted(asked_of, key=lambda key: _ROLES.index(key[0]))
-    return [("user", _NAMES["user"]), ("agent", _NAMES["agent"]), *others]
+def _message(message: Message) -> str:
+    return f"p{message.source}{_ARROWS[message.kind]}p{message.target}: {_text(*message.lines)}"
 
 
-def _key(effect: Record, node: str) -> Key:
-    """Who is asked for an effect."""
-    role = _ASKED.get(effect["effect"], "world")
-    match role:
-        case "tool":
-            return role, str(effect["tool"])
-        case "function":
-            return role, node
-        case _:
-            return role, _NAMES[role]
+def _text(*lines: str) -> str:
+    return "<br/>".join(_READ.sub(_entities, plain(line)) for line in lines) or "#32;"
 
 
-def _participant(key: Key, start: Record) -> Participant:
-    role, name = key
-    match role:
-        case "agent" | "model":
-            detail = cut(str(start.get(role) or ""), _NAME)
-        case "tool" | "function":
-            detail = role
-        case _:
-            detail = ""
-    return Participant(role, cut(name, _NAME) or "?", detail)
-
-
-class _Teller:
-    """Tells a run as messages and notes."""
-
-    __slots__ = ("_numbers", "_places")
-
-    def __init__(self, places: Mapping[Key, int]) -> None:
-        self._numbers = count(1)
-        self._places = places
-
-    def items(self, recording: Recording, visits: Sequence[Visit]) -> Iterator[Item]:
-        """Yield all that happens."""
-        given = _given(recording.records[0])
-        yield self._message("call", _USER, _AGENT, (shown(given, _LABEL),), shown(given, _TITLE))
-        for visit in visits:
-            if visit.iteration is not None:
-                yield Note("iteration", f"iteration {visit.iteration:,}")
-            for exchange in visit.exchanges:
-                yield from self._exchange(exchange, visit.node)
-            if visit.limit is not None:
-                yield Note("limit", cut(visit.limit, _LABEL))
-        yield from self._ending(recording.result, noted=any(visit.limit is not None for visit in visits))
-
-    def _exchange(self, exchange: Exchange, node: str) -> Iterator[Item]:
-        effects = exchange.effects
-        places = [self._places[_key(effect, node)] for effect in effects]
-        notes = [Note("news", cut(text, _LABEL), places[0] if len(set(places)) == 1 else _AGENT) for text in exchange.news]
-        if len(effects) == 1:
-            call, *reply = self._branch(exchange, 0, places[0], timed=True)
-            yield from (call, *notes, *reply)
-            return
-        if effects:
-            branches = [tuple(self._branch(exchange, index, place, timed=False)) for index, place in enumerate(places)]
-            took = "" if exchange.replies is None else f", {seconds_text(exchange.seconds)}"
-            yield Together(f"{len(effects)} at once{took}", tuple(branches))
-        yield from notes
-
-    def _branch(self, exchange: Exchange, index: int, place: int, *, timed: bool) -> Iterator[Message]:
-        effect = exchange.effects[index]
-        yield self._message("call", _AGENT, place, (asked(effect, _LABEL),), asked(effect, _TITLE))
-        replies = exchange.replies
-        if not replies:
-            return
-        # The deadline cut all of them with one word.
-        reply = replies[min(index, len(replies) - 1)]
-        wrong = failed(reply)
-        facts = (wrong, tokens(reply), seconds_text(exchange.seconds) if timed else None)
-        lines = (answered(reply, _LABEL), ", ".join(fact for fact in facts if fact))
-        yield self._message("failure" if wrong else "reply", place, _AGENT, lines, answered(reply, _TITLE))
-
-    def _ending(self, result: Record | None, *, noted: bool) -> Iterator[Item]:
-        if result is None:
-            yield Note("running", "still running")
-            return
-        limit = limit_text(result.get("limit"))
-        if limit and not noted:
-            yield Note("limit", cut(limit, _LABEL))
-        output, error = result.get("output"), result.get("error")
-        facts = [] if output is None else [shown(output, _LABEL)]
-        title = "" if output is None else shown(output, _TITLE)
-        if error:
-            facts.append(cut(str(error["message"]), _LABEL))
-            title = cut(str(error["message"]), _TITLE)
-        if result["status"] != "answered":
-            facts.append(f"{result['status']}: {cut(str(result['reason']), _NAME)}" if limit else str(result["status"]))
-        kind: Kind = "reply" if result["status"] == "answered" else "failure"
-        yield self._message(kind, _AGENT, _USER, (*facts, _totals(result)), title or facts[-1])
-
-    def _message(self, kind: Kind, source: int, target: int, lines: Sequence[str], title: str) -> Message:
-        return Message(next(self._numbers), source, target, kind, tuple(line for line in lines if line), title)
-
-
-# Any: an input is whatever the run was given.
-def _given(start: Record) -> Any:
-    match start.get("input"):
-        case {"input": given}:
-            return given
-        case None:
-            return "a run begins"
-        case given:
-            return given
-
-
-def _totals(result: Record) -> str:
-    spent: Record = result.get("spent") or {}
-    calls = spent.get("model_calls", 0)
-    seconds = result.get("seconds", spent.get("seconds"))
-    facts = [
-        f"{calls:,} model call{'' if calls == 1 else 's'}",
-        f"{spent['tokens']:,} tokens" if spent.get("tokens") else "",
-        "" if seconds is None else seconds_text(seconds),
-    ]
-    return ", ".join(fact for fact in facts if fact)
-
-
-def _shortened(items: Sequence[Item], most: int) -> Iterator[Item]:
-    """The beginning and the end, with what is left out between them in a word."""
-    counts = [len(messages_in(item)) for item in items]
-    if sum(counts) <= most:
-        yield from items
-        return
-    first = _fitting(counts, most - most // 2)
-    last = len(items) - _fitting(counts[first:][::-1], most // 2)
-    yield from items[:first]
-    yield Note("left out", f"{sum(counts[first:last]):,} messages are left out")
-    yield from items[last:]
-
-
-def _fitting(counts: Sequence[int], most: int) -> int:
-    """How many of the first items have so many messages at most."""
-    taken = 0
-    for index, many in enumerate(counts):
-        taken += many
-        if taken > most:
-            return index
-    return len(counts)
+def _entities(found: re.Match[str]) -> str:
+    return "".join(f"#{ord(sign)};" for sign in found[0])

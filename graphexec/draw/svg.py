@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
@@ -10,6 +11,7 @@ from graphexec.draw.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
 from graphexec.draw.metrics import width, wrapped
 from graphexec.draw.picture import Arrow, Box, Look, Picture
 from graphexec.draw.places import Layout, Line, Place, Point
+from graphexec.draw.plain import plain
 from graphexec.draw.style import FONT, style
 from graphexec.edge import END
 
@@ -87,7 +89,7 @@ def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
 
 def _plain(words: str) -> str:
     """Text that XML can hold."""
-    return escape("".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in words), quote=False)
+    return escape(plain(words), quote=False)
 
 
 def _said(arrow: Arrow) -> str:
@@ -132,7 +134,7 @@ def _pair(point: Point) -> str:
 def _tip(base: Point, tip: Point, thick: float) -> str:
     """The arrow's head, from where the line ends to its point; wider than the line."""
     across, down = tip[0] - base[0], tip[1] - base[1]
-    length = (across * across + down * down) ** 0.5 or 1.0
+    length = math.hypot(across, down) or 1.0
     ahead = (across / length, down / length)
     root = (tip[0] - ahead[0] * _TIP[0], tip[1] - ahead[1] * _TIP[0])
     half = max(_TIP[1], thick * 1.15)

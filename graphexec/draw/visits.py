@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 from graphexec.draw.records import Record, Recording
 from graphexec.limits import Exhausted
@@ -61,16 +61,14 @@ def visits_of(recording: Recording) -> list[Visit]:
     return visits
 
 
-def limit_text(value: object) -> str | None:
+# Any: a value is whatever JSON holds.
+def limit_text(value: Any) -> str | None:
     """What an outcome or a reply says of a spent limit, if it is about one."""
-    if not isinstance(value, dict):
-        return None
-    # JSON: an object's keys are texts.
-    match {str(key): one for key, one in value.items()}:
-        case {"limit": str() as limit, "value": int() | float() as most, "reached": int() | float() as reached, **more}:
-            wanted = more.get("wanted", 1)
+    match value:
+        case {"limit": str() as limit, "value": int() | float() as most, "reached": int() | float() as reached}:
+            wanted = value.get("wanted", 1)
             return str(Exhausted(limit, most, reached, wanted if isinstance(wanted, int) else 1))
-        case {"limit": dict() as inner}:
+        case {"limit": {"limit": _} as inner}:
             return limit_text(inner)
         case _:
             return None

@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphexec.draw.picture import Picture
+from graphexec.draw.page import html
+from graphexec.draw.records import Recording
 from graphexec.errors import InputError
 from graphexec.live.feeds import Feed, Source, feed_of
 
@@ -133,13 +134,14 @@ def _application(feed: Feed) -> Starlette:
             return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", "Cache-Control": "no-store"})
         try:
             # Laying the machine out takes a while, in which others are to be told what happens.
-            text = await run_in_threadpool(_page, feed.lines[0])
+            text = await run_in_threadpool(_page, feed.lines[0], feed.run)
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 500)
         return HTMLResponse(text, headers={"Cache-Control": "no-store"})
 
     async def events(request: Request) -> Response:
-        return EventSourceResponse(_events(feed, request.headers.get("last-event-id", "")))
+        last = request.headers.get("last-event-id", "")
+        return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
 
     known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
     middleware = [Middleware(_with_headers), known]
@@ -147,31 +149,29 @@ def _application(feed: Feed) -> Starlette:
 
 
 @lru_cache(maxsize=4)
-def _page(start: str) -> str:
-    """The page before its records, which it asks for."""
-    from graphexec.draw.page import html
+def _page(start: str, run: str) -> str:
+    """The page before the run's records, which it asks for."""
+    recording = Recording((json.loads(start),))
+    return html(recording.machine, recording, live=f"events?run={run}")
 
-    return html(Picture.from_data(json.loads(start).get("machine")), live="events")
 
+async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:
+    """The records after the one with the id `last`, as they come: each with its number in the run as its id.
 
-async def _events(feed: Feed, last: str) -> AsyncIterator[bytes]:
-    """The records after the one with the id `last`, as they come; all of them, if it is another run's, or nothing.
-
-    A record's id is its number in the run, and the run's name. After the result comes `end`.
+    After the result comes `end`. The reader of another run, which is not at the source any more, is told `again`.
     """
     from sse_starlette import ServerSentEvent
 
-    number, _, run = last.partition("-")
-    told = int(number) + 1 if number.isdecimal() else 0
+    told = int(last) + 1 if last.isdecimal() else 0
     while True:
         feed.refresh()
-        if run != feed.run:
-            run, told = feed.run, 0
+        run = run or feed.run
         lines = feed.lines[told : told + _AT_ONCE]
+        if run != feed.run:
+            yield ServerSentEvent(data="", event="again").encode()
+            return
         if lines:
-            yield b"".join(
-                ServerSentEvent(data=line, id=f"{number}-{run}").encode() for number, line in enumerate(lines, told)
-            )
+            yield b"".join(ServerSentEvent(data=line, id=str(one)).encode() for one, line in enumerate(lines, told))
             told += len(lines)
         elif feed.over:
             yield ServerSentEvent(data=feed.fault, event="end").encode()

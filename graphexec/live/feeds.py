@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from graphexec.draw.page import record_json
 from graphexec.draw.records import Recorder
 from graphexec.errors import InputError
 
@@ -35,6 +36,16 @@ class Feed(Protocol):
         ...
 
 
+def feed_of(source: Source) -> Feed:
+    """Return the records at a source. Raises `InputError` for what is none."""
+    # Users without a type checker pass an executor, say.
+    if isinstance(source, Recorder):
+        return _Kept(source)
+    if isinstance(source, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return _Followed(Path(source))
+    raise InputError(f"a live page is of a Recorder or of a file; {source!r} is neither")
+
+
 class _Kept:
     """The records of a recorder."""
 
@@ -48,7 +59,7 @@ class _Kept:
 
     def refresh(self) -> None:
         for record in self._records[len(self.lines) :]:
-            self.lines.append(json.dumps(record))
+            self.lines.append(record_json(record))
             self.over = record["event"] == "result"
 
 
@@ -117,20 +128,11 @@ class _Followed:
         elif not self.lines:
             self._stop(f"{self._path} does not begin with a start; give what graphexec run --record wrote")
             return
-        self.lines.append(json.dumps(record))
+        self.lines.append(record_json(record))
         self.over = event == "result"
 
     def _stop(self, fault: str) -> None:
         self.fault, self.over = fault, True
-
-
-def feed_of(source: Source) -> Feed:
-    # Users without a type checker pass an executor, say.
-    if isinstance(source, Recorder):
-        return _Kept(source)
-    if isinstance(source, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return _Followed(Path(source))
-    raise InputError(f"a live page is of a Recorder or of a file; {source!r} is neither")
 
 
 def _name() -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from graphexec.cli.terminal import clean
 from graphexec.cli.told import told
+from graphexec.draw.style import LIGHT
 from graphexec.verify import Certificate, check, verify
 from graphexec.verify.reports import subject_of
 from tests.cli.terminals import command
@@ -268,20 +269,21 @@ def test_on_a_terminal_the_same_text_is_in_colour(monkeypatch: pytest.MonkeyPatc
 
 def test_draw_shows_what_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("writing:PERFECTIONIST", "refused:executor"):
-        ended = command(capsys, "draw", target, "--findings")
+        ended = command(capsys, "draw", target)
         assert ended.code == 0
-        assert "linkStyle 4,5 stroke:#d62728" in ended.out
-    assert "color" in command(capsys, "draw", "writing:PERFECTIONIST", "--findings", "--format", "dot").out
-    assert "linkStyle" not in command(capsys, "draw", "writing:PERFECTIONIST").out
+        assert "GX010" in ended.out
+        assert "linkStyle 4,5 stroke:" in ended.out
+    assert f'color="{LIGHT.red}"' in command(capsys, "draw", "writing:PERFECTIONIST", "--format", "dot").out
+    assert LIGHT.red not in command(capsys, "draw", "writing:WRITER", "--format", "dot").out
 
 
 def test_a_table_that_cannot_be_built_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "draw", "lacking:machine", "--findings")
+    ended = command(capsys, "draw", "lacking:machine")
     assert (ended.code, ended.out) == (2, "")
     assert "criticize may return Good, which no edge takes" in ended.err
 
 
-@pytest.mark.parametrize("arguments", [["draw"], ["draw", "--findings"], ["diff", "writing:WRITER"]])
+@pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"]])
 def test_each_fault_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     ended = command(capsys, *arguments, "faulty.py:machine")
     assert (ended.code, ended.out) == (2, "")
@@ -291,7 +293,7 @@ def test_each_fault_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], ar
 
 
 def test_each_finding_against_an_executor_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "draw", "refused:executor")
+    ended = command(capsys, "diff", "refused:executor", "writing:WRITER")
     first, *findings = ended.err.splitlines()
     assert first == "graphexec: refused cannot be imported: its executor is refused (refused.py, line 6):"
     assert [finding.split(":")[0] for finding in findings] == ["  GX010 at criticize"]

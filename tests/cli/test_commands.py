@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR
 from graphexec.models.weights import CATALOGUE, DEFAULT
 from tests.cli.terminals import command, environment
 
@@ -31,29 +30,6 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_draw_draws_the_agents_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "draw")
-    assert (ended.code, ended.out, ended.err) == (0, format(AGENT_EXECUTOR, "mermaid"), "")
-
-
-def test_draw_draws_dot(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(capsys, "draw", "--format", "dot").out == format(AGENT_EXECUTOR, "dot")
-
-
-@pytest.mark.parametrize(
-    "target", ["machines_of_mine:machine", "machines_of_mine:Company.executor", "machines_of_mine.py:machine"]
-)
-def test_draw_takes_a_graph_or_what_has_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    ended = command(capsys, "draw", target)
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out == format(AGENT_EXECUTOR, "mermaid")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -65,7 +41,7 @@ def test_draw_takes_a_graph_or_what_has_one(
             ["graphexec.machine"],
             "graphexec.machine names a module, not a machine; write graphexec.machine:AGENT_EXECUTOR or",
         ),
-        (["--format", "svg"], "Invalid value for '--format': 'svg' is not one of 'mermaid', 'dot'; see"),
+        (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
         (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
         (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
         (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
@@ -129,6 +105,7 @@ def test_version_says_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         [],
         ["run"],
         ["draw"],
+        ["view"],
         ["models"],
         ["models", "list"],
         ["models", "pull"],

@@ -7,11 +7,14 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from graphexec import AgentExecutor, create_tool_calling_agent, tool
+from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Spent, create_tool_calling_agent, tool
 from graphexec.cli import records
 from graphexec.cli.following import Setup, follow
+from graphexec.draw import Recorder
+from graphexec.draw.records import __doc__ as description
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import Scripted
@@ -43,9 +46,25 @@ def written(executor: AgentExecutor) -> Trace:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
+@dataclass(frozen=True)
+class Measure(Effect[float]):
+    """An effect of a user's own."""
+
+    where: str
+
+
+def asked_otherwise() -> list[dict[str, Any]]:
+    """The records of what the agent's own machine does not ask for."""
+    recorder = Recorder(executing(ANSWER).verify())
+    for effect in (AskHuman("Go on?"), Measure("here")):
+        recorder(Asked("plan", effect))
+        recorder(Answered("plan", effect, 1.0, 2.0, Spent()))
+    return recorder.records[1:]
+
+
 def described() -> dict[str, set[str]]:
     """The fields of each record, and of what stands in them, by the module's own words."""
-    items = re.findall(r"^- `(\w+)`(?: \([^)]*\))?(?:, each)?: (.*(?:\n  .*)*)", records.__doc__ or "", re.MULTILINE)
+    items = re.findall(r"^- `(\w+)`(?: \([^)]*\))?(?:, each)?: (.*(?:\n  .*)*)", description or "", re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", text))) for name, text in items}
 
 
@@ -62,17 +81,26 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield field, one
             for call in one.get("tool_calls", ()):
                 yield "tool_calls", call
+            if "prompt" in one:
+                yield (
+                    "prompt",
+                    {
+                        name: value
+                        for part in (one["prompt"], *one["prompt"]["messages"])
+                        for name, value in part.items()
+                    },
+                )
 
 
 def test_every_field_that_is_written_is_described_and_the_other_way_round() -> None:
     again = executing(SUM, ANSWER)
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
     found: dict[str, set[str]] = defaultdict(set)
-    for record in (record for executor in runs for record in written(executor)):
+    for record in [record for executor in runs for record in written(executor)] + asked_otherwise():
         for name, fields in parts(record):
             found[name] |= {*fields}
             # Only these differ, by what was asked for.
-            assert name in ("effects", "replies") or found[name] == {*fields}
+            assert name in ("effects", "replies", "prompt") or found[name] == {*fields}
     assert found == described()
 
 

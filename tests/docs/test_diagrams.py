@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, Graph
+from graphexec import AGENT_EXECUTOR, Edge, Graph
 from graphexec.draw import draw
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
@@ -33,10 +33,7 @@ def test_the_index_shows_every_machine(generated: dict[str, Any]) -> None:
 
 def test_a_changed_edge_changes_every_picture(generated: dict[str, Any]) -> None:
     last = AGENT_EXECUTOR.edges[-1]
-    changed: Graph[Any, Any] = Graph(
-        AGENT_EXECUTOR,
-        (*AGENT_EXECUTOR.edges[:-1], type(last)(last.source, last.outcome, "plan")),
-        AGENT_EXECUTOR.start,
-    )
+    others = (*AGENT_EXECUTOR.edges[:-1], Edge(last.source, last.outcome, "plan"))
+    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, others, AGENT_EXECUTOR.start)
     for how, suffix in generated["SUFFIXES"].items():
         assert draw(changed.verify(), how) != (DIAGRAMS / f"agent_executor{suffix}").read_text(encoding="utf-8")

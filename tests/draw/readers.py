@@ -145,5 +145,5 @@ READERS: Mapping[str, Callable[[str], list[Edge]]] = {
     "mermaid-state": read_mermaid_state,
     "dot": read_dot,
     "markdown": read_markdown,
-    "terminal": read_terminal,
+    "text": read_terminal,
 }

@@ -246,8 +246,14 @@ def test_a_format_that_there_is_not_is_refused_with_the_nearest() -> None:
         format(AGENT_EXECUTOR, "png")
 
 
+def shown_in_a_notebook() -> dict[str, str]:
+    # As a notebook calls it.
+    bundle: dict[str, str] = getattr(AGENT_EXECUTOR, "_repr_mimebundle_")(include=None, exclude=None)  # noqa: B009
+    return bundle
+
+
 def test_a_notebook_shows_the_picture() -> None:
-    bundle = AGENT_EXECUTOR._repr_mimebundle_(include=None, exclude=None)
+    bundle = shown_in_a_notebook()
     assert bundle["image/svg+xml"].startswith("<svg")
     assert bundle["text/plain"] == repr(AGENT_EXECUTOR)
 
@@ -257,7 +263,7 @@ def test_without_the_extra_a_notebook_shows_mermaid_and_a_layout_says_what_to_in
 ) -> None:
     for name in ("pygraphviz", "resvg_py"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    assert AGENT_EXECUTOR._repr_mimebundle_()["text/vnd.mermaid"].startswith("---")
+    assert shown_in_a_notebook()["text/vnd.mermaid"].startswith("---")
     with pytest.raises(InputError, match=r"pygraphviz, which is not there; pip install 'graphexec-agents\[draw\]'"):
         format(AGENT_EXECUTOR, "svg")
 

@@ -34,7 +34,7 @@ WRITERS: Mapping[str, Callable[[Picture], str]] = {
     "mermaid-state": mermaid_state,
     "dot": dot,
     "markdown": markdown,
-    "terminal": terminal,
+    "text": terminal,
 }
 every_format = pytest.mark.parametrize("how", WRITERS)
 
@@ -219,6 +219,22 @@ def test_a_state_diagram_says_in_words_what_its_lines_cannot() -> None:
     assert "LimitReached<br/>a limit is spent" in mermaid_state(picture_of(AGENT_EXECUTOR))
 
 
+def test_a_budget_and_what_fills_it_again_are_told_in_every_format() -> None:
+    for how, write in WRITERS.items():
+        text = write(picture_of(WRITER))
+        assert "costs 1 of 2 revisions" in text, how
+        assert "costs an iteration" in text, how
+        assert text.count("revisions again") == 1, how
+
+
+def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
+    nodes = [node for node in WRITER if node.name != "revise"]
+    lacking: Graph[Any, Any] = Graph(nodes, WRITER.edges, WRITER.start)
+    for how, write in WRITERS.items():
+        assert read(how, picture_of(lacking)) == edges_of(WRITER), how
+        assert "is not there" in write(picture_of(lacking)), how
+
+
 def clusters(graph: pydot.Graph) -> dict[str, Any]:
     """The nested graphs by their labels, in one another."""
     return {str(one.get("label")).strip('"'): clusters(one) for one in graph.get_subgraphs()}
@@ -253,7 +269,7 @@ def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
     assert markdown(picture) == (
         "| node | outcome | leads to | |\n"
         "|---|---|---|---|\n"
-        "| `plan` | `LimitReached` | `stop` | taken when a limit is spent; not taken by it |\n"
+        "| `plan` | `LimitReached` | `stop` | taken when a limit is spent; not taken by the run |\n"
         "| `stop` | `Ready` | `plan` | iterations again; the way there; step 2 |\n"
         "\n"
         "Refuted.\n"

@@ -131,7 +131,9 @@ function answer(replies) {
 function brief(value) {
   if (value === null || typeof value !== "object") return inline(value ?? "");
   const actions = value.actions?.map?.((action) => `${action.tool}(${inline(action.tool_input)})`);
-  return actions?.join(", ") ?? inline(value.answer ?? value.output ?? value.values ?? "");
+  const said = value.output ?? value.return_values?.output ?? value.return_values;
+  if (actions?.length || said !== undefined) return actions?.join(", ") ?? inline(said);
+  return value.run?.steps ? plural(value.run.steps, "tool call") : "";
 }
 
 const LINE = 200;

@@ -2,13 +2,14 @@
 
 const SHOWN = 4000;
 const MARKS = 300;
+// What stands in a line of data, without a frame.
+const SHORT = 60;
 // Blocks that the reader has opened, by name.
 const opened = new Set();
 // The search's pattern, if there is one.
 let pattern = null;
 
 // Control characters and those that turn the direction of text, or are not seen, by name.
-// eslint-disable-next-line no-control-regex
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 
 function visible(text) {
@@ -31,7 +32,9 @@ function element(name, attributes = {}, ...children) {
 }
 
 function span(kind, text) {
-  return element("span", { class: kind, dir: "auto" }, visible(String(text)));
+  const made = element("span", { class: kind, dir: "auto" });
+  fill(made, String(text));
+  return made;
 }
 
 function characters(text) {
@@ -41,6 +44,7 @@ function characters(text) {
 
 // A block of text, the first part of a long one with a button that shows the rest.
 function block(text, { name, kind = "" }) {
+  if (text === "") return span("value faint", "empty");
   const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
   const hidden = text.length > SHOWN && !opened.has(name);
   const beyond = hidden && pattern !== null && text.slice(SHOWN).search(pattern) >= 0 && text.slice(0, SHOWN).search(pattern) < 0;
@@ -79,10 +83,11 @@ function fill(node, text) {
 
 // Data as names and values; what is nested deeply as JSON.
 function data(value, name, depth = 0) {
-  if (typeof value === "string") return block(value, { name, kind: "value" });
-  if (value === null || value === undefined || typeof value !== "object") return block(String(value), { name, kind: "value plain" });
+  if (typeof value === "string") return depth > 0 && value.length <= SHORT && !value.includes("\n") ? span("value", value || "empty") : block(value, { name, kind: "value" });
+  if (value === null || value === undefined || typeof value !== "object") return span("value", String(value));
   const entries = Object.entries(value);
-  if (!entries.length) return block(Array.isArray(value) ? "[]" : "{}", { name, kind: "value plain" });
+  if (!entries.length) return span("value", Array.isArray(value) ? "none" : "nothing");
+  if (entries.length <= 3 && entries.every(([, one]) => typeof one === "number" || typeof one === "boolean")) return span("value", entries.map(([key, one]) => `${key} ${one}`).join(", "));
   if (depth >= 4 || entries.length > 60) return block(JSON.stringify(value, null, 2), { name, kind: "value" });
   const list = element("dl", { class: "data" });
   for (const [key, one] of entries) list.append(element("dt", {}, visible(key)), element("dd", {}, data(one, `${name}.${key}`, depth + 1)));

@@ -1,0 +1,260 @@
+// The page: where the reader is in the run, and what moves them.
+
+const given = JSON.parse(document.getElementById("data").textContent);
+const { picture, live } = given;
+const edges = new Map(picture.arrows.map((arrow, index) => [`${arrow.source} ${arrow.outcome}`, index]));
+const looks = new Map(picture.boxes.map((box) => [box.name, box]));
+const hasRun = given.records.length > 0 || live !== null;
+const byId = (id) => document.getElementById(id);
+const slider = byId("slider");
+
+let position = 0;
+let following = live !== null;
+let playing = null;
+
+function askedFor() {
+  const input = run.start.input;
+  if (input === undefined || input === null) return "";
+  const words = typeof input === "object" && "input" in input ? input.input : input;
+  return typeof words === "string" ? words : JSON.stringify(words);
+}
+
+function go(wanted) {
+  const before = position;
+  position = Math.min(Math.max(wanted, 0), last());
+  following = live !== null && position === last();
+  show(before === position);
+}
+
+function show(again) {
+  slider.max = String(last());
+  slider.value = String(position);
+  slider.setAttribute("aria-valuetext", positionText());
+  byId("position").textContent = positionText();
+  light(position);
+  showDetail(position, again);
+  listSteps(position);
+  keepInSight(position);
+  drawRows(position);
+  tellMatches(position);
+  for (const id of ["first", "back"]) byId(id).disabled = position === 0;
+  for (const id of ["forward", "last"]) byId(id).disabled = position === last();
+}
+
+function positionText() {
+  if (position === 0) return "start";
+  const visit = visitAt(position);
+  return visit ? `${number(position)} / ${number(run.visits.length)}` : "end";
+}
+
+function showHeader() {
+  const words = askedFor();
+  byId("asked").textContent = hasRun ? visible(words.slice(0, 600)) || "a run" : `The machine that starts at ${picture.start}`;
+  const result = run.result;
+  byId("status").hidden = !hasRun;
+  byId("status").textContent = statusText();
+  byId("status").className = `badge ${result ? result.status : "running"}`;
+  const known = [run.start.model, run.start.agent, run.start.tools?.map(nameOf).join(", ")];
+  byId("known").textContent = hasRun ? known.filter(Boolean).map((one) => visible(nameOf(one))).join(" · ") : `${plural(picture.boxes.length, "node")} · ${plural(picture.arrows.length, "edge")}`;
+  byId("totals").replaceChildren(...totals());
+  byId("proof").textContent = (picture.caption ?? []).join(" ");
+}
+
+function nameOf(one) {
+  return typeof one === "string" ? one : one?.name ?? JSON.stringify(one);
+}
+
+function totals() {
+  if (!hasRun) return [];
+  const spent = run.result?.spent?.iterations === undefined ? run.visits.at(-1)?.spent ?? {} : run.result.spent;
+  const shown = [
+    ["steps", number(run.visits.length)],
+    ["model calls", number(spent.model_calls ?? 0)],
+    ["tool calls", number(spent.tool_calls ?? 0)],
+    ["tokens", number(spent.tokens ?? 0)],
+    ["cost", spent.cost > 0 ? number(spent.cost) : ""],
+    ["time", duration(run.result?.seconds ?? spent.seconds ?? 0)],
+  ];
+  return shown.filter(([, value]) => value !== "").map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)));
+}
+
+function play() {
+  if (playing) return pause();
+  if (position === last()) go(0);
+  tellPlaying("pause");
+  const tick = () => {
+    if (position === last()) return pause();
+    go(position + 1);
+    playing = setTimeout(tick, Number(byId("speed").value));
+  };
+  playing = setTimeout(tick, Number(byId("speed").value));
+}
+
+function pause() {
+  clearTimeout(playing);
+  playing = null;
+  tellPlaying("play");
+}
+
+// What the button does next.
+function tellPlaying(act) {
+  byId("play-text").textContent = act;
+  byId("play").setAttribute("aria-label", `${act} (space)`);
+  byId("play").classList.toggle("playing", act === "pause");
+}
+
+// To the next visit of what was clicked, or else the first.
+function choose({ node, edge }) {
+  const fits = (visit) => (node === undefined ? edgeOf(visit.moved) === edge : visit.node === node);
+  if (node === "END") return move(last());
+  const after = run.visits.findIndex((visit, index) => index >= position && fits(visit));
+  const next = after >= 0 ? after : run.visits.findIndex(fits);
+  if (next >= 0) move(next + 1);
+}
+
+// Where the reader goes, playing ends.
+function move(wanted) {
+  pause();
+  go(wanted);
+}
+
+function toMatch(forward) {
+  const wanted = matchFrom(position, forward);
+  if (wanted !== null) move(wanted);
+}
+
+const KEYS = {
+  ArrowLeft: () => move(position - 1),
+  j: () => move(position - 1),
+  ArrowRight: () => move(position + 1),
+  k: () => move(position + 1),
+  Home: () => move(0),
+  End: () => move(last()),
+  " ": play,
+  "/": () => search.focus(),
+  d: turnTheme,
+};
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const target = event.target;
+  if (target === search) return onSearchKey(event);
+  if (event.key === " " && target.closest("button, summary, select")) return;
+  if (target.closest("select, input") && event.key !== "/" && event.key !== "d" && event.key !== " ") return;
+  if (target === list && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+    event.preventDefault();
+    return inList(event.key === "ArrowDown");
+  }
+  const act = event.key === "d" || hasRun ? KEYS[event.key] : undefined;
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+function inList(down) {
+  const wanted = down ? listed.find((one) => one > position) : listed.findLast((one) => one < position);
+  if (wanted !== undefined) move(wanted);
+}
+
+function onSearchKey(event) {
+  if (event.key === "Escape") {
+    search.value = "";
+    onSearch();
+    search.blur();
+  } else if (event.key === "Enter") {
+    toMatch(!event.shiftKey);
+  } else return;
+  event.preventDefault();
+}
+
+function onSearch() {
+  searchFor(search.value);
+  list.scrollTop = 0;
+  show(true);
+}
+
+function dark() {
+  return document.documentElement.dataset.theme === "dark";
+}
+
+function turnTheme() {
+  chosen = true;
+  document.documentElement.dataset.theme = dark() ? "light" : "dark";
+}
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+let chosen = false;
+
+function followSystem() {
+  if (!chosen) document.documentElement.dataset.theme = system.matches ? "dark" : "light";
+}
+
+// What comes in while the page is open.
+function listen() {
+  const source = new EventSource(live);
+  const state = (kind, text) => {
+    const node = byId("connection");
+    node.hidden = false;
+    node.className = `connection ${kind}`;
+    node.textContent = text;
+  };
+  state("waiting", "connecting");
+  source.addEventListener("open", () => state("open", "live"));
+  source.addEventListener("error", () => (source.readyState === EventSource.CLOSED ? state("lost", "connection lost") : state("waiting", "reconnecting")));
+  source.addEventListener("message", (event) => receive(event));
+  source.addEventListener("end", () => {
+    source.close();
+    state("closed", "ended");
+  });
+}
+
+let drawn = true;
+
+function receive(event) {
+  // A new connection tells all from the first.
+  if (event.lastEventId !== "" && Number(event.lastEventId) < run.count) return;
+  append(JSON.parse(event.data));
+  if (!drawn) return;
+  drawn = false;
+  requestAnimationFrame(() => {
+    drawn = true;
+    refresh();
+  });
+}
+
+function refresh() {
+  const before = position;
+  if (following) position = last();
+  if (pattern) searchFor(search.value);
+  showHeader();
+  show(before === position);
+}
+
+function begin() {
+  followSystem();
+  system.addEventListener("change", followSystem);
+  byId("theme").addEventListener("click", turnTheme);
+  addEventListener("keydown", onKey);
+  document.body.classList.toggle("without-run", !hasRun);
+  readDrawing(picture, hasRun ? choose : null);
+  for (const record of given.records) append(record);
+  showHeader();
+  if (!hasRun) return;
+  const acts = { first: () => move(0), back: () => move(position - 1), play, forward: () => move(position + 1), last: () => move(last()) };
+  for (const [id, act] of Object.entries(acts)) byId(id).addEventListener("click", act);
+  slider.addEventListener("input", () => move(Number(slider.value)));
+  search.addEventListener("input", onSearch);
+  byId("previous-match").addEventListener("click", () => toMatch(false));
+  byId("next-match").addEventListener("click", () => toMatch(true));
+  list.addEventListener("scroll", () => drawRows(position), { passive: true });
+  list.addEventListener("click", (event) => {
+    const chosenRow = event.target.closest("[data-position]");
+    if (chosenRow) move(Number(chosenRow.dataset.position));
+  });
+  addEventListener("resize", () => drawRows(position));
+  go(last());
+  if (live !== null) listen();
+}
+
+begin();
+performance.mark("usable");

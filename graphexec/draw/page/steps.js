@@ -1,0 +1,94 @@
+// The list of all steps, of which only those in sight are made; and the search in them.
+
+const list = document.getElementById("list");
+const rows = document.getElementById("rows");
+const search = document.getElementById("search");
+const matches = document.getElementById("matches");
+// The height of a row in pixels, as the style sheet says.
+const ROW = 44;
+// The positions in the list: all, or those that the search has found.
+let listed = [];
+let found = null;
+
+function listSteps(position) {
+  listed = found ?? Array.from({ length: last() + 1 }, (_, index) => index);
+  rows.style.height = `${listed.length * ROW}px`;
+  drawRows(position);
+}
+
+function drawRows(position) {
+  const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
+  const end = Math.min(listed.length, first + Math.ceil(list.clientHeight / ROW) + 8);
+  const made = [];
+  for (let index = first; index < end; index += 1) made.push(row(listed[index], index, listed[index] === position));
+  rows.replaceChildren(...made);
+  if (made.length && listed.includes(position)) list.setAttribute("aria-activedescendant", `row-${position}`);
+  else list.removeAttribute("aria-activedescendant");
+}
+
+function row(position, index, current) {
+  const made = element("div", { id: `row-${position}`, class: `row ${current ? "current" : ""}`, role: "option", "aria-selected": String(current), "data-position": position }, ...rowText(position));
+  made.style.top = `${index * ROW}px`;
+  return made;
+}
+
+function rowText(position) {
+  const visit = visitAt(position);
+  if (!visit) {
+    const [name, text] = position === 0 ? ["start", askedFor()] : [statusText(), run.result.output ?? run.result.error?.message ?? ""];
+    return [element("span", { class: "number" }), element("span", { class: "name" }, element("b", {}, name)), element("span", { class: "took" }), gistLine(inline(text))];
+  }
+  const look = looks.get(visit.node)?.look ?? "pure";
+  const name = element("span", { class: "name" }, element("span", { class: `dot ${look}` }), element("b", {}, visible(visit.node)), visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …");
+  const iteration = iterationOf(position - 1);
+  return [element("span", { class: "number" }, iteration === null ? "" : number(iteration)), name, element("span", { class: "took" }, duration(secondsOf(visit))), gistLine(gist(visit))];
+}
+
+function gistLine(text) {
+  const line = element("span", { class: "gist", dir: "auto" });
+  fill(line, text.slice(0, LINE));
+  return line;
+}
+
+function keepInSight(position) {
+  const index = listed.indexOf(position);
+  if (index < 0) return;
+  const top = index * ROW;
+  if (top < list.scrollTop + ROW) list.scrollTop = top - ROW;
+  else if (top + 2 * ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + 2 * ROW - list.clientHeight;
+}
+
+function searchFor(words) {
+  pattern = words ? new RegExp(words.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu") : null;
+  found = pattern ? positionsWith(pattern) : null;
+}
+
+function positionsWith(wanted) {
+  const all = [];
+  if (wanted.test(searchable(run.start, ["input", "tools", "model", "agent"]))) all.push(0);
+  run.visits.forEach((visit, index) => {
+    if (wanted.test(searchedIn(visit))) all.push(index + 1);
+  });
+  if (run.result && wanted.test(searchable(run.result, ["output", "error", "reason"]))) all.push(last());
+  return all;
+}
+
+function searchable(record, keys) {
+  const texts = [];
+  for (const key of keys) gather(record[key], texts);
+  return texts.join("\n");
+}
+
+function tellMatches(position) {
+  if (!found) matches.textContent = "";
+  else if (!found.length) matches.textContent = "none";
+  else matches.textContent = found.includes(position) ? `${number(found.indexOf(position) + 1)} of ${number(found.length)}` : `${number(found.length)}`;
+  for (const id of ["previous-match", "next-match"]) document.getElementById(id).disabled = !found?.length;
+}
+
+// The next match after a position, or before it; around the end.
+function matchFrom(position, forward) {
+  if (!found?.length) return null;
+  if (forward) return found.find((one) => one > position) ?? found[0];
+  return found.findLast((one) => one < position) ?? found.at(-1);
+}

@@ -1,0 +1,56 @@
+"""A browser, with whatever typefaces it has, puts everything in an SVG where we think that it stands."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from graphexec import AGENT_EXECUTOR
+from graphexec.draw.picture import picture_of
+from graphexec.draw.svg import svg
+from graphexec.graph import Graph
+from tests.browser.boxes import drawn, meeting
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+MACHINES: dict[str, Graph[Any, Any]] = dict(
+    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
+)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
+def test_no_label_stands_on_another_or_on_a_node(page: Page, machine: Graph[Any, Any]) -> None:
+    picture = picture_of(machine.verify())
+    page.set_content(svg(picture))
+    labels = drawn(page, "g.edge-label")
+    assert len(labels) == len(picture.arrows)
+    assert meeting(labels, drawn(page, "g.node, [data-node=END], .dot")) == []
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
+def test_every_text_is_inside_its_shape_and_apart_from_others(page: Page, machine: Graph[Any, Any]) -> None:
+    picture = picture_of(machine.verify())
+    page.set_content(svg(picture))
+    (whole,) = drawn(page, "svg")
+    assert [one.text for one in drawn(page, "text") if not whole.holds(one)] == []
+    for box in picture.boxes:
+        (shape, *_) = drawn(page, f'[data-node="{box.name}"] .outline')
+        texts = drawn(page, f'[data-node="{box.name}"] text')
+        assert len(texts) == 1 + len(box.lines)
+        assert [one.text for one in texts if not shape.holds(one)] == []
+    # The legend's words, and the caption's lines.
+    assert meeting(drawn(page, "text.start")) == []
+
+
+def test_a_text_is_as_wide_as_it_was_measured_whatever_the_typeface(page: Page) -> None:
+    drawing = svg(picture_of(AGENT_EXECUTOR.verify()))
+    page.set_content(drawing)
+    widths = [one.right - one.left for one in drawn(page, "text")]
+    page.set_content(drawing.replace('font-family="', 'font-family="monospace, '))
+    assert [one.right - one.left for one in drawn(page, "text")] == pytest.approx(widths, abs=2)

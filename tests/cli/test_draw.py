@@ -1,0 +1,162 @@
+"""`graphexec draw`: every format, to the screen and to files, with its proof and with runs over it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from graphexec import AGENT_EXECUTOR, Limits
+from graphexec.cli.drawing import Format
+from graphexec.draw import FORMATS, SUFFIXES, draw
+from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
+from tests.cli.test_commands import MACHINES
+from tests.cli.traced import TRACE, recorded
+
+_SVG = "{http://www.w3.org/2000/svg}"
+PROVED = AGENT_EXECUTOR.verify(Limits())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
+    (tmp_path / TRACE).write_text(recorded(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return tmp_path
+
+
+def test_draw_prints_the_agents_machine_with_its_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "draw")
+    assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, "mermaid"), "")
+    assert "Proved: every run ends" in ended.out
+
+
+@pytest.mark.parametrize("how", FORMATS)
+def test_every_text_format_is_printed(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    ended = command(capsys, "draw", "--format", how)
+    assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, how), "")
+
+
+def test_the_command_has_the_formats_of_the_library() -> None:
+    assert {*Format.__args__} == {*FORMATS, "png"}
+
+
+@pytest.mark.parametrize(
+    "target", ["machines_of_mine:machine", "machines_of_mine:Company.executor", "machines_of_mine.py:machine"]
+)
+def test_draw_takes_a_graph_or_what_has_one(capsys: pytest.CaptureFixture[str], folder: Path, target: str) -> None:
+    ended = command(capsys, "draw", target)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == draw(PROVED, "mermaid")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_files_suffix_says_the_format(capsys: pytest.CaptureFixture[str], folder: Path, suffix: str) -> None:
+    ended = command(capsys, "draw", "-o", f"machine{suffix}")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    content = (folder / f"machine{suffix}").read_bytes()
+    if SUFFIXES[suffix] == "png":
+        assert content.startswith(b"\x89PNG")
+    else:
+        assert content.decode() == draw(PROVED, SUFFIXES[suffix])
+
+
+def test_the_format_that_is_said_counts_more_than_the_suffix(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert command(capsys, "draw", "-o", "machine.txt", "--format", "dot").code == 0
+    assert (folder / "machine.txt").read_text(encoding="utf-8") == draw(PROVED, "dot")
+
+
+def test_a_png_goes_to_a_pipe_and_not_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: True)
+        ended = command(capsys, "draw", "--format", "png")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "graphexec: a PNG is nothing for a terminal; name a file: -o machine.png\n"
+    arguments = [*ARGUMENTS, "draw", "--format", "png"]
+    piped = subprocess.run(arguments, capture_output=True, check=True, env=environment(), timeout=PATIENCE)
+    assert piped.stdout.startswith(b"\x89PNG")
+
+
+def test_a_run_is_laid_over_the_machine_that_ran(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    drawn = command(capsys, "draw", "--run", TRACE, "--format", "svg").out
+    edges = {}
+    for one in ET.fromstring(drawn).iter(f"{_SVG}g"):
+        title = one.find(f"{_SVG}title")
+        if title is not None and "data-edge" in one.attrib:
+            edges[title.text] = one.get("class", "").split()
+    assert "taken" in edges["plan --Replied--> parse"]
+    assert "untaken" in edges["plan --LimitReached--> stopped_response"]
+    assert "Answered after" in drawn
+
+
+def test_several_runs_make_a_heat_map(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    drawn = command(capsys, "draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
+    assert "2 runs: 2 answered" in drawn
+
+
+def test_a_page_of_one_run_has_its_steps(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert command(capsys, "draw", "--run", TRACE, "-o", "run.html").code == 0
+    assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
+
+
+def test_a_file_that_cannot_be_written_is_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "folder.svg").mkdir()
+    for place in ("nowhere/machine.svg", "folder.svg"):
+        ended = command(capsys, "draw", "-o", place)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert f"graphexec: {place} cannot be written: " in ended.err
+        assert "; name another file" in ended.err
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    place, link = folder / "machine.dot", folder / "link.dot"
+    place.write_text("old", encoding="utf-8")
+    place.chmod(0o640)
+    link.symlink_to(place)
+    with place.open(encoding="utf-8") as reader:
+        assert command(capsys, "draw", "-o", "link.dot").code == 0
+        # Who has it open goes on reading what it was.
+        assert reader.read() == "old"
+    assert place.read_text(encoding="utf-8") == draw(PROVED, "dot")
+    assert place.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink()
+    assert {one.name for one in folder.glob("*.dot")} | {one.name for one in folder.glob(".*")} == {
+        "machine.dot",
+        "link.dot",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "machine.gif"], ".gif names no format; use .mmd,"),
+        (["-o", "machine"], "machine has no suffix, which would say the format; use .mmd,"),
+        (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
+        (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
+        (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
+        (
+            ["graphexec.machine:STRICT_AGENT_EXECUTOR", "--run", "retried.jsonl"],
+            "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that ran",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
+) -> None:
+    (folder / "retried.jsonl").write_text(recorded("no JSON at all"), encoding="utf-8")
+    ended = command(capsys, "draw", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert said in ended.err
+
+
+def test_without_graphviz_one_line_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    ended = command(capsys, "draw", "--format", "svg")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert "graphexec-agents[draw]" in ended.err

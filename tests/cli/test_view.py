@@ -1,0 +1,151 @@
+"""`graphexec view`: a run as a page, as text, and what is said of a trace that is none."""
+
+from __future__ import annotations
+
+import io
+import webbrowser
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from graphexec.draw import Recording
+from graphexec.draw.page import html
+from graphexec.draw.sequence import sequence_mermaid
+from tests.cli.terminals import Program, command
+from tests.cli.traced import TRACE, recorded
+
+RECORDED = recorded()
+RECORDING = Recording.from_json_lines(RECORDED)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / TRACE).write_text(RECORDED, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that the browser is sent to."""
+    addresses: list[str] = []
+
+    def visit(address: str) -> bool:
+        addresses.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", visit)
+    return addresses
+
+
+def test_the_page_is_opened_in_the_browser_and_its_place_is_printed(
+    capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]
+) -> None:
+    ended = command(capsys, "view", TRACE)
+    assert (ended.code, ended.err) == (0, "")
+    page = Path(ended.out.strip())
+    try:
+        assert visited == [page.as_uri()]
+        assert page.read_text(encoding="utf-8") == html(RECORDING.machine, RECORDING)
+    finally:
+        page.unlink()
+
+
+def test_the_page_can_be_written_and_left_unopened(
+    capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]
+) -> None:
+    ended = command(capsys, "view", TRACE, "-o", "run.html", "--no-open")
+    assert (ended.code, ended.out, ended.err, visited) == (0, "run.html\n", "", [])
+    assert (folder / "run.html").read_text(encoding="utf-8") == html(RECORDING.machine, RECORDING)
+
+
+def test_without_a_browser_one_line_says_so(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda address: False)
+    ended = command(capsys, "view", TRACE, "-o", "run.html")
+    assert (ended.code, ended.out) == (0, "run.html\n")
+    assert ended.err == "graphexec: no browser can be opened from here; open the address in yours\n"
+
+
+def test_the_timeline_and_the_sequence_are_printed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    from graphexec.draw.timeline import timeline
+
+    assert command(capsys, "view", TRACE, "--timeline").out.strip("\n") == timeline(RECORDING).strip("\n")
+    assert command(capsys, "view", TRACE, "--sequence").out.strip("\n") == sequence_mermaid(RECORDING).strip("\n")
+
+
+def test_a_trace_is_read_from_the_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(RECORDED))
+    assert command(capsys, "view", "-", "--sequence").out.strip("\n") == sequence_mermaid(RECORDING).strip("\n")
+
+
+def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    lines = RECORDED.splitlines(keepends=True)
+    (folder / "cut.jsonl").write_text("".join(lines[:7]) + lines[7][:20], encoding="utf-8")
+    ended = command(capsys, "view", "cut.jsonl", "--sequence")
+    assert ended.code == 0
+    assert ended.err == "graphexec: cut.jsonl: line 8 is cut off; the run is shown as far as it goes\n"
+    assert ended.out.strip("\n") == sequence_mermaid(Recording(RECORDING.records[:7])).strip("\n")
+    # A last line that lacks nothing but its end is whole.
+    (folder / "whole.jsonl").write_text("".join(lines).rstrip("\n"), encoding="utf-8")
+    assert command(capsys, "view", "whole.jsonl", "--sequence").err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "trace.jsonl: these records do not begin with a start"),
+        ("\n", "trace.jsonl: these records do not begin with a start"),
+        ('{"event": "moved", "node": "plan"}\n', "trace.jsonl: these records do not begin with a start"),
+        ('{"event": "start", "machine": {}}\n', "trace.jsonl: this is not the picture of a machine: start: "),
+        (RECORDED + "{]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 1} is not a record: "),
+        (RECORDED + "\n[1]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record: "),
+        (
+            RECORDED + '\n{"event": "moved", "node": "plan"}\n',
+            f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is moved without outcome, target; give what",
+        ),
+    ],
+)
+def test_a_trace_that_is_none_is_one_line_with_the_file_and_the_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, text: str, said: str
+) -> None:
+    (folder / TRACE).write_text(text, encoding="utf-8")
+    for arguments in (["view", TRACE, "--no-open"], ["draw", "--run", TRACE]):
+        ended = command(capsys, *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert f"graphexec: {said}" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
+        ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence are two ways to look at it; leave one out"),
+        ([TRACE, "--live", "--sequence"], "--sequence and --live are two ways to look at it; leave one out"),
+        ([TRACE, "--port", "80"], "--port is of a page that is served; add --live"),
+        ([TRACE, "--live", "-o", "run.html"], "--live writes no file; leave out -o"),
+        (["-", "--live"], "the standard input cannot be followed; name the file"),
+        ([".", "--live"], ". is a folder; name the file"),
+        ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: "),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
+) -> None:
+    ended = command(capsys, "view", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert f"graphexec: {said}" in ended.err
+
+
+def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
+    with Program("view", "--live", TRACE, "--no-open") as viewing:
+        assert viewing.process.stdout is not None
+        url = viewing.process.stdout.readline().strip()
+        with urlopen(url) as page:
+            assert "plan --Replied--&gt; parse" in page.read().decode()
+        ended = viewing.interrupt()
+    assert (ended.code, ended.out, ended.err) == (0, "", "")

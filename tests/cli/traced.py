@@ -1,0 +1,32 @@
+"""A run of a scripted model, as `graphexec run --record` writes it."""
+
+from __future__ import annotations
+
+from graphexec import AgentExecutor, create_structured_agent, tool
+from graphexec.draw import Recorder
+from graphexec.models import ScriptedModel
+from tests.cli.conversations import answering, calling
+
+TRACE = "trace.jsonl"
+QUESTION = "What is 2 * 2?"
+
+
+@tool
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+def executing(*first: str) -> AgentExecutor:
+    """An executor whose model says what is given, then calls the tool, and answers."""
+    model = ScriptedModel([*first, calling("double", number=2), answering("It is 4.")])
+    return AgentExecutor(agent=create_structured_agent(model, [double]), tools=[double], handle_parsing_errors=True)
+
+
+def recorded(*first: str) -> str:
+    """The records of a run, a line each."""
+    executor = executing(*first)
+    recorder = Recorder(executor.verify(), input=QUESTION)
+    for event in executor.stream(QUESTION):
+        recorder(event)
+    return recorder.recording.to_json_lines()

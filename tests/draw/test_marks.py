@@ -1,0 +1,72 @@
+"""What pictures show besides the table: limits, and what was found."""
+
+from __future__ import annotations
+
+from graphexec import AGENT_EXECUTOR, Graph, Limits
+from graphexec.draw import FORMATS, Marks, draw, marks_of, picture_of
+from graphexec.verify import Finding, verify
+from tests.verify.writing import PERFECTIONIST, WRITER
+
+
+def marked() -> Marks:
+    return marks_of(PERFECTIONIST, verify(PERFECTIONIST).findings)
+
+
+def test_the_loop_is_red_and_the_way_to_it_orange() -> None:
+    told = {f"{edge.source} {edge.outcome.__name__}": mark for edge, mark in marked().items()}
+    assert told == {"write Text": "orange", "criticize Poor": "red", "polish Text": "red"}
+
+
+def test_an_edge_that_is_at_fault_is_red_and_a_finding_without_one_marks_nothing() -> None:
+    findings = [
+        Finding("GX022", "error", "edit", "Book", "it does not fit", "mend it"),
+        Finding("GX004", "error", "polish", None, "it cannot be reached", "mend it"),
+        Finding("GX002", "error", "edit", "Letter", "no edge takes it", "mend it"),
+    ]
+    assert {str(edge): mark for edge, mark in marks_of(WRITER, findings).items()} == {"edit --Book--> END": "red"}
+
+
+def test_any_edge_can_be_pointed_out_in_any_colour() -> None:
+    marks: Marks = dict(zip(AGENT_EXECUTOR.edges, ("red", "orange", "grey"), strict=False))
+    drawn = draw(AGENT_EXECUTOR, "mermaid", marks=marks)
+    for number, colour in ((1, "#d62728"), (2, "#ff7f0e"), (3, "#b0b0b0")):
+        assert f"linkStyle {number} stroke:{colour}" in drawn
+    assert [arrow.mark for arrow in picture_of(AGENT_EXECUTOR, marks).arrows[:4]] == ["red", "orange", "grey", None]
+
+
+def test_a_verdict_marks_what_it_found_and_the_node_at_fault() -> None:
+    found = picture_of(verify(PERFECTIONIST))
+    assert {(arrow.source, arrow.outcome): arrow.mark for arrow in found.arrows if arrow.mark} == {
+        ("write", "Text"): "orange",
+        ("criticize", "Poor"): "red",
+        ("polish", "Text"): "red",
+    }
+    assert {box.name for box in found.boxes if box.mark == "red"} == {"criticize"}
+    assert found.caption[0] == "Refuted."
+    assert found.caption[1].startswith("GX010 at criticize")
+
+
+def test_marks_stand_in_the_place_of_what_was_found() -> None:
+    only = picture_of(verify(PERFECTIONIST), {PERFECTIONIST.edges[0]: "grey"})
+    assert [arrow.mark for arrow in only.arrows if arrow.mark] == ["grey"]
+    assert not any(box.mark for box in only.boxes)
+
+
+def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
+    nodes = [node for node in WRITER if node.name != "revise"]
+    lacking: Graph[object, object] = Graph(nodes, WRITER.edges, WRITER.start)
+    (absent,) = [box for box in picture_of(lacking).boxes if box.look == "absent"]
+    assert (absent.name, absent.lines, absent.mark) == ("revise", ("is not there",), "red")
+    for how in FORMATS:
+        assert "revise" in draw(lacking, how)
+
+
+def test_budgets_are_told_with_their_limits() -> None:
+    boxes = {box.name: box.lines for box in picture_of(verify(WRITER)).boxes}
+    assert boxes["revise"] == ("costs 1 of 2 revisions",)
+    assert boxes["write"] == ("costs 1 of 15 iterations",)
+    boxes = {box.name: box.lines for box in picture_of(verify(WRITER, Limits(iterations=None))).boxes}
+    assert boxes["write"] == ("counts iterations, without limit",)
+    assert {box.name: box.lines for box in picture_of(WRITER).boxes}["write"] == ("costs an iteration",)
+    (arrow,) = [arrow for arrow in picture_of(WRITER).arrows if arrow.resets]
+    assert arrow.lines == ("Chapter", "revisions again")

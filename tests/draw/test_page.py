@@ -1,0 +1,503 @@
+"""The HTML page: what is in it, and what a reader sees of a machine and a run, in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from graphexec import AgentExecutor, Limits, create_react_agent, create_tool_calling_agent, tool
+from graphexec.draw.page import html, record_json
+from graphexec.draw.picture import picture_of
+from graphexec.draw.records import Record, Recorder, Recording
+from graphexec.events import Asked
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
+from graphexec.models import ScriptedModel
+from tests.draw.browser import Opened, chromium, opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+
+QUESTION = "How many people live in Porto?"
+HOSTILE = (
+    """<script>document.title = "ran"; alert(1)</script><img src=x onerror=alert(2)> "quotes" 'single' & </pre> """
+    "\u05e9\u05dc\u05d5\u05dd \u202eturned\u202c \U0001f389 \x1b[31m"
+)
+MEGABYTE = 1_048_576
+
+
+@tool
+def population(city: str) -> int:
+    """The number of people who live in a city."""
+    return {"Porto": 248_769}[city]
+
+
+@tool
+def nasty(query: str) -> str:
+    """Return what means harm, and a megabyte."""
+    return HOSTILE + "x" * (MEGABYTE - len(HOSTILE))
+
+
+def recorded(executor: AgentExecutor, asked: str, **told: object) -> Recording:
+    """The records of a run, of one that fails too."""
+    recorder = Recorder(executor.verify(), input=asked, **told)
+    try:
+        for event in executor.stream(asked):
+            recorder(event)
+    except RuntimeError as error:
+        recorder.failed(error)
+    return recorder.recording
+
+
+def react(
+    *replies: str | BaseException, iterations: int = 15, tokens: int | None = 4000, repeat: bool = False
+) -> AgentExecutor:
+    said = [ModelReply(one, (), Usage(20, 5)) if isinstance(one, str) else one for one in replies]
+    model = ScriptedModel(said, repeat_last=repeat)
+    tools = [population, nasty]
+    agent = create_react_agent(model, tools)
+    return AgentExecutor(agent=agent, tools=tools, max_iterations=iterations, max_tokens=tokens)
+
+
+LOOK_UP = "Let me look it up.\nAction: population\nAction Input: Porto"
+HARM = "Hm.\nAction: nasty\nAction Input: <b>now</b>"
+FINAL = "I now know the final answer\nFinal Answer: 248769 people live in Porto."
+
+
+@pytest.fixture(scope="module")
+def answered() -> Recording:
+    return recorded(react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"])
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@contextmanager
+def page_of(browser: Browser, folder: Path, text: str, *, width: int = 1440, dark: bool = False) -> Iterator[Opened]:
+    """The page from disk; whatever it asked for but itself, and whatever went wrong in it, fails the test."""
+    file = folder / "page.html"
+    file.write_text(text, "utf-8")
+    with opened(browser, file.as_uri(), size=(width, 900), scheme="dark" if dark else "light") as one:
+        yield one
+        assert one.requests == [file.as_uri()]
+        assert one.faults == []
+
+
+def drawn(recording: Recording) -> str:
+    return html(recording.machine, recording)
+
+
+# What can be seen in the text.
+
+
+def data_in(page: str) -> Record:
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: Record = json.loads(found[1])
+    return data
+
+
+def test_the_page_holds_the_records_as_they_are(answered: Recording) -> None:
+    data = data_in(drawn(answered))
+    assert data["records"] == list(answered.records)
+    assert data["picture"] == answered.machine.to_data()
+    assert data["live"] is None
+
+
+def test_no_text_ends_the_script_that_it_stands_in(answered: Recording) -> None:
+    page = drawn(answered)
+    assert page.count("</script>") == 2
+    assert page.count("<script") == 2
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    assert found[1].isascii()
+    assert not set("<>&") & set(found[1])
+
+
+def test_the_policy_allows_this_script_and_this_style_and_nothing_else(answered: Recording) -> None:
+    page = drawn(answered)
+    [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    [script] = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
+    [css] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert policy == (
+        f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(css)}; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+    assert "connect-src 'self'" in html(answered.machine, live="events")
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_page_names_no_address_but_namespaces() -> None:
+    page = html(picture_of(AGENT_EXECUTOR))
+    assert set(re.findall(r"https?:[^\s\"'<>]+", page)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_a_title_is_text() -> None:
+    page = drawn(recorded(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
+    [title] = re.findall(r"<title>(.*?)</title>\n<link", page, re.DOTALL)
+    assert title.startswith("&lt;/title&gt;&lt;script&gt;")
+    assert title.endswith("…")
+    assert title.replace(" ", "").isprintable()
+
+
+def test_numbers_that_javascript_does_not_have_are_text() -> None:
+    record: Record = {"event": "x", "values": [2**53, 2**53 + 1, -(10**30), float("nan"), float("inf"), 0.5, True]}
+    assert json.loads(record_json(record))["values"] == [
+        2**53, "9007199254740993", str(-(10**30)), "nan", "inf", 0.5, True,
+    ]  # fmt: skip
+
+
+# What can be seen in the browser.
+
+
+def text(one: Opened, selector: str) -> str:
+    return one.page.locator(selector).inner_text()
+
+
+def heading(one: Opened) -> str:
+    return text(one, "#detail h2")
+
+
+def lit(one: Opened) -> tuple[list[str | None], list[str]]:
+    """The nodes that are lit, and the titles of the edges."""
+    nodes = one.page.locator("[data-node].current").all()
+    edges = one.page.locator("g.edge.now[data-edge] > title").all_text_contents()
+    return [node.get_attribute("data-node") for node in nodes], edges
+
+
+def press(one: Opened, *keys: str) -> None:
+    for key in keys:
+        one.page.keyboard.press(key)
+
+
+@pytest.mark.browser
+def test_the_edges_in_the_page_are_those_of_the_table(chrome: Browser, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, html(picture_of(AGENT_EXECUTOR.verify()))) as one:
+        titles = one.page.locator("g.edge[data-edge] > title").all_text_contents()
+        edges = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in AGENT_EXECUTOR.edges]
+        assert sorted(titles) == sorted(edges)
+        assert "Proved: every run ends" in text(one, "#header")
+        assert not one.page.locator("#player").is_visible()
+        assert not one.page.locator("#detail").is_visible()
+
+
+@pytest.mark.browser
+def test_the_header_says_what_was_asked_and_how_it_ended(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        assert text(one, "#asked") == QUESTION
+        assert text(one, "#status") == "answered"
+        assert text(one, "#known") == "smollm2 · react · population, nasty"
+        totals = text(one, "#totals").split("\n")
+        assert dict(zip(totals[::2], totals[1::2], strict=True)).items() >= {
+            ("steps", "10"), ("model calls", "3"), ("tool calls", "2"), ("tokens", "75"),
+        }  # fmt: skip
+        assert heading(one) == "answered"
+        assert "248769 people live in Porto." in text(one, "#detail .part.answer")
+        assert lit(one)[0] == ["END"]
+
+
+@pytest.mark.browser
+def test_each_key_goes_where_it_says(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        press(one, "Home")
+        assert heading(one) == "start"
+        assert QUESTION in text(one, "#detail")
+        press(one, "ArrowRight")
+        assert heading(one) == "plan"
+        assert lit(one) == (["plan"], ["plan --Replied--> parse"])
+        press(one, "k")
+        assert lit(one) == (["parse"], ["parse --Acted--> dispatch_tools"])
+        press(one, "j")
+        assert text(one, "#position") == "1 / 10"
+        press(one, "ArrowLeft", "ArrowLeft")
+        assert text(one, "#position") == "start"
+        press(one, "End")
+        assert text(one, "#position") == "end"
+        press(one, "/")
+        assert one.page.evaluate("document.activeElement.id") == "search"
+        press(one, "d", "Escape")
+        assert one.page.evaluate("document.activeElement.id") != "search"
+        assert one.page.locator("#search").input_value() == ""
+        press(one, "Home", "Space")
+        one.page.wait_for_function("document.getElementById('position').textContent === '2 / 10'")
+        press(one, "Space")
+        assert text(one, "#play") == "play"
+
+
+@pytest.mark.browser
+def test_the_buttons_and_the_slider_move_through_the_run(
+    chrome: Browser, answered: Recording, tmp_path: Path
+) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        one.page.click("#first")
+        assert one.page.locator("#back").is_disabled()
+        one.page.click("#forward")
+        one.page.click("#forward")
+        assert text(one, "#position") == "2 / 10"
+        one.page.click("#back")
+        assert text(one, "#position") == "1 / 10"
+        one.page.locator("#slider").fill("7")
+        assert lit(one) == (["dispatch_tools"], ["dispatch_tools --Observed--> check_return_direct"])
+        one.page.locator("#slider").press("ArrowRight")
+        assert text(one, "#position") == "8 / 10"
+        one.page.click("#last")
+        assert one.page.locator("#forward").is_disabled()
+        one.page.select_option("#speed", "50")
+        one.page.click("#play")
+        one.page.wait_for_function("document.getElementById('position').textContent === 'end'")
+        assert text(one, "#play") == "play"
+        one.page.locator("#list .row", has_text="population(Porto)").click()
+        assert text(one, "#position") == "2 / 10"
+
+
+@pytest.mark.browser
+def test_the_path_so_far_is_counted_at_the_edges(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        counts = {
+            one.page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
+            for label in one.page.locator("g.edge-label.taken").all()
+            for notes in label.locator(".notes").all_text_contents()
+        }
+        assert counts == {
+            "plan --Replied--> parse": "×3",
+            "parse --Acted--> dispatch_tools": "×2",
+            "parse --AgentFinish--> END": "×1",
+            "dispatch_tools --Observed--> check_return_direct": "×2",
+            "check_return_direct --Ready--> plan": "×2",
+        }
+        press(one, "Home")
+        assert one.page.locator("g.taken").count() == 0
+        assert one.page.locator(".notes", has_text="×").count() == 0
+
+
+@pytest.mark.browser
+def test_a_click_on_a_node_or_an_edge_goes_to_its_next_visit(
+    chrome: Browser, answered: Recording, tmp_path: Path
+) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        node = one.page.locator("[data-node='plan']")
+        seen: list[str] = []
+        for _ in range(4):
+            node.click()
+            seen.append(text(one, "#position"))
+        assert seen == ["1 / 10", "5 / 10", "9 / 10", "1 / 10"]
+        observed = next(n for n, arrow in enumerate(answered.machine.arrows) if arrow.outcome == "Observed")
+        one.page.locator(f"g.edge-label[data-edge='{observed}']").click()
+        assert text(one, "#position") == "3 / 10"
+        one.page.locator("[data-node='parse']").focus()
+        press(one, "Enter")
+        assert text(one, "#position") == "6 / 10"
+
+
+@pytest.mark.browser
+def test_a_step_shows_the_prompt_the_reply_and_what_is_spent(
+    chrome: Browser, answered: Recording, tmp_path: Path
+) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        one.page.locator("#slider").fill("5")
+        asked = one.page.locator("#detail .part.model")
+        prompts = [
+            effect["prompt"]["messages"][0]["content"]
+            for record in answered.records
+            if record["event"] == "asked"
+            for effect in record["effects"]
+            if "prompt" in effect
+        ]
+        assert asked.locator("pre").all_text_contents() == [prompts[1]]
+        asked.locator("summary").click()
+        kept = asked.locator("pre").first.text_content()
+        assert prompts[0] == kept
+        assert HARM in text(one, "#detail .part.reply pre")
+        assert "20 + 5 tokens" in text(one, "#detail .part.reply h3")
+        bars = [" ".join(bar.inner_text().split()) for bar in one.page.locator("#detail .bar").all()]
+        assert bars[:4] == ["iterations 2 of 15", "model calls 2", "tool calls 1", "tokens 50 of 4,000"]
+        meter = one.page.locator("#detail [role=meter]").first
+        assert (meter.get_attribute("aria-valuenow"), meter.get_attribute("aria-valuemax")) == ("2", "15")
+        assert text(one, "#detail .leads") == "Replied → parse"
+
+
+@pytest.mark.browser
+def test_a_prompt_is_put_together_by_characters_not_by_their_halves(chrome: Browser, tmp_path: Path) -> None:
+    said = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
+    recording = recorded(react(said, said, FINAL), "\U0001f30d" * 3)
+    with page_of(chrome, tmp_path, drawn(recording)) as one:
+        one.page.locator("#slider").fill("9")
+        asked = one.page.locator("#detail .part.model")
+        asked.locator("summary").click()
+        earlier, new = asked.locator("pre").all_text_contents()
+        assert earlier.count("\U0001f30d") == 3
+        assert (earlier + new).count(said) == 2
+        assert "\ufffd" not in earlier + new
+
+
+@pytest.mark.browser
+def test_a_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        before = one.page.locator("script, img").count()
+        one.page.locator("#slider").fill("7")
+        shown = one.page.locator("#detail .part.reply pre").text_content()
+        assert shown is not None
+        assert shown.startswith(HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\x1b", "␛"))
+        assert len(shown) < MEGABYTE / 100
+        one.page.get_by_role("button", name="show all (1,048,576 characters)").click()
+        shown = one.page.locator("#detail .part.reply pre").text_content()
+        assert shown is not None
+        assert len(shown) > MEGABYTE
+        assert one.page.locator("#detail .part.tools pre").text_content() == "<b>now</b>"
+        assert one.page.locator("script, img").count() == before
+        assert one.page.title() == QUESTION
+        press(one, "ArrowLeft", "ArrowRight")
+        shown = one.page.locator("#detail .part.reply pre").text_content()
+        assert shown is not None
+        assert len(shown) > MEGABYTE
+
+
+@pytest.mark.browser
+def test_right_to_left_text_turns_nothing_around_it(chrome: Browser, tmp_path: Path) -> None:
+    hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
+    with page_of(chrome, tmp_path, drawn(recorded(react(FINAL), hebrew))) as one:
+        press(one, "Home")
+        styles = one.page.locator("#detail pre").evaluate("e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]")
+        assert styles == ["rtl", "plaintext"]
+        assert one.page.evaluate("getComputedStyle(document.body).direction") == "ltr"
+
+
+@pytest.mark.browser
+def test_the_search_finds_prompts_replies_observations_and_outcomes(
+    chrome: Browser, answered: Recording, tmp_path: Path
+) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+
+        def found(words: str) -> list[str | None]:
+            one.page.fill("#search", words)
+            return [row.get_attribute("data-position") for row in one.page.locator("#list .row").all()]
+
+        press(one, "Home")
+        assert found("At your Disposal") == ["1"]
+        assert found("let me look it up") == ["1", "2", "3", "4", "5"]
+        assert "3" in found("248769")
+        assert found("CHECK_RETURN_DIRECT") == ["3", "4", "7", "8"]
+        assert text(one, "#matches") == "4"
+        press(one, "Enter")
+        assert text(one, "#position") == "3 / 10"
+        assert text(one, "#matches") == "1 of 4"
+        press(one, "Enter", "Shift+Enter", "Shift+Enter")
+        assert text(one, "#position") == "8 / 10"
+        assert found("Action Input: Porto")[0] == "1"
+        assert found("(.*") == []
+        assert text(one, "#matches") == "none"
+        press(one, "Escape")
+        assert one.page.locator("#list .row").count() == 12
+
+
+@pytest.mark.browser
+def test_what_the_search_found_is_marked(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        one.page.locator("#slider").fill("7")
+        one.page.fill("#search", "</SCRIPT>")
+        assert one.page.locator("#detail .part.reply mark").all_text_contents() == ["</script>"]
+        one.page.fill("#search", "")
+        assert one.page.locator("mark").count() == 0
+
+
+@pytest.mark.browser
+def test_dark_follows_the_system_until_the_reader_chooses(
+    chrome: Browser, answered: Recording, tmp_path: Path
+) -> None:
+    def colours(one: Opened) -> tuple[object, object]:
+        page = one.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        paper = one.page.evaluate("getComputedStyle(document.querySelector('.gx .paper')).fill")
+        return page, paper
+
+    dark, light = ("rgb(16, 22, 29)",) * 2, ("rgb(255, 255, 255)",) * 2
+    with page_of(chrome, tmp_path, drawn(answered), dark=True) as one:
+        assert colours(one) == dark
+        one.page.emulate_media(color_scheme="light")
+        assert colours(one) == light
+        press(one, "d")
+        assert colours(one) == dark
+        one.page.click("#theme")
+        assert colours(one) == light
+        one.page.emulate_media(color_scheme="dark")
+        assert colours(one) == light
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 390, 800, 1000])
+def test_narrow_screens_show_all_without_scrolling_sideways(
+    chrome: Browser, answered: Recording, tmp_path: Path, width: int
+) -> None:
+    with page_of(chrome, tmp_path, drawn(answered), width=width) as one:
+        for position in range(12):
+            one.page.locator("#slider").fill(str(position))
+            wide = one.page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"step {position} is {wide} wide"
+
+
+@pytest.mark.browser
+def test_a_stop_says_which_limit_and_an_error_what_was_raised(chrome: Browser, tmp_path: Path) -> None:
+    stopped = recorded(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
+    with page_of(chrome, tmp_path, drawn(stopped)) as one:
+        assert text(one, "#status") == "stopped by iterations"
+        assert "The limit of 2 iterations was reached (2 spent)." in text(one, "#detail")
+        press(one, "ArrowLeft", "ArrowLeft")
+        assert lit(one) == (["plan"], ["plan --LimitReached--> stopped_response"])
+    failed = recorded(react(LOOK_UP, RuntimeError("<b>the server hung up</b>")), QUESTION)
+    with page_of(chrome, tmp_path, drawn(failed)) as one:
+        assert text(one, "#status") == "error"
+        assert "<b>the server hung up</b>" in text(one, "#detail .part.failed")
+        assert lit(one) == (["plan"], [])
+        press(one, "ArrowLeft")
+        assert "The run ended here." in text(one, "#detail")
+
+
+@pytest.mark.browser
+def test_prompts_of_messages_are_put_together_again(chrome: Browser, tmp_path: Path) -> None:
+    replies = [
+        [ToolCall("a", "population", {"city": "Porto"}), ToolCall("b", "nasty", {"query": "\U0001f389"})],
+        "248769 \U0001f389",
+    ]
+    model = ScriptedModel(replies)
+    tools = [population, nasty]
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools)
+    with page_of(chrome, tmp_path, drawn(recorded(executor, QUESTION))) as one:
+        one.page.locator("#slider").fill("3")
+        assert one.page.locator("#detail .part.tools .tool").all_text_contents() == ["population", "nasty"]
+        one.page.locator("#slider").fill("5")
+        asked = one.page.locator("#detail .part.model")
+        roles = [role.split(" ")[0] for role in asked.locator(".message.new .role").all_text_contents()]
+        assert roles == ["assistant", "tool", "tool"]
+        asked.locator("summary").click()
+        assert asked.locator(".message:not(.new)").count() == len(model.requests[0].messages)  # pyright: ignore
+
+
+@pytest.mark.browser
+def test_a_thousand_steps_open_in_under_a_second(chrome: Browser, tmp_path: Path) -> None:
+    recording = recorded(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
+    assert len(recording.records) > 12_000
+    with page_of(chrome, tmp_path, drawn(recording)) as one:
+        assert one.page.evaluate("performance.getEntriesByName('usable')[0].startTime") < 1000
+        assert text(one, "#status") == "stopped by iterations"
+        assert one.page.locator("#list .row").count() < 60
+        press(one, "ArrowLeft", "ArrowLeft")
+        assert lit(one) == (["plan"], ["plan --LimitReached--> stopped_response"])
+        one.page.fill("#search", "LimitReached")
+        assert text(one, "#matches") == "1 of 2"
