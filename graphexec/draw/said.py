@@ -109,12 +109,11 @@ def _call(name: str, arguments: str, most: int) -> str:
     return f"{short}({cut(arguments, max(most - len(short) - 2, 1))})"
 
 
-def _arguments(given: Any, most: int) -> str:
-    if not isinstance(given, dict):
+def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
+    if not isinstance(given, Mapping):
         return json.dumps(given, ensure_ascii=False)
-    named: Mapping[str, Any] = given
     parts: list[str] = []
-    for name, value in named.items():
+    for name, value in given.items():
         if sum(map(len, parts)) > most:
             break
         parts.append(f"{name}={json.dumps(value, ensure_ascii=False)}")

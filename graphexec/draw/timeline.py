@@ -14,8 +14,8 @@ from graphexec.errors import InputError
 
 # Fewer columns have no room for a node beside its times.
 _LEAST = 40
-# The columns of iterations and of times, what a node and its outcome take at most, and a bar.
-_NUMBER, _TIME, _WAY, _BAR = 5, 10, 40, 16
+# The columns of iterations, what a node and its outcome take at most, and a bar; and of the names of the times.
+_NUMBER, _WAY, _BAR, _TIME = 5, 40, 16, 6
 # Between columns.
 _GAP = "  "
 # With fewer, there are no bars; and what was said needs so many.
@@ -57,7 +57,7 @@ def timeline(recording: Recording, *, width: int = 100, ascii_only: bool = False
 class _Rows:
     """Rows with their columns as wide as all of them need."""
 
-    __slots__ = ("_bar", "_began", "_said", "_signs", "_took", "_way", "_width")
+    __slots__ = ("_bar", "_began", "_said", "_signs", "_time", "_took", "_way", "_width")
 
     def __init__(self, visits: Sequence[Visit], width: int, signs: _Signs) -> None:
         self._width = width
@@ -65,7 +65,8 @@ class _Rows:
         self._began = visits[0].began if visits else 0.0
         self._took = _took(visits)
         self._bar = _BAR if width >= _WIDE else 0
-        times = _NUMBER + 2 * (_TIME + len(_GAP)) + (self._bar + len(_GAP) if self._bar else 0)
+        self._time = max(_TIME, len(self._clock(self._took)))
+        times = _NUMBER + 2 * (self._time + len(_GAP)) + len(_GAP) + (self._bar + len(_GAP) if self._bar else 0)
         widest = max((cells(self._way_of(visit)) for visit in visits), default=0)
         self._way = min(widest, _WAY, width - times)
         left = width - times - self._way - len(_GAP)
@@ -74,14 +75,15 @@ class _Rows:
     def head(self) -> str:
         """Return what stands above the columns."""
         bar = " " * (self._bar + len(_GAP)) if self._bar else ""
-        return f"{'#':>{_NUMBER}}{'began':>{_TIME}}{_GAP}{'waited':>{_TIME}}{_GAP}{bar}node {self._signs.arrow} outcome"
+        times = f"{'began':>{self._time}}{_GAP}{'waited':>{self._time}}"
+        return f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node {self._signs.arrow} outcome"
 
     def row(self, visit: Visit) -> str:
         """Return the row of a visit."""
         number = "" if visit.iteration is None else str(visit.iteration)
-        began = duration(visit.began - self._began) if visit.began > self._began else "0 s"
-        waited = duration(visit.waited) if visit.exchanges and visit.waited else ""
-        columns = [f"{number:>{_NUMBER}}{began:>{_TIME}}", f"{waited:>{_TIME}}"]
+        waited = self._clock(visit.waited) if visit.waited else ""
+        columns = [f"{number:>{_NUMBER}}", f"{self._clock(visit.began - self._began):>{self._time}}"]
+        columns.append(f"{waited:>{self._time}}")
         if self._bar:
             columns.append(padded(self._bar_of(visit), self._bar))
         columns.append(padded(fitted(self._way_of(visit), self._way, more=self._signs.more), self._way))
@@ -92,6 +94,10 @@ class _Rows:
     def line(self, text: str) -> str:
         """Return a line of text, cut where it is too long."""
         return fitted(self._typed(text), self._width, more=self._signs.more)
+
+    def _clock(self, seconds: float) -> str:
+        """A time; in a run of less than a second, milliseconds."""
+        return f"{seconds:,.2f} s" if self._took >= 1 else f"{seconds * 1000:,.2f} ms"
 
     def _way_of(self, visit: Visit) -> str:
         node = cut(visit.node, _TEXT)
@@ -130,7 +136,7 @@ def _exchanged(exchange: Exchange, arrow: str) -> str:
     for index, effect in enumerate(exchange.effects):
         question = asked(effect, _TEXT)
         if not replies:
-            parts.append(f"waits for {question}" if effect["effect"] not in _MODELS else "waits for the model")
+            parts.append("no reply" if effect["effect"] in _MODELS else f"{question} {arrow} no reply")
             continue
         # The deadline cut all of them with one word.
         reply = replies[min(index, len(replies) - 1)]

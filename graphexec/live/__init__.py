@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _PAUSE = 0.05
 # Records that are sent at a time, so that a long run does not keep other readers waiting.
 _AT_ONCE = 500
+# Of the number of a record: Python reads none of thousands.
+_DIGITS = 12
 # Seconds that readers have to be told the rest when the server closes.
 _GRACE = 3
 
@@ -162,7 +164,7 @@ async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes
     """
     from sse_starlette import ServerSentEvent
 
-    told = int(last) + 1 if last.isdecimal() else 0
+    told = int(last) + 1 if last.isdecimal() and len(last) <= _DIGITS else 0
     while True:
         feed.refresh()
         run = run or feed.run

@@ -69,6 +69,8 @@ class _Followed:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: os.stat_result | None = None
+        self.run = _name()
+        self.lines: list[str] = []
         self.closed = False
         self._begin()
 
@@ -79,8 +81,8 @@ class _Followed:
         self._begin_run()
 
     def _begin_run(self) -> None:
-        self.run = _name()
-        self.lines: list[str] = []
+        if self.lines:
+            self.run, self.lines = _name(), []
         self.over = False
         self.fault = ""
 

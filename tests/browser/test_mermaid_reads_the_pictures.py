@@ -121,6 +121,9 @@ def test_any_text_is_drawn_and_nothing_of_it_runs(mermaid_page: Page, caption: s
         show(mermaid_page, text)
         assert drawn(mermaid_page, "img, script") == []
         assert mermaid_page.evaluate("typeof ran") == "undefined"
+        letters = ["".join(seen(one.text)).replace(" ", "") for one in drawn(mermaid_page, "g.node, g.edgeLabel")]
+        for word in ("a", "Over"):
+            assert "".join(seen(word, hostile)).replace(" ", "") in letters
         titles = [one.text for one in drawn(mermaid_page, TITLE)]
         assert seen(*titles) == titled(caption)
 

@@ -28,7 +28,9 @@ function visitOf(node, spent) {
 
 function happened(record) {
   let visit = run.visits.at(-1);
-  if (visit === undefined || visit.moved !== null) {
+  // What a memory reports comes when the run has made its last move.
+  const late = record.event === "reported" && visit !== undefined;
+  if (!late && (visit === undefined || visit.moved !== null)) {
     visit = visitOf(record.node ?? run.start.machine?.start ?? "", visit?.spent);
     run.visits.push(visit);
   }

@@ -1,0 +1,69 @@
+"""Readers of an event stream, and runs that are recorded for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from httpx_sse import ServerSentEvent, connect_sse
+
+from graphexec.draw import Recorder
+from tests.cli.traced import QUESTION, executing
+
+# Seconds. Far beyond what anything here takes; a test that reaches it fails.
+PATIENCE = 30.0
+
+
+def recorder_of(*first: str, to: int | None = None) -> Recorder:
+    """The recorder of a run, or of its first records."""
+    executor = executing(*first)
+    recorder = Recorder(executor.verify(), input=QUESTION)
+    for event in executor.stream(QUESTION):
+        if to is not None and len(recorder.records) >= to:
+            break
+        recorder(event)
+    return recorder
+
+
+@dataclass
+class Reader:
+    """A connection to the stream."""
+
+    events: Iterator[ServerSentEvent]
+
+    def take(self, count: int) -> list[tuple[str, Any]]:
+        """The next records, each with its id."""
+        taken: list[tuple[str, Any]] = []
+        for event in self.events:
+            assert event.event == "message", event
+            taken.append((event.id, json.loads(event.data)))
+            if len(taken) == count:
+                break
+        return taken
+
+    def rest(self) -> tuple[list[tuple[str, Any]], ServerSentEvent]:
+        """The records until the stream ends, and the event that ends it."""
+        taken: list[tuple[str, Any]] = []
+        for event in self.events:
+            if event.event != "message":
+                assert list(self.events) == []
+                return taken, event
+            taken.append((event.id, json.loads(event.data)))
+        raise AssertionError(f"the stream broke off after {len(taken)} records")
+
+
+@contextmanager
+def reading(url: str, last: str | None = None, run: str | None = None) -> Iterator[Reader]:
+    """Read the events of a live page."""
+    headers = {} if last is None else {"Last-Event-ID": last}
+    with (
+        httpx.Client(timeout=PATIENCE, trust_env=False) as client,
+        connect_sse(
+            client, "GET", f"{url}events", headers=headers, params={} if run is None else {"run": run}
+        ) as source,
+    ):
+        yield Reader(source.iter_sse())

@@ -1,0 +1,139 @@
+"""What a live page reads: a recorder, and a file that grows, is cut inside a line, and is written anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.live.feeds import Feed, feed_of
+from tests.cli.traced import recorded
+from tests.live.readers import recorder_of
+
+RECORDED = recorded()
+RECORDS = [json.loads(line) for line in RECORDED.splitlines()]
+
+
+def records(feed: Feed) -> list[Any]:
+    feed.refresh()
+    return [json.loads(line) for line in feed.lines]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trace.jsonl"
+
+
+def test_a_recorder_is_read_as_far_as_it_is() -> None:
+    recorder = recorder_of()
+    kept = list(recorder.records)
+    del recorder.records[4:]
+    feed = feed_of(recorder)
+    assert (records(feed), feed.over) == (kept[:4], False)
+    recorder.records.extend(kept[4:])
+    assert (records(feed), feed.over) == (kept, True)
+
+
+@given(places=st.lists(st.integers(0, len(RECORDED)), max_size=8))
+def test_wherever_a_file_is_cut_while_it_grows_it_is_read_once_and_whole(
+    places: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("growing") / "trace.jsonl"
+    feed = feed_of(file)
+    run, content = feed.run, RECORDED.encode()
+    with file.open("wb", buffering=0) as out:
+        for begin, end in zip([0, *sorted(places)], [*sorted(places), len(content)], strict=True):
+            out.write(content[begin:end])
+            whole = content[:end].count(b"\n")
+            assert (records(feed), feed.fault) == (RECORDS[:whole], "")
+            assert feed.over == (whole == len(RECORDS))
+    assert feed.run == run
+
+
+def test_a_file_that_is_cut_short_is_another_run(file: Path) -> None:
+    file.write_text(RECORDED, encoding="utf-8")
+    feed = feed_of(file)
+    assert records(feed) == RECORDS
+    run = feed.run
+    os.truncate(file, 0)
+    assert (records(feed), feed.over) == ([], False)
+    assert feed.run != run
+    file.write_text(RECORDED, encoding="utf-8")
+    assert (records(feed), feed.over) == (RECORDS, True)
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_file_that_was_written_anew_is_another_run_however_long_it_is(file: Path, longer: bool) -> None:
+    lines = RECORDED.splitlines(keepends=True)
+    file.write_text("".join(lines[:5]), encoding="utf-8")
+    feed = feed_of(file)
+    assert records(feed) == RECORDS[:5]
+    run = feed.run
+    again = recorded("no JSON at all")
+    file.write_text(again if longer else "".join(again.splitlines(keepends=True)[:2]), encoding="utf-8")
+    assert records(feed) == [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert feed.run != run
+
+
+def test_a_file_that_another_took_the_place_of_is_another_run(file: Path, tmp_path: Path) -> None:
+    file.write_text(RECORDED, encoding="utf-8")
+    feed = feed_of(file)
+    assert records(feed) == RECORDS
+    run = feed.run
+    (tmp_path / "other").write_text(RECORDED, encoding="utf-8")
+    (tmp_path / "other").replace(file)
+    assert records(feed) == RECORDS
+    assert feed.run != run
+
+
+def test_a_file_that_is_gone_for_a_while_stays_as_it_was_read(file: Path) -> None:
+    file.write_text(RECORDED, encoding="utf-8")
+    feed = feed_of(file)
+    assert records(feed) == RECORDS
+    file.unlink()
+    assert records(feed) == RECORDS
+
+
+def test_of_several_runs_in_a_file_the_last_is_read(file: Path) -> None:
+    file.write_text(RECORDED, encoding="utf-8")
+    feed = feed_of(file)
+    assert (records(feed), feed.over) == (RECORDS, True)
+    run, again = feed.run, recorded("no JSON at all")
+    with file.open("a", encoding="utf-8") as out:
+        out.write(again)
+    assert records(feed) == [json.loads(line) for line in again.splitlines()]
+    assert feed.run != run
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (b"{]\n", "line 21 of {} is not a record; "),
+        (b"\n[1]\n", "line 22 of {} is not a record; "),
+        (b"\xff\xfe\n", "line 21 of {} is not a record; "),
+        (b"3\n", "line 21 of {} is not a record; "),
+    ],
+)
+def test_a_line_that_is_no_record_ends_it_with_what_was_read_before(file: Path, wrong: bytes, said: str) -> None:
+    file.write_bytes(RECORDED.encode() + wrong + RECORDED.encode())
+    feed = feed_of(file)
+    assert (records(feed), feed.over) == (RECORDS, True)
+    assert feed.fault.startswith(said.format(file))
+
+
+def test_records_without_a_start_are_no_run(file: Path) -> None:
+    file.write_text(RECORDED.partition("\n")[2], encoding="utf-8")
+    feed = feed_of(file)
+    assert (records(feed), feed.over) == ([], True)
+    assert feed.fault == f"{file} does not begin with a start; give what graphexec run --record wrote"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    feed = feed_of(tmp_path)
+    assert (records(feed), feed.over) == ([], True)
+    assert feed.fault.startswith(f"{tmp_path} cannot be read: ")

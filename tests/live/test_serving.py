@@ -1,0 +1,219 @@
+"""The live page over HTTP: who is told what, who is refused, and when it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from graphexec import InputError
+from graphexec.draw import Recorder
+from graphexec.live import live_page, serving
+from tests.cli.traced import QUESTION, executing, recorded
+from tests.live.readers import PATIENCE, reading, recorder_of
+
+HOST = "http://127.0.0.1"
+
+
+def numbered(recorder: Recorder, begin: int = 0) -> list[tuple[str, object]]:
+    return [(str(number), record) for number, record in enumerate(recorder.records[begin:], begin)]
+
+
+def run_of(url: str) -> str:
+    """The name of the run that the page at `url` is of."""
+    page = httpx.get(url, trust_env=False, timeout=PATIENCE).text
+    found = re.search(r"events\?run=(\w+)", page)
+    assert found is not None
+    return found[1]
+
+
+def test_a_reader_is_told_every_record_and_then_that_it_is_over() -> None:
+    recorder = recorder_of()
+    with serving(recorder) as url, reading(url) as reader:
+        records, last = reader.rest()
+    assert records == numbered(recorder)
+    assert (last.event, last.data) == ("end", "")
+
+
+def test_a_reader_who_was_there_is_told_the_rest() -> None:
+    recorder = recorder_of()
+    with serving(recorder) as url, reading(url, last="9") as reader:
+        records, last = reader.rest()
+    assert records == numbered(recorder, 10)
+    assert last.event == "end"
+
+
+def test_a_run_is_told_while_it_happens_also_to_those_who_come_in_the_middle() -> None:
+    executor = executing()
+    recorder = Recorder(executor.verify(), input=QUESTION)
+    events = executor.stream(QUESTION)
+    with serving(recorder) as url, reading(url) as first:
+        assert first.take(1) == numbered(recorder)
+        recorder(next(events))
+        recorder(next(events))
+        assert first.take(2) == numbered(recorder, 1)
+        run = run_of(url)
+        with reading(url, run=run) as second:
+            assert second.take(3) == numbered(recorder)
+            for event in events:
+                recorder(event)
+            for reader in (first, second):
+                records, last = reader.rest()
+                assert records == numbered(recorder, 3)
+                assert last.event == "end"
+
+
+def test_who_reads_when_the_server_closes_is_told_what_was_recorded() -> None:
+    recorder, told, there = recorder_of(to=5), list[object](), threading.Event()
+
+    def read(url: str) -> None:
+        with reading(url) as reader:
+            told.extend(reader.take(5))
+            there.set()
+            told.append(json.loads(next(reader.events).data))
+            told.append(next(reader.events).event)
+
+    with serving(recorder) as url:
+        waiting = threading.Thread(target=read, args=(url,))
+        waiting.start()
+        assert there.wait(PATIENCE)
+        recorder.failed(ValueError("no"))
+    waiting.join(PATIENCE)
+    assert told == [*numbered(recorder)[:5], recorder.records[-1], "end"]
+
+
+def test_the_page_has_the_machine_and_asks_its_own_server_alone() -> None:
+    with TestClient(live_page(recorder_of(to=3)), base_url=HOST) as client:
+        page = client.get("/")
+    assert page.status_code == 200
+    assert "plan --Replied--&gt; parse" in page.text
+    assert "connect-src 'self'" in page.text
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", ["/", "/events", "/nowhere"])
+def test_every_answer_has_the_headers_of_safety(path: str) -> None:
+    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+        for answer in (client.get(path), client.get(path, headers={"Host": "evil.example"}), client.post(path)):
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["x-frame-options"] == "DENY"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+            assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", ""])
+def test_who_asks_by_another_name_is_refused(host: str) -> None:
+    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+        for path in ("/", "/events"):
+            answer = client.get(path, headers={"Host": host})
+            assert (answer.status_code, answer.text) == (400, "Invalid host header")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1"])
+def test_this_machines_own_names_are_known(host: str) -> None:
+    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+        assert client.get("/", headers={"Host": host}).status_code == 200
+
+
+def test_nothing_but_reading_is_possible() -> None:
+    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert client.request(method, "/").status_code == 405
+            assert client.request(method, "/events").status_code == 405
+
+
+@pytest.mark.parametrize("last", ["-1", "x", "²", "999999", "1" * 5000])
+def test_an_id_that_none_has_is_no_error(last: str) -> None:
+    recorder = recorder_of()
+    with TestClient(live_page(recorder), base_url=HOST) as client:
+        answer = client.get("/events", headers={"Last-Event-ID": last.encode()})
+    assert answer.status_code == 200
+    assert answer.text.rstrip().splitlines()[-2:] == ["event: end", "data:"]
+
+
+def test_it_is_bound_to_this_machine_and_gone_afterwards() -> None:
+    before = threading.active_count()
+    with serving(recorder_of()) as url:
+        assert url.startswith("http://127.0.0.1:")
+        port = int(url.rstrip("/").rpartition(":")[2])
+        with pytest.raises(InputError, match=f"port {port} cannot be served: "):
+            serving(recorder_of(), port=port).__enter__()
+    assert threading.active_count() == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    with serving(file) as url, reading(url) as reader:
+        waiting = httpx.get(url, trust_env=False)
+        assert (waiting.text, waiting.headers["refresh"]) == ("The run has not begun.\n", "1")
+        file.write_text(recorded(), encoding="utf-8")
+        records, last = reader.rest()
+        assert "plan --Replied--&gt; parse" in httpx.get(url, trust_env=False, timeout=PATIENCE).text
+    assert [record for _, record in records] == recorder_records(file)
+    assert last.event == "end"
+
+
+def recorder_records(file: Path) -> list[object]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_who_reads_a_run_that_is_replaced_is_told_to_begin_again(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    lines = recorded("no JSON at all").splitlines(keepends=True)
+    file.write_text("".join(lines[:4]), encoding="utf-8")
+    with serving(file) as url:
+        run = run_of(url)
+        with reading(url, run=run) as reader:
+            reader.take(4)
+            file.write_text(recorded(), encoding="utf-8")
+            records, last = reader.rest()
+        assert (records, last.event) == ([], "again")
+        with reading(url, run=run, last="3") as reader:
+            assert reader.rest()[1].event == "again"
+        with reading(url, run=run_of(url)) as reader:
+            records, last = reader.rest()
+    assert [record for _, record in records] == recorder_records(file)
+    assert last.event == "end"
+
+
+def test_what_is_no_trace_ends_with_its_fault(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_text("nothing\n", encoding="utf-8")
+    said = f"line 1 of {file} is not a record; give what graphexec run --record wrote"
+    with TestClient(live_page(file), base_url=HOST) as client:
+        page = client.get("/")
+        events = client.get("/events")
+    assert (page.status_code, page.text) == (500, f"{said}\n")
+    assert events.text.rstrip() == f"event: end\r\ndata: {said}"
+
+
+def test_a_machine_that_cannot_be_laid_out_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+        page = client.get("/")
+    assert page.status_code == 500
+    assert page.text.count("\n") == 1
+    assert "graphexec-agents[draw]" in page.text
+
+
+@pytest.mark.parametrize("package", ["starlette.applications", "sse_starlette", "uvicorn"])
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=r"the live page needs .*; pip install 'graphexec-agents\[live\]'"):
+        serving(recorder_of()).__enter__()
+
+
+def test_what_is_no_source_is_refused() -> None:
+    # As users without a type checker call it.
+    with pytest.raises(InputError, match=r"a live page is of a Recorder or of a file; 5 is neither"):
+        live_page(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
