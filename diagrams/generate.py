@@ -18,6 +18,7 @@ from graphexec import (
     STRICT_AGENT_EXECUTOR,
     STRICT_GENERATING_AGENT_EXECUTOR,
     AgentExecutor,
+    AnyTool,
     Graph,
     RunResult,
     create_tool_calling_agent,
@@ -96,8 +97,9 @@ def a_run() -> RunResult:
             (1.1, ModelReply("About 351.", usage=Usage(398, 9))),
         ]
     )
-    tools = [convert_units, calculator]
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, max_iterations=8)
+    tools: list[AnyTool] = [convert_units, calculator]
+    agent = create_tool_calling_agent(model, tools)
+    executor = AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True)
     question = "A floor of 12 by 9 feet: what do tiles at 35 a square metre cost?"
     return run_virtually(on_loop_time(executor).arun(question))
 

@@ -16,35 +16,48 @@ _BAR, _NAME = 20, 14
 _NEAR = 0.8
 
 
-def meters(spent: Spent, seconds: float, limits: Limits, *, symbols: Symbols, width: int) -> Iterator[Text]:
-    """A bar for each limit, and last what has none, in one line."""
-    free: list[str] = []
-    own = {"cost", "seconds", *limits.budgets}
-    for name, used, limit in _counts(spent, seconds, limits):
-        text = duration(used) if name == "seconds" else f"{used:,.4g}" if name == "cost" else f"{used:,.0f}"
+def bars(spent: Spent, limits: Limits, symbols: Symbols) -> Iterator[Text]:
+    """A bar for each limit."""
+    for name, used, limit in _counts(spent, limits):
         if limit is None:
-            if used:
-                free.append(
-                    text if name == "seconds" else f"{name} {text}" if name in own else counted(int(used), name)
-                )
             continue
         share = min(used / limit, 1.0) if limit else 1.0
-        full = min(int(share * _BAR), _BAR)
-        style = "yellow" if share >= _NEAR else "cyan"
-        line = Text(f" {(name if name in own else f'{name}s')[:_NAME]:{_NAME}} ", "dim")
-        line.append(symbols.full * full, style).append(symbols.empty * (_BAR - full), "dim")
-        yield line.append(f" {text} of {limit:,g}")
-    if free:
-        told = f" {symbols.dot} ".join(free)
-        yield Text(f" {told}"[:width], "dim")
+        full = int(share * _BAR)
+        line = Text(f" {_label(name)[:_NAME]:{_NAME}} ", "dim")
+        line.append(symbols.full * full, "yellow" if share >= _NEAR else "cyan")
+        line.append(symbols.empty * (_BAR - full), "dim")
+        yield line.append(f" {_number(name, used)} of {limit:,g}")
 
 
-def _counts(spent: Spent, seconds: float, limits: Limits) -> Iterator[tuple[str, float, float | None]]:
+def unlimited(spent: Spent, limits: Limits, symbols: Symbols) -> Text:
+    """What is spent of that which has no limit, in one line."""
+    parts = [_told(name, used) for name, used, limit in _counts(spent, limits) if limit is None and used]
+    return Text(f" {f' {symbols.dot} '.join(parts)}", "dim")
+
+
+def _counts(spent: Spent, limits: Limits) -> Iterator[tuple[str, float, float | None]]:
+    """What is spent, by its name, and its limit."""
     yield "iteration", spent.iterations, limits.iterations
     yield "model call", spent.model_calls, limits.model_calls
     yield "tool call", spent.tool_calls, limits.tool_calls
     yield "token", spent.tokens, limits.tokens
     yield "cost", spent.cost, limits.cost
-    for name, limit in limits.budgets.items():
-        yield name, spent.budgets.get(name, 0), limit
-    yield "seconds", seconds, limits.seconds
+    yield "seconds", spent.seconds, limits.seconds
+
+
+def _label(name: str) -> str:
+    return name if name in ("cost", "seconds") else f"{name}s"
+
+
+def _told(name: str, used: float) -> str:
+    match name:
+        case "seconds":
+            return duration(used)
+        case "cost":
+            return f"cost {used:,.4g}"
+        case _:
+            return counted(int(used), name)
+
+
+def _number(name: str, used: float) -> str:
+    return duration(used) if name == "seconds" else f"{used:,.4g}" if name == "cost" else f"{used:,.0f}"

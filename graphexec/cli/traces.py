@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphexec.cli.exits import UsageFault
@@ -13,17 +12,6 @@ from graphexec.errors import InputError
 
 if TYPE_CHECKING:
     from graphexec.draw.records import Recording
-
-# What every record of a kind has.
-_FIELDS: Mapping[str, Sequence[str]] = {
-    "start": ("machine",),
-    "entered": ("node", "spent"),
-    "asked": ("node", "effects"),
-    "reported": ("node", "effects", "news", "text"),
-    "answered": ("node", "seconds", "spent", "replies"),
-    "moved": ("node", "outcome", "target"),
-    "result": ("status", "steps", "spent"),
-}
 
 
 def recording_at(file: str) -> Recording:
@@ -39,18 +27,9 @@ def recording_at(file: str) -> Recording:
         number = whole.count("\n") + 1
         print(f"graphexec: {name}: line {number} is cut off; the run is shown as far as it goes", file=sys.stderr)
     try:
-        recording = Recording.from_json_lines(whole)
+        return Recording.from_json_lines(whole)
     except InputError as error:
         raise UsageFault(f"{name}: {error}") from error
-    numbers = [number for number, line in enumerate(whole.splitlines(), 1) if line.strip()]
-    for number, record in zip(numbers, recording.records, strict=True):
-        missing = [field for field in _FIELDS.get(record["event"], ()) if field not in record]
-        if missing:
-            raise UsageFault(
-                f"{name}: line {number} is {record['event']} without {', '.join(missing)}; give what "
-                f"graphexec run --record wrote"
-            )
-    return recording
 
 
 def _parted(text: str) -> tuple[str, str]:

@@ -14,6 +14,10 @@ import typer
 
 from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line
 from graphexec.cli.files import write
+from graphexec.cli.terminal import ASCII, Screen, symbols_for
+
+# Columns of a timeline: of one that is no terminal's, and the least that its rows need.
+_WIDTH, _LEAST = 100, 40
 
 _SHOWN, _LIVE, _OUTPUT = "Instead of the page", "While it happens", "Output"
 
@@ -89,11 +93,13 @@ def view(
         if timeline:
             from graphexec.draw.timeline import timeline as drawn
 
-            write(_ended(drawn(recording)), output)
+            signs = symbols_for(sys.stdout)
+            width = max(Screen(sys.stdout).width, _LEAST) if output is None and sys.stdout.isatty() else _WIDTH
+            write(drawn(recording, width=width, ascii_only=output is None and signs is ASCII), output)
         elif sequence:
             from graphexec.draw.sequence import sequence_mermaid
 
-            write(_ended(sequence_mermaid(recording)), output)
+            write(sequence_mermaid(recording), output)
         else:
             from graphexec.draw.page import html
 
@@ -123,10 +129,6 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
         except KeyboardInterrupt:
             # How it ends.
             return
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") else f"{text}\n"
 
 
 def _temporary() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from graphexec.cli.following import Reached, Setup
-from graphexec.cli.meters import meters
+from graphexec.cli.meters import bars, unlimited
 from graphexec.cli.terminal import Symbols, clean
 from graphexec.cli.trace import Trace, asked
 from graphexec.draw.picture import Arrow, Picture, picture_of
@@ -56,7 +57,7 @@ class Watch(Trace):
         executor = setup.executor
         self._scene = Scene(picture_of(executor.verify()), executor.limits, self._symbols)
         self._live = Live(self._scene, console=self.screen, refresh_per_second=_RATE, vertical_overflow="crop")
-        self._live.start()
+        self._live.start(refresh=True)
 
     def happened(self, event: Event[Ending]) -> None:
         """Show where the run is."""
@@ -131,7 +132,7 @@ class Scene:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the most telling view that fits."""
         room = console.size.height - _FREE
-        state = list(self._state(options.max_width))
+        state = list(self._state())
         views = (self._edges, self._nodes)
         machine = next((lines for view in views if len(lines := list(view())) + len(state) + 1 <= room), None)
         if machine is None:
@@ -189,16 +190,20 @@ class Scene:
     def _times(self, count: int) -> str:
         return f" {self._symbols.times}{count:,}" if count else ""
 
-    def _state(self, width: int) -> Iterator[Text]:
+    def _state(self) -> Iterator[Text]:
         """What is waited for, what was told meanwhile, and what is spent of each limit."""
-        seconds = self._spent.seconds
-        waits = self._waits
-        if waits is not None and not self.over:
-            waited = time.monotonic() - waits[1]
-            seconds += waited
-            yield Text(f" {waits[0]} ", "cyan").append(duration(waited), "bold")
-        elif not self.over:
+        if self.over:
+            # What is spent without a limit is told by the last line of all.
+            yield from bars(self._spent, self._limits, self._symbols)
+            return
+        waits, spent = self._waits, self._spent
+        if waits is None:
             yield Text(f" at {self._at}", "dim")
-        if self._notice and not self.over:
+        else:
+            waited = time.monotonic() - waits[1]
+            spent = dataclasses.replace(spent, seconds=spent.seconds + waited)
+            yield Text(f" {waits[0]} ", "cyan").append(duration(waited), "bold")
+        if self._notice:
             yield Text(f" {self._notice}", "yellow")
-        yield from meters(self._spent, seconds, self._limits, symbols=self._symbols, width=width)
+        yield from bars(spent, self._limits, self._symbols)
+        yield unlimited(spent, self._limits, self._symbols)

@@ -11,7 +11,12 @@ from graphexec.draw.places import Layout, Line, Place, Point
 
 # What a reader minds, against the length of the lines: a label that cannot be read, one that stands on a line, two
 # lines that cross, and a start that is not at the top.
-_COVERED, _CROSSED_OUT, _CROSSING, _NOT_ON_TOP = 100_000.0, 4_000.0, 400.0, 300.0
+_COVERED, _CROSSED_OUT, _CROSSING, _SKIMMING, _NOT_ON_TOP = 100_000.0, 4_000.0, 400.0, 300.0, 300.0
+
+# How near a line may come to the place of a label: its own line to the text in it, others to its edge; and to a node.
+_TEXT, _NEAR, _SKIMMED = -3.0, 0.0, 7.0
+# How far from a node its own lines end, at most, and how much room a tip takes.
+_ENDS, _TIP = 10.0, 16.0
 
 # Straight pieces that a curve is seen as.
 _PIECES = 8
@@ -48,13 +53,24 @@ def crossings(layout: Layout) -> int:
     )
 
 
+def skimmed(layout: Layout) -> int:
+    """How many times a line comes near a node that it does not lead to or from, or another line's tip."""
+    count = 0
+    for line, one in zip(layout.arrows, _Seen(layout).ways, strict=True):
+        ends = (line.curve[0], line.curve[-1], line.tip)
+        others = [box for box in layout.boxes if not any(_passes(box, _ENDS, (end, end)) for end in ends)]
+        others += [Place(*other.tip, _TIP, _TIP) for other in layout.arrows if math.dist(other.tip, line.tip) > _TIP]
+        count += sum(any(_passes(place, _SKIMMED, piece) for piece in one.pieces) for place in others)
+    return count
+
+
 class _Way:
     """A curve as straight pieces, and the rectangle around them."""
 
     __slots__ = ("around", "pieces")
 
     def __init__(self, line: Line) -> None:
-        points = way(line.curve)
+        points = [*way(line.curve), line.tip]
         self.pieces = list(pairwise(points))
         left, right = min(x for x, _ in points), max(x for x, _ in points)
         top, bottom = min(y for _, y in points), max(y for _, y in points)
@@ -87,7 +103,9 @@ class _Seen:
         found += [
             f"the line {other} runs through the label {index}"
             for other, one in enumerate(self.ways)
-            if _overlap(label, one.around) and any(_passes(label, *piece) for piece in one.pieces)
+            if _overlap(label, one.around)
+            # Its own line may come near it: then it is seen whose label it is.
+            and any(_passes(label, _TEXT if other == index else _NEAR, piece) for piece in one.pieces)
         ]
         return found
 
@@ -140,6 +158,7 @@ def cost(layout: Layout) -> float:
         covered * _COVERED
         + crossed_out * _CROSSED_OUT
         + crossings(layout) * _CROSSING
+        + skimmed(layout) * _SKIMMING
         + below * _NOT_ON_TOP
         + lengths / 10
         + layout.width / 4
@@ -166,11 +185,11 @@ def _overlap(one: Place, other: Place) -> bool:
     )
 
 
-def _passes(place: Place, begin: Point, end: Point) -> bool:
-    """Whether a straight line touches what stands at a place: by clipping it (Liang and Barsky)."""
+def _passes(place: Place, margin: float, piece: tuple[Point, Point]) -> bool:
+    """Whether a straight line comes so near to what stands at a place: by clipping it (Liang and Barsky)."""
+    begin, end = piece
     first, last = 0.0, 1.0
-    # The text itself: the room around it may be touched.
-    half_width, half_height = place.width / 2 - 5, place.height / 2 - 3
+    half_width, half_height = place.width / 2 + margin, place.height / 2 + margin
     across, down = end[0] - begin[0], end[1] - begin[1]
     for step, low, high in (
         (across, place.x - half_width - begin[0], place.x + half_width - begin[0]),

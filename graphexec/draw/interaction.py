@@ -259,7 +259,7 @@ def _shortened(items: Sequence[Item], most: int) -> Iterator[Item]:
         yield from items
         return
     first = _fitting(counts, most - most // 2)
-    while first > 1 and _goes_on(items[first]):
+    while first > 1 and (_goes_on(items[first]) or isinstance(items[first - 1], Note)):
         first -= 1
     last = len(items) - _fitting(counts[::-1], most // 2)
     while last < len(items) and _goes_on(items[last]):

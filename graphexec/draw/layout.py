@@ -9,9 +9,10 @@ import importlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from graphexec.draw.clarity import cost, settled
+from graphexec.draw.clarity import clashes, cost, settled
 from graphexec.draw.metrics import width
 from graphexec.draw.picture import Arrow, Box, Picture
 from graphexec.draw.places import Layout, Line, Place, Point
@@ -39,19 +40,27 @@ Order: TypeAlias = Literal["given", "limits first", "reversed"]
 
 
 class _Way(NamedTuple):
-    """How Graphviz is asked: the room between nodes in inches, the weight of what spent limits take, and the order."""
+    """How Graphviz is asked.
+
+    `beside` and `below` are the room between nodes, in inches; of the edges that spent limits take, `limits` is how
+    straight they are, and `ranks` over how many rows they lead at least.
+    """
 
     beside: float
     below: float
     limits: int
+    ranks: int
     order: Order
 
 
-_WAYS = tuple(
-    _Way(beside, below, limits, order)
+_NARROW, _WIDE = (
+    tuple(
+        _Way(beside, below, limits, ranks, order)
+        for limits in (1, 0, 3)
+        for ranks in (1, 2)
+        for order in get_args(Order)
+    )
     for beside, below in ((0.4, 0.4), (0.6, 0.5))
-    for limits in (1, 0, 3)
-    for order in get_args(Order)
 )
 
 
@@ -70,11 +79,18 @@ def label_size(lines: Iterable[str]) -> Point:
     return round(widest + 2 * _LABEL_PADDING[0]), round(len(texts) * LABEL * LEADING + 2 * _LABEL_PADDING[1])
 
 
+@lru_cache(maxsize=64)
 def laid_out(picture: Picture) -> Layout:
-    """Lay the picture out. Raises `InputError` where there is no Graphviz; the cost grows faster than the picture."""
+    """Lay the picture out. Raises `InputError` where there is no Graphviz; the cost grows faster than the picture.
+
+    The same picture is laid out once: a notebook, a page and a file may all want it.
+    """
     if len(picture.arrows) > _SMALL:
-        return settled(_laid_out(picture, _WAYS[0]))
-    return min((settled(_laid_out(picture, way)) for way in _WAYS), key=cost)
+        return settled(_laid_out(picture, _NARROW[0]))
+    best = min((settled(_laid_out(picture, way)) for way in _NARROW), key=cost)
+    if not clashes(best):
+        return best
+    return min(best, *(settled(_laid_out(picture, way)) for way in _WIDE), key=cost)
 
 
 def _laid_out(picture: Picture, way: _Way) -> Layout:
@@ -120,9 +136,9 @@ def _dot(picture: Picture, way: _Way) -> str:
         target = "e" if arrow.target == END.name else f"n{numbers[arrow.target]}"
         ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
         turned = ", dir=back" if index in back else ""
-        weight = way.limits if arrow.exhausts else 3
+        weight = f"weight={way.limits}, minlen={way.ranks}" if arrow.exhausts else "weight=3"
         room = _room(*label_size(arrow.lines))
-        lines.append(f"{ends} [id={index}, label={room}, weight={weight}{turned}]")
+        lines.append(f"{ends} [id={index}, label={room}, {weight}{turned}]")
     return "\n".join([*lines, "}"])
 
 
@@ -174,10 +190,11 @@ def _room(wide: float, high: float) -> str:
 def _clusters(picture: Picture, numbers: Mapping[str, int]) -> list[str]:
     """Nested graphs as clusters, one in another."""
     lines: list[str] = []
-    for path in paths_of(picture):
+    paths = paths_of(picture)
+    for path in paths:
         inside = [f"n{numbers[box.name]}" for box in picture.boxes if box.path[: len(path)] == path]
         label = _room(width(path[-1], CLUSTER, bold=True) + 12, CLUSTER * LEADING)
-        opening = "".join(f'subgraph "cluster_{".".join(path[:depth])}" {{' for depth in range(1, len(path) + 1))
+        opening = "".join(f"subgraph cluster_{paths.index(path[:depth])} {{" for depth in range(1, len(path) + 1))
         lines.append(f"{opening} label={label}; labeljust=l; margin=14; {'; '.join(inside)} {'}' * len(path)}")
     return lines
 
@@ -196,12 +213,12 @@ def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
         return round(float(x) - left, 1), round(top - float(y), 1)
 
     places: dict[str, Place] = {}
+    paths = paths_of(picture)
     clusters: dict[tuple[str, ...], Place] = {}
     for one in found["objects"]:
         if one["name"].startswith("cluster_"):
             x0, y0, x1, y1 = map(float, one["bb"].split(","))
-            path = tuple(one["name"].removeprefix("cluster_").split("."))
-            clusters[path] = Place(
+            clusters[paths[int(one["name"].removeprefix("cluster_"))]] = Place(
                 round((x0 + x1) / 2 - left, 1), round(top - (y0 + y1) / 2, 1), round(x1 - x0, 1), round(y1 - y0, 1)
             )
         elif "pos" in one:

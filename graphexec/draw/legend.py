@@ -12,25 +12,25 @@ from graphexec.edge import END
 Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "taken", "untaken", "current"]
 
 # The size of a sample, the room between things, and the height of a row.
-SAMPLE, GAP, ROW = (26.0, 14.0), 7.0, 24.0
+SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 
 _TEXTS: Mapping[Entry, str] = {
     "start": "where a run starts",
     "end": "where it ends",
-    "edge": "taken with this outcome",
+    "edge": "a transition, with its outcome",
     "exhausts": "taken when a limit is spent",
     "model": "asks a language model",
     "tools": "calls tools",
     "person": "asks a person",
-    "effect": "asks for something else",
-    "opaque": "a function that does as it likes",
-    "pure": "decides, and asks for nothing",
+    "effect": "asks the world for something else",
+    "opaque": "a function that asks by itself",
+    "pure": "a function that asks for nothing",
     "absent": "a node that is missing",
     "red": "can go on for ever, or is wrong",
     "orange": "the way there",
     "grey": "never taken",
-    "taken": "taken by the run",
-    "untaken": "not taken by the run",
+    "taken": "taken: at which steps, or how often",
+    "untaken": "not taken",
     "current": "the run is here",
 }
 _LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")

@@ -12,7 +12,9 @@ from graphexec.draw.words import counted, duration
 from graphexec.errors import InputError
 
 # So many times an edge is told by the numbers of its steps; beyond, only how often it was taken.
-_STEPS = 3
+_STEPS = 4
+# So much of an answer is told.
+_ANSWER = 80
 
 
 def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
@@ -28,10 +30,12 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
     most = max(taken.values(), default=1)
     visits = Counter(picture.arrows[index].source for path in steps for index in path)
     seconds: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for run in runs:
         for record in run.records:
             if record["event"] == "answered":
                 seconds[record["node"]] += record["seconds"]
+                calls[record["node"]] += len(record["replies"])
     single = len(runs) == 1
     here = _here(runs[0]) if single else None
 
@@ -49,9 +53,12 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
     def visited(box: Box) -> Box:
         count = visits[box.name]
         current = box.name == here
-        waited = (duration(seconds[box.name]),) if seconds[box.name] else ()
-        times = (f"×{count:,}",) if count > 1 else ()
-        notes = (" · ".join((*times, *waited)),) if times or waited else ()
+        times = [f"×{count:,}"] if count > 1 else []
+        if calls[box.name]:
+            # How often is said once, where each visit made one call.
+            made = [counted(calls[box.name], "call")] if calls[box.name] != count else []
+            times += [*made, duration(seconds[box.name])]
+        notes = (" · ".join(times),) if times else ()
         return dataclasses.replace(box, notes=notes, heat=float(bool(count or current)), current=current)
 
     return dataclasses.replace(
@@ -102,7 +109,13 @@ def _told(run: Recording) -> tuple[str, ...]:
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")
-    return (f"{_status(result)} after {', '.join(costs)}.",)
+    answer = () if result is None or result["output"] is None else (f"Answer: {_answer(result['output'])}",)
+    return (*answer, f"{_status(result)} after {', '.join(costs)}.")
+
+
+def _answer(output: object) -> str:
+    text = " ".join(str(output)[: 2 * _ANSWER].split())
+    return text if len(text) <= _ANSWER else f"{text[:_ANSWER]}…"
 
 
 def _status(result: Record | None) -> str:

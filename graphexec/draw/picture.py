@@ -16,6 +16,7 @@ from graphexec.errors import InputError
 from graphexec.graph import Graph
 from graphexec.limits import ITERATIONS, Budget, Limits
 from graphexec.node import Node
+from graphexec.verify.flow import UNCOUNTED, caps_of, flow_of
 from graphexec.verify.verdict import Verdict
 
 # What a node does, for whoever looks at it: `effect` asks for an effect of the user's own, `absent` is a node that
@@ -73,8 +74,8 @@ class Box:
 class Arrow:
     """An edge: `outcome` (a class's name) of the node `source` leads to the node `target`, or to `"END"`.
 
-    `resets` names the budgets that are full again then; `exhausts` says that only a spent limit takes it. `notes` and
-    `heat` are as a node's.
+    `resets` names the budgets that are full again then; `exhausts` says that only a spent limit takes it, and `limits`
+    which ones of those that are set (`None` where none are known). `notes` and `heat` are as a node's.
     """
 
     source: str
@@ -82,15 +83,17 @@ class Arrow:
     target: str
     resets: tuple[str, ...] = ()
     exhausts: bool = False
+    limits: tuple[str, ...] | None = None
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
     heat: float | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines that stand at it: its outcome, which budgets are full again, and the notes."""
+        """The lines that stand at it: its outcome, which limits send it there or are full again, and the notes."""
+        spent = () if self.limits is None else (_spent_limits(self.limits),)
         again = (f"{', '.join(self.resets)} again",) if self.resets else ()
-        return (self.outcome, *again, *self.notes)
+        return (self.outcome, *spent, *again, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,11 @@ class Picture:
             raise InputError(f"this is not the picture of a machine: {where}: {what['msg']}") from None
 
 
+def _spent_limits(limits: tuple[str, ...]) -> str:
+    """Which limits take an edge, in a few words."""
+    return f"of {', '.join(one.replace('_', ' ') for one in limits)}" if limits else "no such limit is set"
+
+
 @cache
 def _adapter() -> TypeAdapter[Picture]:
     return TypeAdapter(Picture)
@@ -132,9 +140,9 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
         graph, limits = subject.graph, subject.limits
         shown = marks_of(graph, subject.findings) if marks is None else marks
         nodes = marked_nodes(subject.findings) if marks is None else {}
-        caption = caption_of(subject)
+        caption, causes = caption_of(subject), _causes(subject)
     else:
-        graph, limits, shown, nodes, caption = subject, None, marks or {}, {}, ()
+        graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
         Box(node.name, look(node), _lines(node, limits), node.metered, mark=nodes.get(node.name)) for node in graph
     ]
@@ -146,6 +154,7 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
             edge.target,
             tuple(map(str, edge.resets)),
             exhausts(graph, edge),
+            causes.get((edge.source, edge.outcome.__name__)),
             shown.get(edge),
         )
         for edge in graph.edges
@@ -179,17 +188,32 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         first = "Unproved: it is not known that every run ends." if verdict.status == "unproved" else "Refuted."
         return (first, *map(str, errors))
     known = [
-        f"{bound.form} = {bound.number:,g} {what}" if bound.form != f"{bound.number:g}" else f"{bound.form} {what}"
+        f"{bound.number:,g} {what}{'' if bound.form in (None, f'{bound.number:g}') else f' ({bound.form})'}"
         for bound, what in (
             (bounds.transitions, "transitions"),
             (bounds.model_calls, "model calls"),
             (bounds.tool_calls, "tool calls"),
             (bounds.seconds, "seconds"),
         )
-        if bound.number is not None and bound.form is not None
+        if bound.number is not None
     ]
-    within = [f"within {known[0]}", *known[1:]]
-    return (f"Proved: every run ends, {_listed(within)}.",)
+    return (f"Proved: every run ends, after at most {_listed(known)}.",)
+
+
+def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The limits, of those that are set, that take each edge which only a spent limit takes."""
+    graph, limits = verdict.graph, verdict.limits
+    flow = flow_of(graph)
+    caps = caps_of(flow, limits)
+    known: Mapping[str, float | None] = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
+    found: dict[tuple[str, str], dict[str, None]] = {
+        (edge.source, edge.outcome.__name__): {} for edge in graph.edges if exhausts(graph, edge)
+    }
+    for one in flow.transitions:
+        if one.kind != "move" and (one.source, one.outcome) in found:
+            set_ones = [cause for cause in one.causes if known.get(cause) is not None]
+            found[one.source, one.outcome] |= dict.fromkeys(set_ones)
+    return {place: tuple(causes) for place, causes in found.items()}
 
 
 def _listed(parts: list[str]) -> str:

@@ -63,6 +63,16 @@ from graphexec.verify.verdict import Verdict
 # JSON: its values are arbitrary.
 Record: TypeAlias = dict[str, Any]
 
+# What records of a kind have at least.
+_HAS: Mapping[str, tuple[str, ...]] = {
+    "entered": ("node", "spent"),
+    "asked": ("node", "effects"),
+    "answered": ("node", "seconds", "spent", "replies"),
+    "moved": ("node", "outcome", "target"),
+    "reported": ("node", "text"),
+    "result": ("status", "spent"),
+}
+
 # What a result says of its fields where it does not say otherwise.
 _ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "error": None}
 
@@ -178,12 +188,16 @@ class Recording:
     @staticmethod
     def from_json_lines(text: str) -> Recording:
         """Read what `graphexec run --json` printed. Raises `InputError` for what is no such text, and says where."""
-        records = list(_read(text))
+        numbered = list(_read(text))
+        records = tuple(record for _, record in numbered)
         if not records or records[0]["event"] != "start" or "machine" not in records[0]:
             raise InputError(
                 "these records do not begin with a start and its machine; give what graphexec run --json printed"
             )
-        recording = Recording(tuple(records))
+        for number, record in numbered:
+            if lacking := [name for name in _HAS.get(record["event"], ()) if name not in record]:
+                raise InputError(f"line {number} is not whole: {record['event']} lacks {', '.join(lacking)}")
+        recording = Recording(records)
         _ = recording.machine
         return recording
 
@@ -245,13 +259,14 @@ def _followed(journal: Journal) -> Recording:
     return recorder.recording
 
 
-def _read(text: str) -> Iterator[Record]:
-    for number, line in enumerate(text.splitlines(), 1):
+def _read(text: str) -> Iterator[tuple[int, Record]]:
+    """The records by their lines."""
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-            yield {"event": str(record["event"]), **record}
+            record: Record = {**json.loads(line)}
+            yield number, {"event": str(record["event"]), **record}
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"line {number} is not a record: {error!r}; give what graphexec run --json printed"

@@ -12,6 +12,8 @@ from graphexec.draw.visits import limit_text
 
 # The names of further calls are left out of what a model asks for.
 _CALLS = 2
+# So long a piece of a word is left out.
+_PIECE = 12
 
 
 def cut(text: str, most: int) -> str:
@@ -26,7 +28,11 @@ def end_of(text: str, most: int) -> str:
     """The end of a text, as `cut` is its beginning: what a model is to go on with."""
     words = " ".join(plain(text[-8 * most :]).split())
     whole = len(text) <= 8 * most and len(words) <= most
-    return words if whole else f"…{words[1 - most :].lstrip()}"
+    if whole:
+        return words
+    begun, space, rest = words[1 - most :].partition(" ")
+    # A piece of a word says little, unless it is most of what there is.
+    return f"…{rest}" if space and len(begun) <= _PIECE else f"…{begun}{space}{rest}"
 
 
 # Any, here and below: values are whatever JSON holds.
@@ -67,8 +73,7 @@ def answered(reply: Record, most: int) -> str:
         case {"observation": observation}:
             return shown(observation, most)
         case {"tool_calls": [*calls]} if calls:
-            wanted = [called(call["name"], _parsed(call["arguments"]), most) for call in calls]
-            return _several(wanted, most)
+            return _several([(call["name"], _parsed(call["arguments"])) for call in calls], most)
         case {"content": str() as content}:
             return cut(content, most) or "nothing"
         case _:
@@ -130,18 +135,19 @@ def _parsed(arguments: Any) -> Any:
         return arguments
 
 
-def _several(calls: Sequence[str], most: int) -> str:
-    first = ", ".join(calls[:_CALLS])
+def _several(calls: Sequence[tuple[str, Any]], most: int) -> str:
+    """The first calls, each in its share of the room, and how many more there are."""
+    first = calls[:_CALLS]
     more = f", and {len(calls) - _CALLS} more" if len(calls) > _CALLS else ""
-    return f"{cut(first, most - len(more))}{more}"
+    room = (most - len(more) - 2 * (len(first) - 1)) // len(first)
+    return ", ".join(called(name, given, room) for name, given in first) + more
 
 
 def _decided(value: Any, most: int) -> str | None:
     """What a function that is an agent decided."""
     match value:
         case {"decision": [*actions]} if actions:
-            calls = [called(action["tool"], action["tool_input"], most) for action in actions]
-            return _several(calls, most)
+            return _several([(action["tool"], action["tool_input"]) for action in actions], most)
         case {"decision": {"return_values": {"output": output}}}:
             return f"answer: {shown(output, most - 8)}"
         case {"decision": {"return_values": values}}:

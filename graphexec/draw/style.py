@@ -99,7 +99,7 @@ _SHAPES = (
     ".gx .absent .outline{stroke-dasharray:2 3}"
     ".gx .red .line{stroke-width:3}.gx .red .outline{stroke-width:3}"
     ".gx .orange .line{stroke-width:2.2}.gx .orange .outline{stroke-width:2.2}"
-    ".gx .untaken{opacity:.38}"
+    ".gx .untaken{opacity:.5}"
     ".gx .notes{font-weight:bold}"
     ".gx .current .outline{stroke-width:3.5}"
 )

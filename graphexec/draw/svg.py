@@ -21,7 +21,7 @@ _MARGIN = 20.0
 _LEAST_WIDTH = 420.0
 _CAPTION = 11.5
 # How far the sides of a shape lean, and the corners of another are round.
-_SLANT, _ROUND = 8.0, 14.0
+_SLANT, _ROUND = 8.0, 10.0
 # The length and the half width of an arrow's tip.
 _TIP = (9.0, 3.4)
 # The widths of lines that a run took: the least and the most.
@@ -45,7 +45,7 @@ def svg(picture: Picture) -> str:
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="gx" viewBox="0 0 {wide} {high}" width="{wide}" '
         f'height="{high}" role="img" font-family="{FONT}">',
-        f"<desc>{escape(f'A state machine that starts at {picture.start}: {described}')}</desc>",
+        f"<desc>{_plain(f'A state machine that starts at {picture.start}: {described}')}</desc>",
         f"<style>{style()}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
@@ -55,7 +55,8 @@ def svg(picture: Picture) -> str:
 def machine(picture: Picture, layout: Layout) -> list[str]:
     """The drawing alone, without margins, legend and caption: groups that have `data-node` and `data-edge`."""
     lines = [line for path, place in layout.clusters.items() for line in _cluster(path, place)]
-    lines.append(f'<g class="edge">{_way(layout.entry, None)}</g>')
+    heat = 0.0 if any(box.heat for box in picture.boxes) else None
+    lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_way(layout.entry, heat)}</g>')
     lines += [
         _edge(index, arrow, line) for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
     ]
@@ -116,7 +117,7 @@ def _cluster(path: tuple[str, ...], place: Place) -> Iterator[str]:
 
 def _edge(index: int, arrow: Arrow, line: Line) -> str:
     kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
-    return f'<g class="{kind}" data-edge="{index}"><title>{escape(_said(arrow))}</title>{_way(line, arrow.heat)}</g>'
+    return f'<g class="{kind}" data-edge="{index}"><title>{_plain(_said(arrow))}</title>{_way(line, arrow.heat)}</g>'
 
 
 def _way(line: Line, heat: float | None) -> str:
@@ -136,7 +137,9 @@ def _tip(base: Point, tip: Point, thick: float) -> str:
     across, down = tip[0] - base[0], tip[1] - base[1]
     length = math.hypot(across, down) or 1.0
     ahead = (across / length, down / length)
-    root = (tip[0] - ahead[0] * _TIP[0], tip[1] - ahead[1] * _TIP[0])
+    # From where the line ends, so that there is no gap between them.
+    reach = max(_TIP[0], length + 0.5)
+    root = (tip[0] - ahead[0] * reach, tip[1] - ahead[1] * reach)
     half = max(_TIP[1], thick * 1.15)
     side = (-ahead[1] * half, ahead[0] * half)
     corners = (tip, (root[0] + side[0], root[1] + side[1]), (root[0] - side[0], root[1] - side[1]))
@@ -180,8 +183,9 @@ def _node(box: Box, place: Place) -> str:
     middle = place.y - len(lines) * step / 2
     name = text(place.x, middle + TITLE * 0.36, box.title, size=TITLE, kind="title")
     below = Place(place.x, place.y + TITLE * LEADING / 2, place.width, place.height)
+    known = escape(plain(box.name))
     return (
-        f'<g class="{kind}" data-node="{escape(box.name)}"><title>{escape(box.name)}</title>'
+        f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
         f"{outline(box.look, place)}{name}{_lines(lines, box.notes, below, LINE, 'faint')}</g>"
     )
 
@@ -221,24 +225,24 @@ def _polygon(*corners: Point) -> str:
 
 
 def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
-    """The legend, in as many rows as it needs, and its height."""
+    """The legend, in columns, and its height."""
+    entries = legend_of(picture)
+    wide = max(SAMPLE[0] + GAP + width(text_of(entry), LINE) for entry in entries) + 2 * GAP
+    columns = max(1, int((inner + 2 * GAP) // wide))
+    rows = -(-len(entries) // columns)
     lines: list[str] = []
-    x = y = 0.0
-    for entry in legend_of(picture):
-        wide = SAMPLE[0] + GAP + width(text_of(entry), LINE)
-        if x and x + wide > inner:
-            x, y = 0.0, y + ROW
-        lines.append(_sample(entry, Place(x + SAMPLE[0] / 2, y + ROW / 2, *SAMPLE)))
-        lines.append(
-            text(x + SAMPLE[0] + GAP, y + ROW / 2 + LINE * 0.36, text_of(entry), size=LINE, kind="start faint")
-        )
-        x += wide + 3 * GAP
-    return lines, y + ROW + _MARGIN / 2
+    for index, entry in enumerate(entries):
+        column, row = divmod(index, rows)
+        x, y = column * wide, row * ROW + ROW / 2
+        lines.append(_sample(entry, Place(x + SAMPLE[0] / 2, y, *SAMPLE)))
+        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, text_of(entry), size=LINE, kind="start faint"))
+    return lines, rows * ROW + _MARGIN / 2
 
 
 def _sample(entry: Entry, place: Place) -> str:
     """What a line of the legend is about, in small."""
-    left, right = (place.left, place.y), (place.left + place.width, place.y)
+    # The tip is beyond the line.
+    left, right = (place.left, place.y), (place.left + place.width - _TIP[0], place.y)
     third = place.width / 3
     curve = (left, (left[0] + third, left[1]), (right[0] - third, right[1]), right)
     match entry:
@@ -248,7 +252,7 @@ def _sample(entry: Entry, place: Place) -> str:
             return _finish_sample(place)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_way(Line(curve, (right[0] + 4, right[1]), None), None)}</g>'
+            return f'<g class="{kind}">{_way(Line(curve, (right[0] + _TIP[0], right[1]), None), None)}</g>'
         case "current":
             return f'<g class="node pure current">{outline("pure", place)}</g>'
         case _:

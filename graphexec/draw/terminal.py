@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphexec.draw.cells import cells
 from graphexec.draw.legend import Entry, legend_of, text_of
 from graphexec.draw.marks import Mark
 from graphexec.draw.nests import Nest, Numbered, nest_of
@@ -90,10 +90,10 @@ class _Drawing:
             yield from (" ●", " ▼")
         yield from _framed(box, room, leaves=bool(arrows))
         labels = [_label(arrow) for arrow in arrows]
-        widest = max(map(_cells, labels), default=0)
+        widest = max(map(cells, labels), default=0)
         for index, (arrow, label) in enumerate(zip(arrows, labels, strict=True), 1):
             line = _line(arrow)
-            way = f"{label} {line * (widest - _cells(label) + 1)}▶ {self._target(number, arrow)}"
+            way = f"{label} {line * (widest - cells(label) + 1)}▶ {self._target(number, arrow)}"
             last = index == len(arrows)
             yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", arrow.notes, room, last=last)
 
@@ -121,7 +121,7 @@ def _line(arrow: Arrow) -> str:
 def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Iterator[str]:
     """The line of an edge, and its notes: behind it if there is room, else under it."""
     text = " · ".join(plain_lines(*notes))
-    if text and _cells(way) + 2 + _cells(text) <= room:
+    if text and cells(way) + 2 + cells(text) <= room:
         yield f"{way}  {text}"
         return
     yield way
@@ -136,9 +136,9 @@ def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     lines = [" ".join((*signs, plain(box.name)))]
     for texts in (box.lines, box.notes):
         lines += _broken(" · ".join(plain_lines(*texts)), room - 4)
-    widest = max(map(_cells, lines))
+    widest = max(map(cells, lines))
     yield f"{left}{across * (widest + 2)}{right}"
-    yield from (f"{side} {line}{' ' * (widest - _cells(line))} {side}" for line in lines)
+    yield from (f"{side} {line}{' ' * (widest - cells(line))} {side}" for line in lines)
     yield f"{lower_left}{way_out if leaves else across}{across * (widest + 1)}{lower_right}"
 
 
@@ -148,7 +148,7 @@ def _broken(text: str, room: int) -> list[str]:
     line = ""
     used = 0
     for word in text.split(" "):
-        wide = _cells(word)
+        wide = cells(word)
         if line and used + 1 + wide > room:
             lines.append(line)
             line, used = "", 0
@@ -159,7 +159,7 @@ def _broken(text: str, room: int) -> list[str]:
         else:
             *full, line = _pieces(word, room)
             lines += full
-            used = _cells(line)
+            used = cells(line)
     return [*lines, line] if line else lines
 
 
@@ -168,22 +168,9 @@ def _pieces(word: str, room: int) -> list[str]:
     pieces: list[str] = []
     begin = used = 0
     for position, character in enumerate(word):
-        wide = _cells(character)
+        wide = cells(character)
         if used + wide > room and position > begin:
             pieces.append(word[begin:position])
             begin, used = position, 0
         used += wide
     return [*pieces, word[begin:]]
-
-
-def _cells(text: str) -> int:
-    """The columns that a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_cell, text))
-
-
-def _cell(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1

@@ -76,7 +76,7 @@ class _Rows:
         """Return what stands above the columns."""
         bar = " " * (self._bar + len(_GAP)) if self._bar else ""
         times = f"{'began':>{self._time}}{_GAP}{'waited':>{self._time}}"
-        return f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node {self._signs.arrow} outcome"
+        return self.line(f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node → outcome")
 
     def row(self, visit: Visit) -> str:
         """Return the row of a visit."""
@@ -89,7 +89,7 @@ class _Rows:
         columns.append(padded(fitted(self._way_of(visit), self._way, more=self._signs.more), self._way))
         if self._said:
             columns.append(fitted(self._typed(_said_in(visit, self._signs.arrow)), self._said, more=self._signs.more))
-        return _GAP.join(columns)
+        return self.line(_GAP.join(columns))
 
     def line(self, text: str) -> str:
         """Return a line of text, cut where it is too long."""

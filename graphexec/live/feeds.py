@@ -125,10 +125,10 @@ class _Followed:
         except (ValueError, KeyError, TypeError):
             self._stop(f"line {self._number} of {self._path} is not a record; give what graphexec run --record wrote")
             return
-        if event == "start":
+        if event == "start" and "machine" in record:
             self._begin_run()
         elif not self.lines:
-            self._stop(f"{self._path} does not begin with a start; give what graphexec run --record wrote")
+            self._stop(f"{self._path} does not begin with a start and its machine; give what graphexec run --record wrote")
             return
         self.lines.append(record_json(record))
         self.over = event == "result"

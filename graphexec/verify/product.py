@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-import networkx as nx
-
 from graphexec.edge import END
 from graphexec.limits import Limits
 from graphexec.verify.flow import UNCOUNTED, Flow, Transition, caps_of, possible
@@ -132,6 +130,9 @@ class Product:
         """
         inside = frozenset(within)
         came: dict[State, tuple[State, Transition] | None] = {self.begin: None}
+        # Loaded by those who look for loops.
+        import networkx as nx
+
         graph: nx.DiGraph[State] = nx.DiGraph()
         waiting = deque([self.begin])
         while waiting and len(came) <= most:

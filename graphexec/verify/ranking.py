@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from graphexec.edge import END
 from graphexec.rank import Level, Ranks
 from graphexec.verify.flow import Transition
@@ -49,6 +47,9 @@ def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iter
 
 def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[tuple[list[str], list[Transition]]]:
     """The strongly connected components, each with the transitions inside it; what can be reached comes first."""
+    # Loaded by the first proof: a table is drawn without it.
+    import networkx as nx
+
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from((one.source, one.target) for one in transitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -42,7 +43,7 @@ def test_every_text_format_is_printed(capsys: pytest.CaptureFixture[str], how: s
 
 
 def test_the_command_has_the_formats_of_the_library() -> None:
-    assert {*Format.__args__} == {*FORMATS, "png"}
+    assert {*get_args(Format)} == {*FORMATS, "png"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import webbrowser
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,7 +13,8 @@ import pytest
 from graphexec.draw import Recording
 from graphexec.draw.page import html
 from graphexec.draw.sequence import sequence_mermaid
-from tests.cli.terminals import Program, command
+from graphexec.draw.timeline import timeline
+from tests.cli.terminals import Program, command, program
 from tests.cli.traced import TRACE, recorded
 
 RECORDED = recorded()
@@ -63,24 +65,43 @@ def test_the_page_can_be_written_and_left_unopened(
 def test_without_a_browser_one_line_says_so(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webbrowser, "open", lambda address: False)
+    def fail(address: str) -> bool:
+        return False
+
+    monkeypatch.setattr(webbrowser, "open", fail)
     ended = command(capsys, "view", TRACE, "-o", "run.html")
     assert (ended.code, ended.out) == (0, "run.html\n")
     assert ended.err == "graphexec: no browser can be opened from here; open the address in yours\n"
 
 
 def test_the_timeline_and_the_sequence_are_printed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    from graphexec.draw.timeline import timeline
+    assert command(capsys, "view", TRACE, "--timeline").out == timeline(RECORDING)
+    assert command(capsys, "view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
+    assert command(capsys, "view", TRACE, "--timeline", "-o", "run.txt").out == ""
+    assert (folder / "run.txt").read_text(encoding="utf-8") == timeline(RECORDING)
 
-    assert command(capsys, "view", TRACE, "--timeline").out.strip("\n") == timeline(RECORDING).strip("\n")
-    assert command(capsys, "view", TRACE, "--sequence").out.strip("\n") == sequence_mermaid(RECORDING).strip("\n")
+
+def test_a_terminal_that_is_not_utf_8_gets_a_timeline_in_ascii(folder: Path) -> None:
+    ended = program("view", TRACE, "--timeline", cwd=folder, PYTHONIOENCODING="ascii")
+    assert ended.out == timeline(RECORDING, ascii_only=True)
+
+
+@pytest.mark.parametrize("columns", ["20", "60"])
+def test_a_timeline_is_as_wide_as_the_terminal(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: True)
+        ended = command(capsys, "view", TRACE, "--timeline")
+    assert ended.out == timeline(RECORDING, width=max(int(columns), 40))
 
 
 def test_a_trace_is_read_from_the_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(RECORDED))
-    assert command(capsys, "view", "-", "--sequence").out.strip("\n") == sequence_mermaid(RECORDING).strip("\n")
+    assert command(capsys, "view", "-", "--sequence").out == sequence_mermaid(RECORDING)
 
 
 def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -89,7 +110,7 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.Captu
     ended = command(capsys, "view", "cut.jsonl", "--sequence")
     assert ended.code == 0
     assert ended.err == "graphexec: cut.jsonl: line 8 is cut off; the run is shown as far as it goes\n"
-    assert ended.out.strip("\n") == sequence_mermaid(Recording(RECORDING.records[:7])).strip("\n")
+    assert ended.out == sequence_mermaid(Recording(RECORDING.records[:7]))
     # A last line that lacks nothing but its end is whole.
     (folder / "whole.jsonl").write_text("".join(lines).rstrip("\n"), encoding="utf-8")
     assert command(capsys, "view", "whole.jsonl", "--sequence").err == ""
@@ -100,13 +121,13 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.Captu
     [
         ("", "trace.jsonl: these records do not begin with a start"),
         ("\n", "trace.jsonl: these records do not begin with a start"),
-        ('{"event": "moved", "node": "plan"}\n', "trace.jsonl: these records do not begin with a start"),
+        (RECORDED.partition("\n")[2], "trace.jsonl: these records do not begin with a start"),
         ('{"event": "start", "machine": {}}\n', "trace.jsonl: this is not the picture of a machine: start: "),
         (RECORDED + "{]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 1} is not a record: "),
         (RECORDED + "\n[1]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record: "),
         (
             RECORDED + '\n{"event": "moved", "node": "plan"}\n',
-            f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is moved without outcome, target; give what",
+            f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record: moved without outcome, target; ",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # It asks nobody for anything of its own, and needs no screen.
@@ -28,7 +28,7 @@ _ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Opened:
-    """A page in the browser, the addresses that it asked for, and the faults that it told: what is not as it should be."""
+    """A page in the browser, the addresses that it asked for, and the faults that it told."""
 
     page: Page
     requests: list[str] = field(default_factory=list[str])
@@ -36,7 +36,7 @@ class Opened:
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium() -> Generator[Browser]:
     """Start the system's Chromium; skip the test where there is none."""
     executable = next((path for name in _NAMES if (path := shutil.which(name)) is not None), None)
     if executable is None:
@@ -51,17 +51,23 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
+def refuse(one: Opened, dialog: Dialog) -> None:
+    """A dialog is a fault, and must not hold the page."""
+    one.faults.append(dialog.message)
+    dialog.dismiss()
+
+
 @contextmanager
 def opened(
     browser: Browser, address: str, *, size: tuple[int, int] = (1440, 900), scheme: Literal["light", "dark"] = "light"
-) -> Iterator[Opened]:
+) -> Generator[Opened]:
     """Open a page of its own; what it says on the console, what it throws, and the dialogs it opens are faults."""
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     one = Opened(page)
     page.on("request", lambda request: one.requests.append(request.url))
     page.on("console", lambda message: one.faults.append(message.text))
     page.on("pageerror", lambda error: one.faults.append(str(error)))
-    page.on("dialog", lambda dialog: (one.faults.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", lambda dialog: refuse(one, dialog))
     try:
         page.goto(address)
         yield one

@@ -1,12 +1,37 @@
-"""Recordings of runs: of scripted agents that do anything, and of one machine that asks everybody."""
+"""Recordings of runs: of scripted agents that do anything, and of events that are written down."""
 
 from __future__ import annotations
 
+from typing import Any
 
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Limits, tool
+from graphexec import (
+    AGENT_EXECUTOR,
+    Acted,
+    AgentExecutor,
+    AgentFinish,
+    Answered,
+    Asked,
+    CallModel,
+    CallTool,
+    Done,
+    Entered,
+    Limits,
+    Moved,
+    Observed,
+    Ready,
+    Replied,
+    Reported,
+    Run,
+    Snapshot,
+    Spent,
+    tool,
+)
 from graphexec.draw import Recorder, Recording
+from graphexec.effects import All, ToolResult
+from graphexec.events import Event
+from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript
 from graphexec.testing.strategies import agent_scripts
@@ -30,13 +55,13 @@ def broken(text: str) -> str:
 TOOLS = [echo, broken]
 
 
-def recording_in(executor: AgentExecutor, given: object = "q", **told: object) -> Recording:
+def recording_in(executor: AgentExecutor, given: str = "q", **told: object) -> Recording:
     """Record a run under a virtual clock, whatever ends it."""
     recorder = Recorder(executor.graph, executor.limits, input=given, **told)
 
     async def watched() -> None:
         try:
-            async for event in executor.astream(given):  # type: ignore[arg-type]
+            async for event in executor.astream(given):
                 recorder(event)
         except Exception as error:  # noqa: BLE001 - what a run raises is recorded
             recorder.failed(error)
@@ -52,14 +77,72 @@ def scripted(script: AgentScript, within: Limits) -> Recording:
 
 
 def recordings() -> st.SearchStrategy[Recording]:
-    """Runs of agents that do anything, within all kinds of limits, that end in any way."""
-    scripts = agent_scripts([one.name for one in TOOLS], max_turns=4)
+    """Runs of agents that do anything, within all kinds of limits, that end in any way; most of them call tools."""
+    names = [one.name for one in TOOLS]
+    busy = agent_scripts(names, delays=False, kinds=("act", "act", "act", "garbage", "answer"))
     within = st.builds(
-        Limits, iterations=st.integers(0, 6), tool_calls=st.none() | st.integers(0, 9), seconds=st.sampled_from([3.0, _SECONDS])
+        Limits,
+        iterations=st.sampled_from([6, 4, 1, 0]),
+        tool_calls=st.sampled_from([None, 9, 2]),
+        seconds=st.sampled_from([_SECONDS, 3.0]),
     )
-    return st.builds(scripted, scripts, within)
+    return st.builds(scripted, busy | busy | agent_scripts(names), within)
 
 
 def cut_short(recording: Recording, records: int) -> Recording:
     """The run as far as it had come after so many records."""
     return Recording(recording.records[: max(records, 1)])
+
+
+def told(*events: Event[Any], given: object = "q", **told: object) -> Recording:
+    """The recording of a run of the standard machine to which just this happens."""
+    recorder = Recorder(AGENT_EXECUTOR, Limits(), input=given, **told)
+    for event in events:
+        recorder(event)
+    return recorder.recording
+
+
+def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools", at: float = 0.0) -> list[Event[Any]]:
+    """What happens at a node that asks at once, `at` so many seconds, and is answered after two."""
+    before, after = Spent(seconds=at), Spent(seconds=at + 2)
+    return [Entered(node, None, before), Asked(node, effect), Answered(node, effect, reply, 2.0, after)]
+
+
+def a_conversation() -> Recording:
+    """A run in which two tools are called at once, one of which fails, and the model answers after a wait."""
+    first = CallModel(ChatRequest((UserMessage("What is 37 * 48, and 1 / 0?"),)))
+    calls = tuple(
+        ToolCall(str(number), "calculator", f'{{"expression": "{expression}"}}')
+        for number, expression in enumerate(("37 * 48", "1 / 0"))
+    )
+    tools = All(tuple(CallTool("calculator", {"expression": one}) for one in ("37 * 48", "1 / 0")))
+    one = Spent(iterations=1, seconds=3.92, model_calls=1, prompt_tokens=735, completion_tokens=25)
+    two = Spent(iterations=1, seconds=4.0, model_calls=1, tool_calls=2, prompt_tokens=735, completion_tokens=25)
+    three = Spent(iterations=2, seconds=8.0, model_calls=2, tool_calls=2, prompt_tokens=1500, completion_tokens=40)
+    results = (ToolResult("1776"), ToolResult("division by zero", "error"))
+    answer = AgentFinish({"output": "1776; the other has no value."})
+    return told(
+        Entered("plan", None, Spent()),
+        Asked("plan", first),
+        Answered("plan", first, ModelReply("", calls, Usage(735, 25)), 3.92, one),
+        Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
+        Entered("parse", None, one),
+        Moved("parse", Acted(Run({}), ()), "dispatch_tools"),
+        Entered("dispatch_tools", None, one),
+        Asked("dispatch_tools", tools),
+        Answered("dispatch_tools", tools, results, 0.06, two),
+        Moved("dispatch_tools", Observed(Run({}), (), ()), "check_return_direct"),
+        Entered("check_return_direct", None, two),
+        Moved("check_return_direct", Ready(Run({})), "plan"),
+        Entered("plan", None, two),
+        Asked("plan", first),
+        Reported("plan", first, "tried again in 1 s: busy"),
+        Answered("plan", first, ModelReply("1776; the other has no value.", (), Usage(765, 15)), 4.0, three),
+        Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
+        Entered("parse", None, three),
+        Moved("parse", answer, "END"),
+        Done(answer, Snapshot("parse", None, spent=three)),
+        given="What is 37 * 48, and 1 / 0?",
+        model="a-model",
+        agent="tool_calling",
+    )

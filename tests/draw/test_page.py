@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec import AGENT_EXECUTOR, AgentExecutor, AnyTool, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw.page import html, record_json
 from graphexec.draw.picture import picture_of
 from graphexec.draw.records import Record, Recorder, Recording
-from graphexec.events import Reported
-from graphexec.executor import AGENT_EXECUTOR
+from graphexec.events import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
+from graphexec.models.scripted import Scripted
 from tests.draw.browser import Opened, chromium, opened
+from tests.draw.machines import HOSTILE as TEXTS
+from tests.draw.machines import ring
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -51,9 +54,9 @@ def nasty(query: str) -> str:
     return HOSTILE + "x" * (MEGABYTE - len(HOSTILE))
 
 
-def recorded(executor: AgentExecutor, asked: str, **told: object) -> Recording:
+def recorded(executor: AgentExecutor, asked: str, told: Mapping[str, object] | None = None) -> Recording:
     """The records of a run, of one that fails too."""
-    recorder = Recorder(executor.verify(), input=asked, **told)
+    recorder = Recorder(executor.verify(), None, input=asked, **(told or {}))
     try:
         for event in executor.stream(asked):
             recorder(event)
@@ -62,14 +65,16 @@ def recorded(executor: AgentExecutor, asked: str, **told: object) -> Recording:
     return recorder.recording
 
 
+TOOLS: list[AnyTool] = [population, nasty]
+
+
 def react(
     *replies: str | BaseException, iterations: int = 15, tokens: int | None = 4000, repeat: bool = False
 ) -> AgentExecutor:
     said = [ModelReply(one, (), Usage(20, 5)) if isinstance(one, str) else one for one in replies]
     model = ScriptedModel(said, repeat_last=repeat)
-    tools = [population, nasty]
-    agent = create_react_agent(model, tools)
-    return AgentExecutor(agent=agent, tools=tools, max_iterations=iterations, max_tokens=tokens)
+    agent = create_react_agent(model, TOOLS)
+    return AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations, max_tokens=tokens)
 
 
 LOOK_UP = "Let me look it up.\nAction: population\nAction Input: Porto"
@@ -79,7 +84,9 @@ FINAL = "I now know the final answer\nFinal Answer: 248769 people live in Porto.
 
 @pytest.fixture(scope="module")
 def answered() -> Recording:
-    return recorded(react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"])
+    return recorded(
+        react(LOOK_UP, HARM, FINAL), QUESTION, {"model": "smollm2", "agent": "react", "tools": ["population", "nasty"]}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +96,7 @@ def chrome() -> Iterator[Browser]:
 
 
 @contextmanager
-def page_of(browser: Browser, folder: Path, text: str, *, width: int = 1440, dark: bool = False) -> Iterator[Opened]:
+def page_of(browser: Browser, folder: Path, text: str, *, width: int = 1440, dark: bool = False) -> Generator[Opened]:
     """The page from disk; whatever it asked for but itself, and whatever went wrong in it, fails the test."""
     file = folder / "page.html"
     file.write_text(text, "utf-8")
@@ -244,9 +251,7 @@ def test_each_key_goes_where_it_says(chrome: Browser, answered: Recording, tmp_p
 
 
 @pytest.mark.browser
-def test_the_buttons_and_the_slider_move_through_the_run(
-    chrome: Browser, answered: Recording, tmp_path: Path
-) -> None:
+def test_the_buttons_and_the_slider_move_through_the_run(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         one.page.click("#first")
         assert one.page.locator("#back").is_disabled()
@@ -356,7 +361,9 @@ def test_a_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recor
         one.page.locator("#slider").fill("7")
         shown = one.page.locator("#detail .part.reply pre").text_content()
         assert shown is not None
-        assert shown.startswith(HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\x1b", "␛"))
+        assert shown.startswith(
+            HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\x1b", "␛")
+        )
         assert len(shown) < MEGABYTE / 100
         one.page.get_by_role("button", name="show all (1,048,576 characters)").click()
         shown = one.page.locator("#detail .part.reply pre").text_content()
@@ -376,7 +383,9 @@ def test_right_to_left_text_turns_nothing_around_it(chrome: Browser, tmp_path: P
     hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
     with page_of(chrome, tmp_path, drawn(recorded(react(FINAL), hebrew))) as one:
         press(one, "Home")
-        styles = one.page.locator("#detail pre").evaluate("e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]")
+        styles = one.page.locator("#detail pre").evaluate(
+            "e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]"
+        )
         assert styles == ["rtl", "plaintext"]
         assert one.page.evaluate("getComputedStyle(document.body).direction") == "ltr"
 
@@ -420,12 +429,8 @@ def test_what_the_search_found_is_marked(chrome: Browser, answered: Recording, t
 
 
 @pytest.mark.browser
-def test_dark_follows_the_system_until_the_reader_chooses(
-    chrome: Browser, answered: Recording, tmp_path: Path
-) -> None:
+def test_dark_follows_the_system_until_the_reader_chooses(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     def colours(one: Opened) -> list[str]:
-        # A change of the system's choice is told with the next frame.
-        one.page.evaluate("new Promise(requestAnimationFrame)")
         body = "getComputedStyle(document.body).backgroundColor"
         paper = "getComputedStyle(document.querySelector('.gx .paper')).fill"
         found: list[str] = one.page.evaluate(f"[{body}, {paper}]")
@@ -435,12 +440,15 @@ def test_dark_follows_the_system_until_the_reader_chooses(
     with page_of(chrome, tmp_path, drawn(answered), dark=True) as one:
         assert colours(one) == dark
         one.page.emulate_media(color_scheme="light")
+        one.page.locator(":root[data-theme=light]").wait_for(state="attached")
         assert colours(one) == light
         press(one, "d")
         assert colours(one) == dark
         one.page.click("#theme")
         assert colours(one) == light
         one.page.emulate_media(color_scheme="dark")
+        # The system's choice is told with a frame.
+        one.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         assert colours(one) == light
 
 
@@ -475,13 +483,12 @@ def test_a_stop_says_which_limit_and_an_error_what_was_raised(chrome: Browser, t
 
 @pytest.mark.browser
 def test_prompts_of_messages_are_put_together_again(chrome: Browser, tmp_path: Path) -> None:
-    replies = [
+    replies: list[Scripted] = [
         [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')],
         "248769 \U0001f389",
     ]
     model = ScriptedModel(replies)
-    tools = [population, nasty]
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools)
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS)
     with page_of(chrome, tmp_path, drawn(recorded(executor, QUESTION))) as one:
         one.page.locator("#slider").fill("3")
         assert one.page.locator("#detail .part.tools .tool").all_text_contents() == ["population", "nasty"]
@@ -510,6 +517,68 @@ def test_a_thousand_steps_open_in_under_a_second(chrome: Browser, tmp_path: Path
         assert text(one, "#matches") == "1 of 1"
 
 
+@pytest.mark.browser
+def test_notices_own_budgets_and_records_that_break_off_are_shown(
+    chrome: Browser, answered: Recording, tmp_path: Path
+) -> None:
+    *records, _ = [dict(record) for record in answered.records]
+    records[0]["limits"] = {**records[0]["limits"], "budgets": {"<b>tries</b>": 4}}
+    for record in records:
+        if "spent" in record:
+            record["spent"] = {**record["spent"], "cost": 0.25, "budgets": {"<b>tries</b>": 3}}
+    notice: Record = {
+        "event": "reported",
+        "node": "parse",
+        "effects": [],
+        "news": "SummaryFailed",
+        "text": "<i>no\x07 summary</i>",
+    }
+    with page_of(chrome, tmp_path, drawn(Recording([*records, notice]))) as one:
+        assert text(one, "#status") == "not finished"
+        assert text(one, "#position") == "10 / 10"
+        assert text(one, "#detail .part.notice pre") == "<i>no␇ summary</i>"
+        bars = [" ".join(bar.inner_text().split()) for bar in one.page.locator("#detail .bar").all()]
+        assert bars[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
+    with page_of(chrome, tmp_path, drawn(Recording(records[:9]))) as one:
+        assert lit(one) == (["dispatch_tools"], [])
+        assert "The records end here." in text(one, "#detail")
+
+
+@pytest.mark.browser
+def test_hostile_names_are_text_too(chrome: Browser, tmp_path: Path) -> None:
+    names = tuple(
+        name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
+    )
+    picture = dataclasses.replace(ring(names, names), caption=names)
+    with page_of(chrome, tmp_path, html(picture)) as one:
+        titles = one.page.locator("g.edge[data-edge] > title").all_text_contents()
+        assert len(titles) == len(picture.arrows)
+        assert f"{names[0]} --Next--> {names[1]}" in titles
+        assert names[0] in text(one, "#asked")
+        assert one.page.locator("#proof").text_content() == " ".join(names).replace("\r\n", "\n").replace(
+            "\u202e", "⟨U+202E⟩"
+        )
+
+
+@pytest.mark.browser
+def test_a_large_machine_begins_where_it_can_be_read(chrome: Browser, tmp_path: Path) -> None:
+    names = tuple(f"graph{number // 6}.node_{number}" for number in range(40))
+    with page_of(chrome, tmp_path, html(ring(names))) as one:
+
+        def height(name: str) -> float:
+            box = one.page.locator(f"[data-node='{name}'] text").first.bounding_box()
+            assert box is not None
+            return box["height"]
+
+        assert height(names[0]) > 10
+        one.page.click("#fit")
+        assert height(names[0]) < 10
+        one.page.click("#closer")
+        small = height(names[0])
+        one.page.click("#farther")
+        assert height(names[0]) < small
+
+
 # A run that is still going on.
 
 
@@ -535,14 +604,15 @@ class Stream:
                     self.wfile.write(part.encode())
                     self.wfile.flush()
 
-            def log_message(self, format: str, *args: object) -> None:
+            # The name of its parameter is the base class's.
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Say nothing."""
 
         self.asked = asked
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}/"
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
@@ -575,17 +645,17 @@ def test_a_live_page_takes_up_what_is_new_and_nothing_twice(chrome: Browser, ans
 
 @pytest.mark.browser
 def test_a_live_page_follows_until_the_reader_moves_away(chrome: Browser, answered: Recording) -> None:
-    page = html(answered.machine, Recording(answered.records[:12]), live="events")
+    page = html(answered.machine, Recording(answered.records[:11]), live="events")
     parts: SimpleQueue[str] = SimpleQueue()
     with Stream(page, [iter(parts.get, "")]) as stream, opened(chrome, stream.address) as one:
         assert text(one, "#status") == "running"
         assert text(one, "#position") == "3 / 3"
         press(one, "ArrowLeft")
-        parts.put("".join(told(answered, 0, 14)))
+        parts.put("".join(told(answered, 0, 13)))
         one.page.locator("#position", has_text="2 / 4").wait_for()
         assert text(one, "#connection") == "live"
         press(one, "End")
-        parts.put("".join(told(answered, 14, 17)))
+        parts.put("".join(told(answered, 13, 17)))
         one.page.locator("#position", has_text="5 / 5").wait_for()
         assert heading(one) == "plan"
         parts.put("")
@@ -596,8 +666,8 @@ def test_a_reply_is_shown_while_it_comes(chrome: Browser) -> None:
     recorder = Recorder(AGENT_EXECUTOR, input=QUESTION)
     executor = react(FINAL)
     for event in executor.stream(QUESTION):
-        record = recorder(event)
-        if record["event"] == "asked":
+        recorder(event)
+        if isinstance(event, Asked):
             for piece in ("I now <b>", "know", "</b>"):
                 recorder(Reported(event.node, event.effect, ReplyDelta(piece)))
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -36,6 +37,7 @@ from graphexec import (
     tool,
 )
 from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save
+from graphexec.draw.layout import laid_out
 from graphexec.draw.overlay import laid_over
 from graphexec.models import ScriptedModel
 
@@ -90,7 +92,7 @@ def test_a_thousand_random_runs_take_what_is_drawn_and_all_of_it() -> None:
 def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
     shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(a_run())])
     notes = {(arrow.source, arrow.outcome): arrow.notes for arrow in shown.arrows}
-    assert notes["plan", "Replied"] == ("×4",)
+    assert notes["plan", "Replied"] == ("steps 1, 5, 7, 11",)
     assert notes["parse", "Acted"] == ("steps 2, 8",)
     assert notes["parse", "Ready"] == ("step 6",)
     assert notes["parse", "AgentFinish"] == ("step 12",)
@@ -99,7 +101,8 @@ def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
     assert heats["plan", "Replied"] == 1
     assert heats["parse", "Acted"] == 0.5
     assert heats["plan", "LimitReached"] == 0
-    assert shown.caption[0].startswith("Answered after 4 model calls, 2 tool calls, 0 tokens, ")
+    assert shown.caption[0] == "Answer: 42"
+    assert shown.caption[1].startswith("Answered after 4 model calls, 2 tool calls, 0 tokens, ")
     assert not any(box.current for box in shown.boxes)
     assert {box.name for box in shown.boxes if box.heat == 0} == {"stopped_response"}
 
@@ -201,6 +204,9 @@ def test_a_prompt_is_told_by_what_is_new_in_it() -> None:
     assert "Answer the question" not in asked[1]["messages"][0]["content"]
 
 
+START = '{"event": "start", "machine": {"start": "a", "boxes": [], "arrows": []}}\n'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -210,6 +216,8 @@ def test_a_prompt_is_told_by_what_is_new_in_it() -> None:
         ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
         ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
         ("[1]\n", "line 1 is not a record"),
+        (START + '{"event": "moved", "node": "plan"}', "line 2 is not whole: moved lacks outcome, target"),
+        (START + '\n{"event": "asked"}\n', "line 3 is not whole: asked lacks node, effects"),
     ],
 )
 def test_what_are_no_records_is_said_in_a_line(text: str, said: str) -> None:
@@ -232,9 +240,9 @@ def test_pictures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
 
 def test_an_executor_draws_its_own_limits(tmp_path: Path) -> None:
     file = executor([FINISH], max_iterations=3).draw(tmp_path / "flow.mmd")
-    assert "4*iterations + 2 = 14 transitions" in file.read_text(encoding="utf-8")
+    assert "14 transitions (4*iterations + 2)" in file.read_text(encoding="utf-8")
     file = AGENT_EXECUTOR.draw(tmp_path / "flow.mmd", limits=Limits(iterations=2))
-    assert "4*iterations + 2 = 10 transitions" in file.read_text(encoding="utf-8")
+    assert "10 transitions (4*iterations + 2)" in file.read_text(encoding="utf-8")
 
 
 def test_a_format_that_there_is_not_is_refused_with_the_nearest() -> None:
@@ -261,8 +269,9 @@ def test_a_notebook_shows_the_picture() -> None:
 def test_without_the_extra_a_notebook_shows_mermaid_and_a_layout_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    laid_out.cache_clear()
     for name in ("pygraphviz", "resvg_py"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
+        monkeypatch.setitem(sys.modules, name, None)
     assert shown_in_a_notebook()["text/vnd.mermaid"].startswith("---")
     with pytest.raises(InputError, match=r"pygraphviz, which is not there; pip install 'graphexec-agents\[draw\]'"):
         format(AGENT_EXECUTOR, "svg")

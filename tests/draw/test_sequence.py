@@ -6,20 +6,25 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-from xml.etree import ElementTree
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.draw import Recording
-from graphexec.draw.interaction import Interaction, Message, Note, Together, interaction_of, messages_in
+from graphexec import AGENT_EXECUTOR, Asked, AskHuman, CallTool, Effect, Entered, Limits, Reported, Spent
+from graphexec.draw import Recorder, Recording
+from graphexec.draw.interaction import Interaction, Note, Together, interaction_of
+from graphexec.draw.plain import plain
 from graphexec.draw.records import Record
+from graphexec.draw.said import answered, asked
 from graphexec.draw.sequence import sequence_mermaid
 from graphexec.draw.sequence_svg import sequence_svg
+from graphexec.effects import All, Perform, ToolResult
 from graphexec.errors import InputError
-from tests.draw.recorded import cut_short, recordings
+from graphexec.limits import Exhausted
+from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -39,11 +44,11 @@ def said_in(shown: Interaction) -> list[Said]:
 
 def expected(recording: Recording) -> list[Said]:
     """What the records say, told anew: a call and its reply stand together."""
-    told = [Said("User", "Agent", "call")]
+    said = [Said("User", "Agent", "call")]
     asked: list[Record] = []
     for record in recording.records:
         if record["event"] == "asked":
-            told += pending(asked)
+            said += pending(asked)
             asked = record["effects"]
         if record["event"] == "answered":
             for index, effect in enumerate(asked):
@@ -52,12 +57,12 @@ def expected(recording: Recording) -> list[Said]:
                 reply = replies[min(index, len(replies) - 1)]
                 cut = isinstance(reply.get("value"), dict) and "limit" in reply["value"]
                 wrong = cut or reply.get("status", "ok") != "ok"
-                told += [Said("Agent", name, "call"), Said(name, "Agent", "failure" if wrong else "reply")]
+                said += [Said("Agent", name, "call"), Said(name, "Agent", "failure" if wrong else "reply")]
             asked = []
-    told += pending(asked)
+    said += pending(asked)
     if recording.result is not None:
-        told.append(Said("Agent", "User", "reply" if recording.result["status"] == "answered" else "failure"))
-    return told
+        said.append(Said("Agent", "User", "reply" if recording.result["status"] == "answered" else "failure"))
+    return said
 
 
 def pending(asked: list[Record]) -> list[Said]:
@@ -130,7 +135,7 @@ class Drawn:
 
 
 def read_svg(text: str) -> Iterator[Drawn]:
-    for group in ElementTree.fromstring(text).iter(f"{SVG}g"):
+    for group in ET.fromstring(text).iter(f"{SVG}g"):
         number = group.get("data-message")
         if number is None:
             continue
@@ -153,7 +158,7 @@ def test_svg_has_one_arrow_for_each_message_and_a_title_that_says_it(recording: 
 
 @given(recordings())
 def test_all_of_an_svg_stands_within_its_sheet(recording: Recording) -> None:
-    root = ElementTree.fromstring(sequence_svg(recording))
+    root = ET.fromstring(sequence_svg(recording))
     group = root.find(f"{SVG}g")
     assert group is not None
     moved = re.fullmatch(r"translate\((.*) (.*)\)", group.get("transform", ""))
@@ -181,6 +186,170 @@ def test_with_a_most_the_first_and_the_last_stay_and_no_reply_stands_alone(recor
     assert [one.number for one in read_svg(sequence_svg(recording, most=most))] == [one.number for one in kept]
 
 
-def test_a_most_that_leaves_no_end_is_refused(a_run: Recording) -> None:
+def test_a_most_that_leaves_no_end_is_refused() -> None:
     with pytest.raises(InputError, match="most is 1, which leaves no first and last message; give 2 or more"):
-        sequence_mermaid(a_run, most=1)
+        sequence_mermaid(a_conversation(), most=1)
+
+
+def test_mermaid_numbers_the_messages_as_they_are_when_some_are_left_out() -> None:
+    assert sequence_mermaid(a_conversation(), most=4).splitlines()[6:] == [
+        "    p0->>+p1: What is 37 * 48, and 1 / 0?",
+        "    Note over p0,p3: 8 messages left out",
+        "    autonumber 10",
+        "    p1-->>-p0: 1776#59; the other has no value.<br/>2 model calls, 1,540 tokens, 8.00 s",
+    ]
+
+
+def test_a_conversation_as_mermaid() -> None:
+    assert (
+        sequence_mermaid(a_conversation())
+        == """\
+sequenceDiagram
+    autonumber
+    actor p0 as User
+    participant p1 as Agent<br/>tool_calling
+    participant p2 as Model<br/>a-model
+    participant p3 as calculator<br/>tool
+    p0->>+p1: What is 37 * 48, and 1 / 0?
+    Note over p0,p3: iteration 1
+    p1->>+p2: What is 37 * 48, and 1 / 0?
+    p2-->>-p1: calculator(expression="37 *…), calculator(expression="1 /…)<br/>735 + 25 tokens, 3.92 s
+    par 2 at once, 60 ms
+        p1->>+p3: calculator(expression="37 * 48")
+        p3-->>-p1: 1776
+    and
+        p1->>+p3: calculator(expression="1 / 0")
+        p3--x-p1: division by zero<br/>error
+    end
+    Note over p0,p3: iteration 2
+    p1->>+p2: the same prompt again
+    Note over p2: tried again in 1 s: busy
+    p2-->>-p1: 1776#59; the other has no value.<br/>765 + 15 tokens, 4.00 s
+    p1-->>-p0: 1776#59; the other has no value.<br/>2 model calls, 1,540 tokens, 8.00 s
+"""
+    )
+
+
+@dataclass(frozen=True)
+class Measure(Effect[float]):
+    """An effect of one's own."""
+
+    place: str
+
+
+def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_right() -> None:
+    own = Perform("tidy", str, "x")
+    run = told(
+        *asked_and_answered(own, "x", node="tidy"),
+        *asked_and_answered(Measure("here"), 21.5),
+        *asked_and_answered(AskHuman("May I?"), "yes"),
+        *asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
+    )
+    shown = interaction_of(run)
+    assert [(one.role, one.name) for one in shown.participants] == [
+        ("user", "User"),
+        ("agent", "Agent"),
+        ("tool", "look_up"),
+        ("person", "Person"),
+        ("world", "World"),
+        ("function", "tidy"),
+    ]
+    assert [one.lines for one in shown.messages[1:]] == [
+        ("do it",),
+        ("x", "2.00 s"),
+        ('Measure(place="here")',),
+        ("21.5", "2.00 s"),
+        ("May I?",),
+        ("yes", "2.00 s"),
+        ('look_up("Porto")',),
+        ('{"people": 248769}', "2.00 s"),
+    ]
+    assert [one for one in shown.items if isinstance(one, Note)] == [Note("running", "still running")]
+
+
+def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
+    cut = Exhausted("seconds", 3.0, 3.0)
+    both = All((CallTool("echo", "a"), CallTool("echo", "b")))
+    (together,) = [
+        one for one in interaction_of(told(*asked_and_answered(both, cut))).items if isinstance(one, Together)
+    ]
+    assert [[message.kind for message in branch] for branch in together.branches] == [["call", "failure"]] * 2
+    assert {message.lines for branch in together.branches for message in branch[1:]} == {
+        ("the limit of 3 seconds was reached (3 spent)", "cut")
+    }
+
+
+def test_what_an_exception_ends_says_so_to_the_user() -> None:
+    recorder = Recorder(AGENT_EXECUTOR, Limits(), input="q")
+    recorder(Entered("plan", None, Spent()))
+    recorder(Asked("plan", CallTool("echo", "a")))
+    recorder.failed(ValueError("<b>no</b>"))
+    *_, call, last = interaction_of(recorder.recording).messages
+    assert (call.kind, last.kind, last.target) == ("call", "failure", 0)
+    assert last.lines[0] == "ValueError: <b>no</b>"
+    assert list(read_svg(sequence_svg(recorder.recording)))[-1].title.endswith("Agent → User: ValueError: <b>no</b>")
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "]]> --> </svg> & &lt; &#0;",
+    "end\npar x\nNote over p0: y",
+    "p0->>p1: z; activate p1 #59; %%{init: {}}%%",
+    "wrap: $$x$$ \\n `code`",
+    "\u202eright-to-left\u202c שלום \x1b[31m\x00\x07\u2028",
+    "🎉👩\u200d👩\u200d👧 x" * 10_000,
+    "",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_text(text: str) -> None:
+    run = told(
+        *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
+        *asked_and_answered(AskHuman(text), text),
+        *asked_and_answered(Measure(text), 1.0),
+        Reported("dispatch_tools", Measure(text), text),
+        given=text,
+        model=text,
+        agent=text,
+    )
+    shown = interaction_of(run)
+    assert [one.kind for one in shown.messages] == ["call", *("call", "reply") * 3]
+    drawn, mermaid = sequence_svg(run), sequence_mermaid(run)
+    assert [one.lines or (" ",) for one in shown.messages] == [lines for _, lines in read_mermaid(mermaid)]
+    assert len(list(read_svg(drawn))) == len(shown.messages)
+    tags = {element.tag.removeprefix(SVG) for element in ET.fromstring(drawn).iter()}
+    assert tags <= {"svg", "desc", "style", "g", "title", "path", "rect", "text", "polygon"}
+    assert not any(one < " " or one in "\u202e\u2028" for one in (drawn + mermaid).replace("\n", ""))
+    assert len(drawn) < 60_000
+    assert all(len(line) <= 60 for message in shown.messages for line in message.lines)
+
+
+def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:
+    prompt = {
+        "kept": 0,
+        "messages": [{"role": "user", "content": "You are an agent. Question: how many people live here?"}],
+    }
+    assert asked({"effect": "CallModel", "prompt": prompt}, 30) == "…how many people live here?"
+
+
+@given(st.text(), st.integers(2, 80))
+def test_no_label_is_longer_than_it_may_be(text: str, most: int) -> None:
+    effects: list[Record] = [
+        {"effect": "CallTool", "tool": text, "tool_input": {text: text}},
+        {"effect": "AskHuman", "question": text},
+        {"effect": "CallModel", "prompt": {"kept": 0, "messages": [{"role": "user", "content": text}]}},
+        {"effect": "CallModel", "prompt": {"kept": 0, "messages": [{"role": "tool", "content": text}] * 3}},
+        {"effect": text, "value": text},
+    ]
+    replies: list[Record] = [
+        {"effect": "CallTool", "status": "ok", "observation": [text]},
+        {"effect": "CallModel", "content": text, "tool_calls": []},
+        {"effect": "CallModel", "content": "", "tool_calls": [{"name": text, "arguments": text}] * 4},
+        {"effect": "CallAgent", "value": {"decision": {"return_values": {"output": text}}}},
+        {"effect": "CallAgent", "value": {"decision": [{"tool": text, "tool_input": text}] * 3}},
+    ]
+    room = max(most, 24)
+    for line in (*(asked(one, room) for one in effects), *(answered(one, room) for one in replies)):
+        assert len(line) <= room
+        assert plain(line) == line

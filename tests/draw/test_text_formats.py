@@ -269,7 +269,7 @@ def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
     assert markdown(picture) == (
         "| node | outcome | leads to | |\n"
         "|---|---|---|---|\n"
-        "| `plan` | `LimitReached` | `stop` | taken when a limit is spent; not taken by the run |\n"
+        "| `plan` | `LimitReached` | `stop` | taken when a limit is spent; not taken |\n"
         "| `stop` | `Ready` | `plan` | iterations again; the way there; step 2 |\n"
         "\n"
         "Refuted.\n"
@@ -279,7 +279,7 @@ def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
         "| node | |\n"
         "|---|---|\n"
         "| `plan` | where a run starts; asks the model; the run is here |\n"
-        "| `stop` | decides, and asks for nothing; can go on for ever, or is wrong |\n"
+        "| `stop` | a function that asks for nothing; can go on for ever, or is wrong |\n"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +57,7 @@ class Reader:
 
 
 @contextmanager
-def reading(url: str, last: str | None = None, run: str | None = None) -> Iterator[Reader]:
+def reading(url: str, last: str | None = None, run: str | None = None) -> Generator[Reader]:
     """Read the events of a live page."""
     headers = {} if last is None else {"Last-Event-ID": last}
     with (

@@ -127,10 +127,13 @@ def test_a_line_that_is_no_record_ends_it_with_what_was_read_before(file: Path, 
 
 
 def test_records_without_a_start_are_no_run(file: Path) -> None:
-    file.write_text(RECORDED.partition("\n")[2], encoding="utf-8")
-    feed = feed_of(file)
-    assert (records(feed), feed.over) == ([], True)
-    assert feed.fault == f"{file} does not begin with a start; give what graphexec run --record wrote"
+    for beginning in ("", '{"event": "start"}\n'):
+        file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
+        feed = feed_of(file)
+        assert (records(feed), feed.over) == ([], True)
+        assert (
+            feed.fault == f"{file} does not begin with a start and its machine; give what graphexec run --record wrote"
+        )
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_nothing_but_reading_is_possible() -> None:
 def test_an_id_that_none_has_is_no_error(last: str) -> None:
     recorder = recorder_of()
     with TestClient(live_page(recorder), base_url=HOST) as client:
-        answer = client.get("/events", headers={"Last-Event-ID": last.encode()})
+        answer = client.get("/events", headers=[(b"Last-Event-ID", last.encode())])
     assert answer.status_code == 200
     assert answer.text.rstrip().splitlines()[-2:] == ["event: end", "data:"]
 

@@ -6,7 +6,8 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -14,7 +15,7 @@ from html import escape
 from importlib.resources import files
 from math import isfinite
 from string import Template
-from typing import Any
+from typing import Any, cast
 
 from graphexec.draw.picture import Arrow, Picture
 from graphexec.draw.records import Record, Recording
@@ -22,7 +23,7 @@ from graphexec.draw.style import DARK, LIGHT, Palette, style
 from graphexec.draw.svg import svg
 
 # In the order in which one builds upon the other; together they are one module.
-_SCRIPTS = ("run.js", "text.js", "machine.js", "detail.js", "steps.js", "page.js")
+_SCRIPTS = ("run.js", "text.js", "machine.js", "spent.js", "detail.js", "steps.js", "page.js")
 # How JavaScript tells that the page is dark: the system's choice, unless the reader has made one.
 _DARK = ":root[data-theme=dark]"
 # The integers that JavaScript has.
@@ -70,10 +71,11 @@ def _script_json(data: Record) -> str:
 
 def _readable(value: Any) -> Any:
     match value:
+        # What JSON holds is arbitrary, and a checker does not know what an arbitrary value's members are.
         case dict():
-            return {key: _readable(one) for key, one in value.items()}
+            return {name: _readable(one) for name, one in cast("Record", value).items()}
         case list() | tuple():
-            return [_readable(one) for one in value]
+            return [_readable(one) for one in cast("Sequence[Any]", value)]
         case float() if not isfinite(value):
             return str(value)
         case int() if not -_MOST <= value <= _MOST:
@@ -125,8 +127,9 @@ def _hash(text: str) -> str:
 
 def _title(picture: Picture, records: Iterable[Record]) -> str:
     """What was asked, if it is known."""
-    asked = next((record.get("input") for record in records if record["event"] == "start"), None)
-    if isinstance(asked, dict) and "input" in asked:
+    # Any: a run's input is arbitrary.
+    asked: Any = next((record.get("input") for record in records if record["event"] == "start"), None)
+    with suppress(TypeError, KeyError):
         asked = asked["input"]
     if asked is None:
         return f"The machine that starts at {picture.start}"

@@ -1,16 +1,6 @@
 // One step: what the node was given, what it asked, what came back, where that leads, and what is spent.
 
 const detail = document.getElementById("detail");
-const COUNTED = [
-  ["iterations", "iterations"],
-  ["model_calls", "model calls"],
-  ["tool_calls", "tool calls"],
-  ["tokens", "tokens"],
-  ["seconds", "seconds"],
-  ["cost", "cost"],
-  ["restarts", "restarts"],
-];
-const ALWAYS = new Set(["iterations", "model_calls", "tool_calls", "tokens", "seconds"]);
 
 function showDetail(position, again) {
   const top = again ? detail.scrollTop : 0;
@@ -26,17 +16,29 @@ function begun() {
     heading("start", "", "before the first step"),
     spentBars(run.visits[0]?.before ?? run.result?.spent),
     section("Input", run.start.input === undefined ? null : data(run.start.input, "input")),
-    section("Tools", tools.length ? element("p", { class: "chips" }, ...tools.map((tool) => span("chip", nameOf(tool)))) : null),
+    section(
+      "Tools",
+      tools.length ? element("p", { class: "chips" }, ...tools.map((tool) => span("chip", nameOf(tool)))) : null,
+    ),
   ];
 }
 
 function visited(visit, position) {
   const iteration = visit.spent?.iterations;
-  const where = [`step ${number(position)} of ${number(run.visits.length)}`, iteration ? `iteration ${number(iteration)}` : "", duration(secondsOf(visit))];
+  const where = [
+    `step ${number(position)} of ${number(run.visits.length)}`,
+    iteration ? `iteration ${number(iteration)}` : "",
+    duration(secondsOf(visit)),
+  ];
   const given = givenTo(position);
   const asks = visit.records.length > 0;
   return [
-    heading(visit.node, looks.get(visit.node)?.look ?? "pure", where.filter(Boolean).join(" · "), looks.get(visit.node)?.lines?.[0]),
+    heading(
+      visit.node,
+      looks.get(visit.node)?.look ?? "pure",
+      where.filter(Boolean).join(" · "),
+      looks.get(visit.node)?.lines?.[0],
+    ),
     spentBars(visit.spent),
     givenPart(given, position, !asks),
     ...happenings(visit, position),
@@ -45,19 +47,33 @@ function visited(visit, position) {
 }
 
 function heading(name, look, where, said) {
-  return element("div", { class: `heading ${look}` }, element("h2", {}, span("", name)), said ? span("chip", said) : null, element("span", { class: "where" }, where));
+  return element(
+    "div",
+    { class: `heading ${look}` },
+    element("h2", {}, span("", name)),
+    said ? span("chip", said) : null,
+    element("span", { class: "where" }, where),
+  );
 }
 
 function section(title, content, { kind = "", aside = "" } = {}) {
   if (!content) return null;
   const contents = Array.isArray(content) ? content : [content];
-  return element("section", { class: `part ${kind}` }, element("h3", {}, title, aside ? element("span", { class: "aside" }, aside) : null), ...contents);
+  return element(
+    "section",
+    { class: `part ${kind}` },
+    element("h3", {}, title, aside ? element("span", { class: "aside" }, aside) : null),
+    ...contents,
+  );
 }
 
 function givenPart({ outcome: name, from, value }, position, open) {
   if (value === undefined && !name) return null;
   const title = name ? `${visible(name)} from ${visible(from)}` : "the input";
-  return section("Given", folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }));
+  return section(
+    "Given",
+    folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
+  );
 }
 
 function small(value) {
@@ -76,10 +92,16 @@ function happenings(visit, position) {
   const parts = [];
   for (const [index, record] of visit.records.entries()) {
     const name = `${position} ${index}`;
-    if (record.event === "asked") parts.push(...record.effects.map((effect, number) => asked(effect, `${name} ${number}`)));
-    else if (record.event === "answered") parts.push(...record.replies.map((reply, number) => replied(reply, `${name} ${number}`, duration(record.seconds))));
-    else if (record.event === "reported" && record.news !== "ReplyDelta") parts.push(section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" }));
-    else if (record.event === "reported" && !answered && visit.records[index - 1]?.news !== "ReplyDelta") parts.push(streamed(visit.records, index, name));
+    if (record.event === "asked")
+      parts.push(...record.effects.map((effect, number) => asked(effect, `${name} ${number}`)));
+    else if (record.event === "answered")
+      parts.push(
+        ...record.replies.map((reply, number) => replied(reply, `${name} ${number}`, duration(record.seconds))),
+      );
+    else if (record.event === "reported" && record.news !== "ReplyDelta")
+      parts.push(section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" }));
+    else if (record.event === "reported" && !answered && visit.records[index - 1]?.news !== "ReplyDelta")
+      parts.push(streamed(visit.records, index, name));
   }
   return parts;
 }
@@ -96,20 +118,45 @@ function streamed(records, index, name) {
 
 function asked(effect, name) {
   if (effect.prompt) return section("Asked the model", promptPart(effect, name), { kind: "model" });
-  if (effect.tool !== undefined) return section("Called", [span("tool", effect.tool), data(effect.tool_input, name)], { kind: "tools" });
-  if (effect.question !== undefined) return section("Asked a person", block(effect.question ?? "", { name }), { kind: "person" });
-  return section(`Asked: ${visible(effect.effect ?? "")}`, effect.value === undefined ? element("p", { class: "faint" }, "there is nothing more to show of it") : data(effect.value, name), { kind: "effect" });
+  if (effect.tool !== undefined)
+    return section("Called", [span("tool", effect.tool), data(effect.tool_input, name)], { kind: "tools" });
+  if (effect.question !== undefined)
+    return section("Asked a person", block(effect.question ?? "", { name }), { kind: "person" });
+  return section(
+    `Asked: ${visible(effect.effect ?? "")}`,
+    effect.value === undefined
+      ? element("p", { class: "faint" }, "there is nothing more to show of it")
+      : data(effect.value, name),
+    { kind: "effect" },
+  );
 }
 
 function promptPart(effect, name) {
   const { kept, messages } = prompts.get(effect);
-  const before = kept ? folded(`${plural(kept, "message")} as before`, `${name} before`, () => element("div", {}, ...messages.slice(0, kept).map((one, index) => message(one, `${name} kept ${index}`, false)))) : null;
-  return [before, ...messages.slice(kept).map((one, index) => message(one, `${name} ${index}`, kept > 0 || index > 0 || one.before !== null))].filter(Boolean);
+  const before = kept
+    ? folded(`${plural(kept, "message")} as before`, `${name} before`, () =>
+        element(
+          "div",
+          {},
+          ...messages.slice(0, kept).map((one, index) => message(one, `${name} kept ${index}`, false)),
+        ),
+      )
+    : null;
+  return [
+    before,
+    ...messages
+      .slice(kept)
+      .map((one, index) => message(one, `${name} ${index}`, kept > 0 || index > 0 || one.before !== null)),
+  ].filter(Boolean);
 }
 
 function message(one, name, isNew) {
-  const calls = (one.tool_calls ?? []).map((call, index) => element("div", { class: "call" }, span("tool", call.name), data(call.arguments, `${name} call ${index}`)));
-  const start = one.before ? folded(`${number(one.kept)} characters as before`, `${name} start`, () => block(earlier(one), { name: `${name} earlier` })) : null;
+  const calls = toolCalls(one.tool_calls ?? [], name);
+  const start = one.before
+    ? folded(`${number(one.kept)} characters as before`, `${name} start`, () =>
+        block(earlier(one), { name: `${name} earlier` }),
+      )
+    : null;
   return element(
     "div",
     { class: `message ${one.before || isNew ? "new" : ""}` },
@@ -120,23 +167,60 @@ function message(one, name, isNew) {
   );
 }
 
+function toolCalls(calls, name) {
+  return calls.map((call, index) => {
+    const given = data(call.arguments, `${name} call ${index}`);
+    return element("div", { class: "call" }, span("tool", call.name), given);
+  });
+}
+
 function replied(reply, name, seconds) {
   if (reply.observation !== undefined) {
     const failed = reply.status && reply.status !== "ok";
-    return section("Observation", data(reply.observation, name), { kind: failed ? "failed" : "reply", aside: [visible(reply.tool ?? ""), reply.status, seconds].filter(Boolean).join(" · ") });
+    return section("Observation", data(reply.observation, name), {
+      kind: failed ? "failed" : "reply",
+      aside: [visible(reply.tool ?? ""), reply.status, seconds].filter(Boolean).join(" · "),
+    });
   }
   if (reply.content === undefined) return section("Reply", data(reply.value, name), { kind: "reply", aside: seconds });
-  const tokens = reply.prompt_tokens || reply.completion_tokens ? `${number(reply.prompt_tokens)} + ${number(reply.completion_tokens)} tokens` : "";
-  const calls = (reply.tool_calls ?? []).map((call, index) => element("div", { class: "call" }, span("tool", call.name), data(call.arguments, `${name} call ${index}`)));
+  const tokens =
+    reply.prompt_tokens || reply.completion_tokens
+      ? `${number(reply.prompt_tokens)} + ${number(reply.completion_tokens)} tokens`
+      : "";
+  const calls = toolCalls(reply.tool_calls ?? [], name);
   const aside = [seconds, tokens, reply.finish_reason === "stop" ? "" : visible(reply.finish_reason ?? "")];
-  return section("Reply", [reply.content || !calls.length ? block(reply.content, { name }) : null, ...calls].filter(Boolean), { kind: "reply", aside: aside.filter(Boolean).join(" · ") });
+  return section(
+    "Reply",
+    [reply.content || !calls.length ? block(reply.content, { name }) : null, ...calls].filter(Boolean),
+    { kind: "reply", aside: aside.filter(Boolean).join(" · ") },
+  );
 }
 
 function outcome(visit, position, open) {
   const { outcome: name, target, value } = visit.moved;
   const arrow = edgeOf(visit.moved);
-  const line = element("p", { class: "leads" }, span("chip now", name), " → ", span(`target ${looks.get(target)?.look ?? "pure"}`, target), arrow !== undefined && picture.arrows[arrow].exhausts ? element("span", { class: "faint" }, " a limit is spent") : null);
-  return section("Outcome", [line, value === null || value === undefined ? null : folded("its data", `${position} outcome`, () => data(value, `${position} outcome`), { open: open || small(value) || holds(value) })].filter(Boolean), { kind: "outcome" });
+  const line = element(
+    "p",
+    { class: "leads" },
+    span("chip now", name),
+    " → ",
+    span(`target ${looks.get(target)?.look ?? "pure"}`, target),
+    arrow !== undefined && picture.arrows[arrow].exhausts
+      ? element("span", { class: "faint" }, " a limit is spent")
+      : null,
+  );
+  return section(
+    "Outcome",
+    [
+      line,
+      value === null || value === undefined
+        ? null
+        : folded("its data", `${position} outcome`, () => data(value, `${position} outcome`), {
+            open: open || small(value) || holds(value),
+          }),
+    ].filter(Boolean),
+    { kind: "outcome" },
+  );
 }
 
 function waiting() {
@@ -149,48 +233,57 @@ function ended() {
   return [
     heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
     spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
-    section("Error", error ? block(error.message || error.type || "", { name: "error" }) : null, { kind: "failed", aside: visible(error?.type ?? "") }),
-    section("Why it stopped", limit ? stopped(limit) : null, { kind: "stopped" }),
-    section(status === "stopped" ? "Its last word" : "Answer", output === null || output === undefined ? null : data(output, "answer"), { kind: "answer", aside: reason === "finished" || limit ? "" : visible(String(reason ?? "")) }),
-    section("Steps", steps?.length ? folded(plural(steps.length, "tool call"), "steps", () => element("ol", { class: "done" }, ...steps.slice(0, 200).map((step, index) => doneStep(step, index)), steps.length > 200 ? element("li", { class: "faint" }, `and ${number(steps.length - 200)} more, which the list shows`) : ""), { open: steps.length <= 8 }) : null),
+    section("Error", error ? block(error.message || error.type || "", { name: "error" }) : null, {
+      kind: "failed",
+      aside: visible(error?.type ?? ""),
+    }),
+    section("Why it stopped", limit ? element("p", {}, stopped(limit)) : null, { kind: "stopped" }),
+    section(
+      status === "stopped" ? "Its last word" : "Answer",
+      output === null || output === undefined ? null : data(output, "answer"),
+      { kind: "answer", aside: reason === "finished" || limit ? "" : visible(String(reason ?? "")) },
+    ),
+    section(
+      "Steps",
+      steps?.length
+        ? folded(
+            plural(steps.length, "tool call"),
+            "steps",
+            () =>
+              element(
+                "ol",
+                { class: "done" },
+                ...steps.slice(0, 200).map((step, index) => doneStep(step, index)),
+                steps.length > 200
+                  ? element("li", { class: "faint" }, `and ${number(steps.length - 200)} more, which the list shows`)
+                  : "",
+              ),
+            { open: steps.length <= 8 },
+          )
+        : null,
+    ),
   ];
 }
 
 function doneStep(step, index) {
-  return element("li", {}, element("div", { class: "call" }, span("tool", step.tool), data(step.tool_input, `done ${index} input`)), data(step.observation, `done ${index}`));
+  const failed = step.status && step.status !== "ok";
+  return element(
+    "li",
+    {},
+    element("div", { class: "call" }, span("tool", step.tool), data(step.tool_input, `done ${index} input`, 1)),
+    element("div", { class: failed ? "bad" : "" }, data(step.observation, `done ${index}`, 1)),
+  );
 }
 
 function stopped(limit) {
   const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were wanted` : "";
-  return element("p", {}, `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")} was reached (${number(limit.reached)} spent${wanted}).`);
-}
-
-function spentBars(spent) {
-  if (!spent) return null;
-  const limits = run.start.limits ?? {};
-  const bars = COUNTED.filter(([key]) => ALWAYS.has(key) || spent[key] > 0 || typeof limits[key] === "number").map(([key, label]) => bar(label, spent[key] ?? 0, limits[key]));
-  const own = new Set([...Object.keys(limits.budgets ?? {}), ...Object.keys(spent.budgets ?? {})]);
-  for (const name of own) bars.push(bar(visible(name), spent.budgets?.[name] ?? 0, limits.budgets?.[name]));
-  return element("div", { class: "bars", role: "group", "aria-label": "what is spent of each limit" }, ...bars);
-}
-
-function bar(label, spent, limit) {
-  const bounded = typeof limit === "number";
-  const shown = label === "seconds" ? rounded(spent) : number(spent);
-  const part = bounded ? Math.min(1, limit > 0 ? spent / limit : 1) : 0;
-  const filled = element("span", { class: part >= 1 ? "full" : part > 0.8 ? "nearly" : "" });
-  filled.style.width = `${part * 100}%`;
-  const meter = bounded ? { role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": Math.min(spent, limit) } : {};
-  return element("div", { class: "bar" }, element("span", { class: "label" }, label), element("span", { class: "count" }, shown, bounded ? element("span", { class: "faint" }, ` of ${number(limit)}`) : null), bounded ? element("span", { class: "track", ...meter }, filled) : element("span", { class: "track none" }));
-}
-
-function rounded(seconds) {
-  return typeof seconds !== "number" ? "" : seconds >= 100 ? number(Math.round(seconds)) : String(Number(seconds.toPrecision(3)));
+  return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")} was reached (${number(limit.reached)} spent${wanted}).`;
 }
 
 function statusText() {
   const result = run.result;
   if (!result) return live ? "running" : "not finished";
-  if (result.status === "stopped") return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;
+  if (result.status === "stopped")
+    return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;
   return visible(String(result.status));
 }

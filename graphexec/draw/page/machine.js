@@ -1,6 +1,7 @@
 // The machine: what is taken and where the run is, lit in the drawing.
 
 const drawing = document.querySelector("#drawing svg");
+const host = document.getElementById("drawing");
 const whole = drawing.viewBox.baseVal;
 const full = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
 // By the edge's number, and by the node's name.
@@ -9,13 +10,22 @@ const labels = new Map();
 const nodes = new Map();
 // The widths of lines that were taken once, and most often.
 const [LEAST, MOST] = [1.8, 5];
+// Pixels to the drawing's unit: what can be read, and the most.
+const [READABLE, LARGEST] = [0.42, 3];
+let seen = { scale: 1, x: 0, y: 0, fits: true };
 
 function readDrawing(picture, choose) {
   for (const group of drawing.querySelectorAll("[data-edge]")) {
     const edge = Number(group.dataset.edge);
     (group.classList.contains("edge") ? lines : labels).set(edge, group);
     const { source, outcome, target } = picture.arrows[edge];
-    if (choose) press(group, `${source}, ${outcome}, ${target}: to the next time`, () => choose({ edge }), group.classList.contains("edge"));
+    if (choose)
+      press(
+        group,
+        `${source}, ${outcome}, ${target}: to the next time`,
+        () => choose({ edge }),
+        group.classList.contains("edge"),
+      );
   }
   for (const group of drawing.querySelectorAll("[data-node]")) {
     const node = group.dataset.node;
@@ -28,6 +38,7 @@ function readDrawing(picture, choose) {
     group.append(wide);
   }
   movable();
+  first(nodes.get(picture.start));
 }
 
 function press(group, label, act, reachable) {
@@ -65,13 +76,14 @@ function light(position) {
     const count = counts.get(edge) ?? 0;
     group.classList.toggle("taken", count > 0);
     group.classList.toggle("now", edge === now);
-    const width = edge === now ? MOST : LEAST + (MOST - LEAST) * 0.8 * Math.log(count + 1) / Math.log(most + 1);
+    const width = edge === now ? MOST : LEAST + ((MOST - LEAST) * 0.8 * Math.log(count + 1)) / Math.log(most + 1);
     group.querySelector(".line").style.strokeWidth = count ? String(width) : "";
     countAt(labels.get(edge), count, edge === now);
   }
   const end = run.visits.at(-1);
-  const here = visit ? visit.node : position > 0 ? end?.moved?.target ?? end?.node : null;
+  const here = visit ? visit.node : position > 0 ? (end?.moved?.target ?? end?.node) : null;
   for (const [node, group] of nodes) group.classList.toggle("current", node === here);
+  inSight(nodes.get(here), false);
 }
 
 function countAt(label, count, now) {
@@ -84,56 +96,101 @@ function countAt(label, count, now) {
   notes.textContent = count ? `×${number(count)}` : "";
 }
 
-function view(box) {
-  drawing.setAttribute("viewBox", `${box.x} ${box.y} ${box.width} ${box.height}`);
-  document.getElementById("drawing").classList.toggle("moved", box.width < full.width - 0.5);
+function area() {
+  return { width: Math.max(1, host.clientWidth), height: Math.max(1, host.clientHeight) };
 }
 
-function seen() {
-  const { x, y, width, height } = drawing.viewBox.baseVal;
-  return { x, y, width, height };
+function fitting() {
+  const { width, height } = area();
+  return Math.min(width / full.width, height / full.height, LARGEST);
 }
 
-function zoom(factor, at = { x: 0.5, y: 0.5 }) {
-  const box = seen();
-  const width = Math.min(full.width, Math.max(full.width / 12, box.width / factor));
-  const height = width * full.height / full.width;
-  place({ x: box.x + (box.width - width) * at.x, y: box.y + (box.height - height) * at.y, width, height });
+// What is seen: the drawing around a middle, at so many pixels to the unit.
+function look(middle, scale) {
+  const { width, height } = area();
+  const [across, down] = [width / scale, height / scale];
+  const within = (value, from, whole, part) =>
+    part >= whole ? from + whole / 2 : Math.min(Math.max(value, from + part / 2), from + whole - part / 2);
+  seen = {
+    scale,
+    x: within(middle.x, full.x, full.width, across),
+    y: within(middle.y, full.y, full.height, down),
+    fits: scale <= fitting(),
+  };
+  drawing.setAttribute("viewBox", `${seen.x - across / 2} ${seen.y - down / 2} ${across} ${down}`);
+  host.classList.toggle("moved", !seen.fits);
 }
 
-function place(box) {
-  const within = (value, low, high) => Math.min(Math.max(value, low), high);
-  view({ ...box, x: within(box.x, full.x, full.x + full.width - box.width), y: within(box.y, full.y, full.y + full.height - box.height) });
+function fit() {
+  look({ x: full.x + full.width / 2, y: full.y + full.height / 2 }, fitting());
 }
 
-// Drawings can be moved with the pointer, and made larger with the wheel and the control key.
+// Large machines begin where they can be read.
+function first(start) {
+  fit();
+  if (seen.scale >= READABLE) return;
+  look(seen, 0.9);
+  inSight(start, true);
+}
+
+function pointAt(x, y) {
+  const box = drawing.getBoundingClientRect();
+  return {
+    x: seen.x + (x - box.x - box.width / 2) / seen.scale,
+    y: seen.y + (y - box.y - box.height / 2) / seen.scale,
+  };
+}
+
+// Where the drawing is larger than its place, it moves to the node if that is not seen.
+function inSight(node, always) {
+  if (!node || (seen.fits && !always)) return;
+  const [box, place] = [node.getBoundingClientRect(), drawing.getBoundingClientRect()];
+  const inside =
+    box.left >= place.left && box.right <= place.right && box.top >= place.top && box.bottom <= place.bottom;
+  if (!inside || always) look(pointAt(box.x + box.width / 2, box.y + box.height / 2), seen.scale);
+}
+
+function zoom(factor, at = seen) {
+  const scale = Math.min(LARGEST, Math.max(fitting(), seen.scale * factor));
+  const part = seen.scale / scale;
+  look({ x: at.x + (seen.x - at.x) * part, y: at.y + (seen.y - at.y) * part }, scale);
+}
+
+// The drawing can be moved with the pointer, and made larger with the wheel and the control key.
 function movable() {
   let held = null;
   drawing.addEventListener("pointerdown", (event) => {
-    if (event.button === 0) held = { x: event.clientX, y: event.clientY, box: seen(), moved: false };
+    if (event.button === 0) held = { x: event.clientX, y: event.clientY, from: { x: seen.x, y: seen.y }, moved: false };
   });
   addEventListener("pointermove", (event) => {
     if (!held || event.buttons === 0) return;
-    const scale = held.box.width / drawing.clientWidth;
     const [across, down] = [event.clientX - held.x, event.clientY - held.y];
     held.moved ||= Math.hypot(across, down) > 4;
-    if (held.moved) place({ ...held.box, x: held.box.x - across * scale, y: held.box.y - down * scale });
+    if (held.moved) look({ x: held.from.x - across / seen.scale, y: held.from.y - down / seen.scale }, seen.scale);
   });
   // What was moved is not clicked.
-  drawing.addEventListener("click", (event) => {
-    if (held?.moved) event.stopPropagation();
-    held = null;
-  }, { capture: true });
+  drawing.addEventListener(
+    "click",
+    (event) => {
+      if (held?.moved) event.stopPropagation();
+      held = null;
+    },
+    { capture: true },
+  );
   addEventListener("pointerup", (event) => {
     if (!drawing.contains(event.target)) held = null;
   });
-  drawing.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey) return;
-    event.preventDefault();
-    const area = drawing.getBoundingClientRect();
-    zoom(event.deltaY < 0 ? 1.2 : 1 / 1.2, { x: (event.clientX - area.x) / area.width, y: (event.clientY - area.y) / area.height });
-  }, { passive: false });
+  drawing.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 1.2 : 1 / 1.2, pointAt(event.clientX, event.clientY));
+    },
+    { passive: false },
+  );
   document.getElementById("closer").addEventListener("click", () => zoom(1.4));
   document.getElementById("farther").addEventListener("click", () => zoom(1 / 1.4));
-  document.getElementById("fit").addEventListener("click", () => view(full));
+  document.getElementById("fit").addEventListener("click", fit);
+  addEventListener("resize", () => (seen.fits ? fit() : look(seen, seen.scale)));
 }

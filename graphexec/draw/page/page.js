@@ -49,24 +49,31 @@ function positionText() {
 
 function showHeader() {
   const words = askedFor();
-  byId("asked").textContent = hasRun ? visible(words.slice(0, 600)) || "a run" : `The machine that starts at ${picture.start}`;
+  byId("asked").textContent = hasRun
+    ? visible(words.slice(0, 600)) || "a run"
+    : `The machine that starts at ${visible(picture.start)}`;
   const result = run.result;
   byId("status").hidden = !hasRun;
   byId("status").textContent = statusText();
   byId("status").className = `badge ${result ? result.status : "running"}`;
   const known = [run.start.model, run.start.agent, run.start.tools?.map(nameOf).join(", ")];
-  byId("known").textContent = hasRun ? known.filter(Boolean).map((one) => visible(nameOf(one))).join(" · ") : `${plural(picture.boxes.length, "node")} · ${plural(picture.arrows.length, "edge")}`;
+  byId("known").textContent = hasRun
+    ? known
+        .filter(Boolean)
+        .map((one) => visible(nameOf(one)))
+        .join(" · ")
+    : `${plural(picture.boxes.length, "node")} · ${plural(picture.arrows.length, "edge")}`;
   byId("totals").replaceChildren(...totals());
-  byId("proof").textContent = (picture.caption ?? []).join(" ");
+  byId("proof").textContent = visible((picture.caption ?? []).join(" "));
 }
 
 function nameOf(one) {
-  return typeof one === "string" ? one : one?.name ?? JSON.stringify(one);
+  return typeof one === "string" ? one : (one?.name ?? JSON.stringify(one));
 }
 
 function totals() {
   if (!hasRun) return [];
-  const spent = run.result?.spent?.iterations === undefined ? run.visits.at(-1)?.spent ?? {} : run.result.spent;
+  const spent = run.result?.spent?.iterations === undefined ? (run.visits.at(-1)?.spent ?? {}) : run.result.spent;
   const shown = [
     ["steps", number(run.visits.length)],
     ["model calls", number(spent.model_calls ?? 0)],
@@ -75,7 +82,9 @@ function totals() {
     ["cost", spent.cost > 0 ? number(spent.cost) : ""],
     ["time", duration(run.result?.seconds ?? spent.seconds ?? 0)],
   ];
-  return shown.filter(([, value]) => value !== "").map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)));
+  return shown
+    .filter(([, value]) => value !== "")
+    .map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)));
 }
 
 function play() {
@@ -83,8 +92,8 @@ function play() {
   if (position === last()) go(0);
   tellPlaying("pause");
   const tick = () => {
-    if (position === last()) return pause();
     go(position + 1);
+    if (position === last()) return pause();
     playing = setTimeout(tick, Number(byId("speed").value));
   };
   playing = setTimeout(tick, Number(byId("speed").value));
@@ -120,7 +129,9 @@ function move(wanted) {
 
 function toMatch(forward) {
   const wanted = matchFrom(position, forward);
-  if (wanted !== null) move(wanted);
+  if (wanted === null) return;
+  move(wanted);
+  detail.querySelector("mark")?.scrollIntoView({ block: "nearest" });
 }
 
 const KEYS = {
@@ -200,7 +211,9 @@ function listen() {
   };
   state("waiting", "connecting");
   source.addEventListener("open", () => state("open", "live"));
-  source.addEventListener("error", () => (source.readyState === EventSource.CLOSED ? state("lost", "connection lost") : state("waiting", "reconnecting")));
+  source.addEventListener("error", () =>
+    source.readyState === EventSource.CLOSED ? state("lost", "connection lost") : state("waiting", "reconnecting"),
+  );
   source.addEventListener("message", (event) => receive(event));
   source.addEventListener("end", () => {
     source.close();
@@ -240,7 +253,13 @@ function begin() {
   for (const record of given.records) append(record);
   showHeader();
   if (!hasRun) return;
-  const acts = { first: () => move(0), back: () => move(position - 1), play, forward: () => move(position + 1), last: () => move(last()) };
+  const acts = {
+    first: () => move(0),
+    back: () => move(position - 1),
+    play,
+    forward: () => move(position + 1),
+    last: () => move(last()),
+  };
   for (const [id, act] of Object.entries(acts)) byId(id).addEventListener("click", act);
   slider.addEventListener("input", () => move(Number(slider.value)));
   search.addEventListener("input", onSearch);

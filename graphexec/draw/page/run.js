@@ -106,7 +106,9 @@ function secondsOf(visit) {
 // What arrived at a visit: the outcome that led there, or the input.
 function givenTo(position) {
   const before = visitAt(position - 1)?.moved;
-  return before ? { outcome: before.outcome, from: before.node, value: before.value } : { outcome: null, from: null, value: run.start.input };
+  return before
+    ? { outcome: before.outcome, from: before.node, value: before.value }
+    : { outcome: null, from: null, value: run.start.input };
 }
 
 // One line that says what happened.
@@ -121,12 +123,20 @@ function gist(visit) {
 }
 
 function asking(effects) {
-  return effects.map((effect) => effect.tool ? `${effect.tool}(${inline(effect.tool_input)})` : effect.question ?? "").filter(Boolean).join(", ");
+  return effects
+    .map((effect) => (effect.tool ? `${effect.tool}(${inline(effect.tool_input)})` : (effect.question ?? "")))
+    .filter(Boolean)
+    .join(", ");
 }
 
-function answer(replies) {
+// What came back; of several what went wrong.
+function answer(all) {
+  const wrong = all.filter((reply) => reply.status && reply.status !== "ok");
+  const replies = wrong.length ? wrong : all;
   const said = replies.map((reply) => inline(reply.observation ?? reply.content ?? reply.value ?? ""));
-  const calls = replies.flatMap((reply) => (reply.tool_calls ?? []).map((call) => `${call.name}(${inline(call.arguments)})`));
+  const calls = replies.flatMap((reply) =>
+    (reply.tool_calls ?? []).map((call) => `${call.name}(${inline(call.arguments)})`),
+  );
   return [...said, ...calls].filter(Boolean).join(", ");
 }
 
@@ -150,7 +160,8 @@ function searchedIn(visit) {
   if (visit.searched === null) {
     const texts = [visit.node];
     for (const record of visit.records) gather(record, texts);
-    if (visit.moved) gather({ outcome: visit.moved.outcome, target: visit.moved.target, value: visit.moved.value }, texts);
+    if (visit.moved)
+      gather({ outcome: visit.moved.outcome, target: visit.moved.target, value: visit.moved.value }, texts);
     visit.searched = texts.join("\n");
   }
   return visit.searched;
@@ -159,5 +170,6 @@ function searchedIn(visit) {
 function gather(value, texts) {
   if (typeof value === "string") texts.push(value);
   else if (typeof value === "number") texts.push(String(value));
-  else if (value !== null && typeof value === "object") for (const [key, one] of Object.entries(value)) if (key !== "spent" && key !== "event") gather(one, texts);
+  else if (value !== null && typeof value === "object")
+    for (const [key, one] of Object.entries(value)) if (key !== "spent" && key !== "event") gather(one, texts);
 }

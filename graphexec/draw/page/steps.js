@@ -27,7 +27,17 @@ function drawRows(position) {
 }
 
 function row(position, index, current) {
-  const made = element("div", { id: `row-${position}`, class: `row ${current ? "current" : ""}`, role: "option", "aria-selected": String(current), "data-position": position }, ...rowText(position));
+  const made = element(
+    "div",
+    {
+      id: `row-${position}`,
+      class: `row ${current ? "current" : ""}`,
+      role: "option",
+      "aria-selected": String(current),
+      "data-position": position,
+    },
+    ...rowText(position),
+  );
   made.style.top = `${index * ROW}px`;
   return made;
 }
@@ -35,17 +45,44 @@ function row(position, index, current) {
 function rowText(position) {
   const visit = visitAt(position);
   if (!visit) {
-    const [name, text] = position === 0 ? ["start", askedFor()] : [statusText(), run.result.output ?? run.result.error?.message ?? ""];
-    return [element("span", { class: "number" }), element("span", { class: "name" }, element("b", {}, name)), element("span", { class: "took" }), gistLine(inline(text))];
+    const [name, text] =
+      position === 0
+        ? ["start", askedFor()]
+        : [
+            statusText(),
+            run.result.output ?? run.result.error?.message ?? (run.result.limit ? stopped(run.result.limit) : ""),
+          ];
+    return [
+      element("span", { class: "number" }),
+      element("span", { class: "name" }, element("b", {}, name)),
+      element("span", { class: "took" }),
+      gistLine(inline(text)),
+    ];
   }
   const look = looks.get(visit.node)?.look ?? "pure";
-  const name = element("span", { class: "name" }, element("span", { class: `dot ${look}` }), element("b", {}, visible(visit.node)), visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …");
+  const name = element(
+    "span",
+    { class: "name" },
+    element("span", { class: `dot ${look}` }),
+    element("b", {}, visible(visit.node)),
+    visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …",
+  );
   const iteration = iterationOf(position - 1);
-  return [element("span", { class: "number" }, iteration === null ? "" : number(iteration)), name, element("span", { class: "took" }, duration(secondsOf(visit))), gistLine(gist(visit))];
+  return [
+    element("span", { class: "number" }, iteration === null ? "" : number(iteration)),
+    name,
+    element("span", { class: "took" }, duration(secondsOf(visit))),
+    gistLine(gist(visit), failed(visit)),
+  ];
 }
 
-function gistLine(text) {
-  const line = element("span", { class: "gist", dir: "auto" });
+// Whether something that it asked for went wrong.
+function failed(visit) {
+  return visit.records.some((record) => record.replies?.some((reply) => reply.status && reply.status !== "ok"));
+}
+
+function gistLine(text, bad = false) {
+  const line = element("span", { class: bad ? "gist bad" : "gist", dir: "auto" });
   fill(line, text.slice(0, LINE));
   return line;
 }
@@ -82,7 +119,10 @@ function searchable(record, keys) {
 function tellMatches(position) {
   if (!found) matches.textContent = "";
   else if (!found.length) matches.textContent = "none";
-  else matches.textContent = found.includes(position) ? `${number(found.indexOf(position) + 1)} of ${number(found.length)}` : `${number(found.length)}`;
+  else
+    matches.textContent = found.includes(position)
+      ? `${number(found.indexOf(position) + 1)} of ${number(found.length)}`
+      : `${number(found.length)}`;
   for (const id of ["previous-match", "next-match"]) document.getElementById(id).disabled = !found?.length;
 }
 

@@ -10,7 +10,8 @@ const opened = new Set();
 let pattern = null;
 
 // Control characters and those that turn the direction of text, or are not seen, by name.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
+const UNSEEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 
 function visible(text) {
   return text.replace(/\r\n/g, "\n").replace(UNSEEN, (one) => {
@@ -47,14 +48,19 @@ function block(text, { name, kind = "" }) {
   if (text === "") return span("value faint", "empty");
   const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
   const hidden = text.length > SHOWN && !opened.has(name);
-  const beyond = hidden && pattern !== null && text.slice(SHOWN).search(pattern) >= 0 && text.slice(0, SHOWN).search(pattern) < 0;
+  const beyond =
+    hidden && pattern !== null && text.slice(SHOWN).search(pattern) >= 0 && text.slice(0, SHOWN).search(pattern) < 0;
   if (!hidden || beyond) {
     fill(pre, text);
     return pre;
   }
   const end = /[\ud800-\udbff]/.test(text[SHOWN - 1]) ? SHOWN - 1 : SHOWN;
   fill(pre, text.slice(0, end));
-  const more = element("button", { type: "button", class: "more" }, `show all (${number(characters(text))} characters)`);
+  const more = element(
+    "button",
+    { type: "button", class: "more" },
+    `show all (${number(characters(text))} characters)`,
+  );
   more.addEventListener("click", () => {
     opened.add(name);
     fill(pre, text);
@@ -83,14 +89,19 @@ function fill(node, text) {
 
 // Data as names and values; what is nested deeply as JSON.
 function data(value, name, depth = 0) {
-  if (typeof value === "string") return depth > 0 && value.length <= SHORT && !value.includes("\n") ? span("value", value || "empty") : block(value, { name, kind: "value" });
+  if (typeof value === "string")
+    return depth > 0 && value.length <= SHORT && !value.includes("\n")
+      ? span("value", value || "empty")
+      : block(value, { name, kind: "value" });
   if (value === null || value === undefined || typeof value !== "object") return span("value", String(value));
   const entries = Object.entries(value);
   if (!entries.length) return span("value", Array.isArray(value) ? "none" : "nothing");
-  if (entries.length <= 3 && entries.every(([, one]) => typeof one === "number" || typeof one === "boolean")) return span("value", entries.map(([key, one]) => `${key} ${one}`).join(", "));
+  if (entries.length <= 3 && entries.every(([, one]) => typeof one === "number" || typeof one === "boolean"))
+    return span("value", entries.map(([key, one]) => `${key} ${one}`).join(", "));
   if (depth >= 4 || entries.length > 60) return block(JSON.stringify(value, null, 2), { name, kind: "value" });
   const list = element("dl", { class: "data" });
-  for (const [key, one] of entries) list.append(element("dt", {}, visible(key)), element("dd", {}, data(one, `${name}.${key}`, depth + 1)));
+  for (const [key, one] of entries)
+    list.append(element("dt", {}, visible(key)), element("dd", {}, data(one, `${name}.${key}`, depth + 1)));
   return list;
 }
 
@@ -110,7 +121,9 @@ function folded(title, name, make, { open = false } = {}) {
 }
 
 function number(value) {
-  return typeof value === "number" ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 }) : String(value);
+  return typeof value === "number"
+    ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 })
+    : String(value);
 }
 
 function duration(seconds) {

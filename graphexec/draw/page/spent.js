@@ -1,0 +1,60 @@
+// What is spent of each limit, as bars; without a limit, the number alone.
+
+const COUNTED = [
+  ["iterations", "iterations"],
+  ["model_calls", "model calls"],
+  ["tool_calls", "tool calls"],
+  ["tokens", "tokens"],
+  ["seconds", "seconds"],
+  ["cost", "cost"],
+  ["restarts", "restarts"],
+];
+const ALWAYS = new Set(["iterations", "model_calls", "tool_calls", "tokens", "seconds"]);
+
+function spentBars(spent) {
+  if (!spent) return null;
+  const limits = run.start.limits ?? {};
+  const bars = COUNTED.filter(([key]) => ALWAYS.has(key) || spent[key] > 0 || typeof limits[key] === "number").map(
+    ([key, label]) => bar(label, spent[key] ?? 0, limits[key]),
+  );
+  const own = new Set([...Object.keys(limits.budgets ?? {}), ...Object.keys(spent.budgets ?? {})]);
+  for (const name of own) bars.push(bar(visible(name), spent.budgets?.[name] ?? 0, limits.budgets?.[name]));
+  return element("div", { class: "bars", role: "group", "aria-label": "what is spent of each limit" }, ...bars);
+}
+
+function bar(label, spent, limit) {
+  const bounded = typeof limit === "number";
+  const shown = label === "seconds" ? rounded(spent) : number(spent);
+  const part = bounded ? Math.min(1, limit > 0 ? spent / limit : 1) : 0;
+  const filled = element("span", { class: part >= 1 ? "full" : part > 0.8 ? "nearly" : "" });
+  filled.style.width = `${part * 100}%`;
+  const meter = bounded
+    ? {
+        role: "meter",
+        "aria-label": label,
+        "aria-valuemin": 0,
+        "aria-valuemax": limit,
+        "aria-valuenow": Math.min(spent, limit),
+      }
+    : {};
+  return element(
+    "div",
+    { class: "bar" },
+    element("span", { class: "label" }, label),
+    element(
+      "span",
+      { class: "count" },
+      shown,
+      bounded ? element("span", { class: "faint" }, ` of ${number(limit)}`) : null,
+    ),
+    bounded ? element("span", { class: "track", ...meter }, filled) : element("span", { class: "track none" }),
+  );
+}
+
+function rounded(seconds) {
+  return typeof seconds !== "number"
+    ? ""
+    : seconds >= 100
+      ? number(Math.round(seconds))
+      : String(Number(seconds.toPrecision(3)));
+}

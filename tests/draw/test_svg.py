@@ -1,0 +1,331 @@
+"""SVG, read as XML: every edge is in it, between its own nodes; texts are text; the same machine has the same bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+
+from graphexec import AGENT_EXECUTOR, END
+from graphexec.draw.clarity import clashes
+from graphexec.draw.layout import laid_out
+from graphexec.draw.legend import text_of
+from graphexec.draw.picture import Arrow, Box, Picture, picture_of
+from graphexec.draw.places import Place, Point
+from graphexec.draw.png import png
+from graphexec.draw.svg import svg
+from graphexec.graph import Graph
+from graphexec.limits import Limits
+from graphexec.verify.verdict import Verdict
+from tests.draw.machines import EVERY_LOOK, HOSTILE, marked, ring, walked
+from tests.verify import bad_machines
+from tests.verify.machines import graphs
+
+SPACE = "{http://www.w3.org/2000/svg}"
+MACHINES: dict[str, Graph[Any, Any]] = dict(
+    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
+)
+BAD: dict[str, Graph[Any, Any]] = {
+    name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
+}
+ALL = MACHINES | BAD
+by_machine = pytest.mark.parametrize("name", ALL)
+# How far an arrow may end from a node, in points, and its label stand from it.
+NEAR, BESIDE = 3.0, 12.0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An SVG as it is read: the nodes' places, and the edges with the two ends of their lines."""
+
+    root: ET.Element
+    nodes: Mapping[str, Place]
+    edges: list[tuple[str, Point, Point]]
+
+    def groups(self, kind: str) -> list[ET.Element]:
+        """The groups that have `data-node`, or `data-edge`."""
+        return [group for group in self.root.iter(f"{SPACE}g") if group.get(kind) is not None]
+
+
+@cache
+def verdict_on(name: str) -> Verdict:
+    return ALL[name].verify()
+
+
+# Layouts take most of the time of these tests, and several examples have one machine.
+drawn_once, laid_out_once = cache(svg), cache(laid_out)
+
+
+def drawing_of(name: str) -> str:
+    return drawn_once(picture_of(verdict_on(name)))
+
+
+def read(drawing: str) -> Drawn:
+    root = ET.fromstring(drawing)
+    groups = [*root.iter(f"{SPACE}g")]
+    nodes = {name: place_of(group) for group in groups if (name := group.get("data-node")) is not None}
+    edges = [ends_of(group) for group in groups if "edge" in (group.get("class") or "").split() and len(group) == 3]
+    return Drawn(root, nodes, edges)
+
+
+def numbers(text: str | None) -> list[float]:
+    return [float(one) for one in re.findall(r"-?[0-9.]+", text or "")]
+
+
+def place_of(group: ET.Element) -> Place:
+    """The rectangle around the first shape of a node."""
+    shape = next(one for one in group if one.tag in (f"{SPACE}rect", f"{SPACE}polygon", f"{SPACE}circle"))
+    if shape.tag == f"{SPACE}circle":
+        x, y, radius = (float(shape.attrib[key]) for key in ("cx", "cy", "r"))
+        return Place(x, y, 2 * radius, 2 * radius)
+    if shape.tag == f"{SPACE}rect":
+        x, y, wide, high = (float(shape.attrib[key]) for key in ("x", "y", "width", "height"))
+        return Place(x + wide / 2, y + high / 2, wide, high)
+    corners = numbers(shape.get("points"))
+    across, down = corners[::2], corners[1::2]
+    left, right, top, bottom = min(across), max(across), min(down), max(down)
+    return Place((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
+
+
+def ends_of(group: ET.Element) -> tuple[str, Point, Point]:
+    """An edge's title, where its line begins, and the point of its arrow."""
+    title, line, tip = group
+    begin, end = numbers(line.get("d")), numbers(tip.get("points"))
+    return title.text or "", (begin[0], begin[1]), (end[0], end[1])
+
+
+def away(point: Point, place: Place) -> float:
+    """How far a point is from a rectangle."""
+    across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
+    return max(across, down, 0.0)
+
+
+def along(curve: Sequence[Point]) -> Iterator[Point]:
+    """Points along a chain of Bézier curves, which are never far from one another."""
+    for begin in range(0, len(curve) - 1, 3):
+        (ax, ay), (bx, by), (cx, cy), (dx, dy) = curve[begin : begin + 4]
+        for step in range(101):
+            t = step / 100
+            s = 1 - t
+            f, g, h, i = s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t
+            yield f * ax + g * bx + h * cx + i * dx, f * ay + g * by + h * cy + i * dy
+
+
+def legible(text: str) -> str:
+    """What can be seen of a text, without the room between."""
+    return "".join(one for one in text if one.isprintable() and one not in " \N{REPLACEMENT CHARACTER}")
+
+
+def captioned(drawing: str) -> list[str]:
+    """The sentences below the picture, whose lines are put together again."""
+    texts = ET.fromstring(drawing).iter(f"{SPACE}text")
+    caption = " ".join(one.text or "" for one in texts if one.get("class") == "start")
+    return re.split(r"(?<=\.) (?=[A-Z])", caption)
+
+
+def said(picture: Picture) -> list[str]:
+    return [f"{arrow.source} --{arrow.outcome}--> {arrow.target}" for arrow in picture.arrows]
+
+
+def holds(machine: Graph[Any, Any], drawing: str) -> None:
+    """Its edges are those of the table, and each leads from its own source to its own target."""
+    drawn = read(drawing)
+    table = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in machine.edges]
+    assert [title for title, _, _ in drawn.edges] == table
+    assert drawn.nodes.keys() - {END.name} == machine.nodes.keys()
+    for edge, (title, begin, tip) in zip(machine.edges, drawn.edges, strict=True):
+        assert away(begin, drawn.nodes[edge.source]) < NEAR, f"{title} begins elsewhere"
+        assert away(tip, drawn.nodes[edge.target]) < NEAR, f"{title} ends elsewhere"
+
+
+@by_machine
+def test_each_edge_of_the_table_leads_from_its_source_to_its_target(name: str) -> None:
+    holds(ALL[name], drawing_of(name))
+
+
+@given(machine=graphs())
+def test_each_edge_of_a_random_machine_does(machine: Graph[Any, Any]) -> None:
+    holds(machine, svg(picture_of(machine)))
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(machine=graphs(most_nodes=5))
+def test_each_edge_of_many_random_machines_does(machine: Graph[Any, Any]) -> None:
+    holds(machine, svg(picture_of(machine)))
+
+
+# ---- What can be read
+
+
+@by_machine
+def test_nothing_stands_on_a_label_and_a_label_stands_at_its_own_line(name: str) -> None:
+    picture = picture_of(verdict_on(name))
+    layout = laid_out_once(picture)
+    assert clashes(layout) == []
+    for title, line in zip(said(picture), layout.arrows, strict=True):
+        label = line.label
+        assert label is not None
+        assert min(away(point, label) for point in along(line.curve)) < BESIDE, f"the label of {title} is elsewhere"
+
+
+@by_machine
+def test_every_text_fits_into_its_node(name: str) -> None:
+    drawn = read(drawing_of(name))
+    for group in drawn.groups("data-node"):
+        place = drawn.nodes[group.attrib["data-node"]]
+        texts = [*group.iter(f"{SPACE}text")]
+        assert texts
+        for words in texts:
+            size = float(words.attrib["font-size"])
+            x, y = float(words.attrib["x"]), float(words.attrib["y"])
+            assert abs(x - place.x) + float(words.attrib["textLength"]) / 2 <= place.width / 2
+            assert place.top <= y - size * 0.75
+            assert y + size * 0.25 <= place.top + place.height
+
+
+def test_a_machine_of_fifty_nodes_has_no_label_on_a_node() -> None:
+    names = [f"step_{number}" for number in range(50)]
+    following = zip(names, [*names[1:], END.name], strict=True)
+    arrows = [Arrow(name, "Done", after) for name, after in following]
+    # Every fifth tries again from some steps before, and every tenth gives up.
+    arrows += [Arrow(names[number], "Failed", names[number - 4]) for number in range(4, 50, 5)]
+    arrows += [Arrow(names[number], "LimitReached", END.name, exhausts=True) for number in range(9, 50, 10)]
+    boxes = tuple(Box(name, "model", ("asks the model",)) for name in names)
+    layout = laid_out(Picture(names[0], boxes, tuple(arrows)))
+    assert [clash for clash in clashes(layout) if "line" not in clash] == []
+
+
+# ---- What it says
+
+
+def explained(drawing: str) -> None:
+    """The legend has what is in the picture, and nothing else."""
+    drawn = read(drawing)
+    inside = [*drawn.groups("data-node"), *drawn.groups("data-edge")]
+    beside = [group for group in drawn.root.iter(f"{SPACE}g") if group.get("class") and group not in inside]
+    shown, sampled = (
+        {word for group in groups for word in (group.get("class") or "").split()} for groups in (inside, beside)
+    )
+    # Both halves of an edge are told by its line.
+    assert sampled == shown - {"edge-label"}
+    words = [one.text for one in drawn.root.iter(f"{SPACE}text") if one.get("class") == "start faint"]
+    assert words[:2] == [text_of("start"), text_of("edge")]
+    assert len({*words}) == len(words)
+    # The two dots have no class of their own; the line that leads to the start explains nothing.
+    dots = 1 + (END.name in drawn.nodes)
+    assert len(words) == dots + len(beside) - 1
+
+
+@by_machine
+def test_the_legend_has_what_is_in_a_machine(name: str) -> None:
+    explained(drawing_of(name))
+
+
+@pytest.mark.parametrize(
+    "picture", [EVERY_LOOK, marked(EVERY_LOOK), walked(EVERY_LOOK)], ids=["every look", "marked", "walked"]
+)
+def test_the_legend_has_what_is_in_a_picture(picture: Picture) -> None:
+    explained(svg(picture))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_caption_says_the_bound(name: str) -> None:
+    verdict = verdict_on(name)
+    assert verdict.bounds is not None
+    number = verdict.bounds.transitions.number
+    (sentence,) = captioned(drawing_of(name))
+    assert sentence.startswith("Proved: every run ends, after at most ")
+    assert f"{number:,g} transitions" in sentence
+
+
+def test_the_caption_follows_the_limits() -> None:
+    (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))))
+    assert "14 transitions (4*iterations + 2) and 3 model calls (iterations)" in sentence
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_loop_without_end_is_red_and_the_way_to_it_is_orange(name: str) -> None:
+    machine, verdict = BAD[name], verdict_on(name)
+    seen = [one.witness for one in verdict.findings if one.witness is not None]
+    loops = {(step.source, step.outcome) for one in seen for step in one.loop}
+    faults = {(one.node, one.outcome) for one in verdict.findings if one.outcome is not None}
+    ways = {(step.source, step.outcome) for one in seen for step in one.stem}
+    drawn = read(drawing_of(name))
+    coloured = {"red": set[tuple[str, str]](), "orange": set[tuple[str, str]]()}
+    for edge, group in zip(machine.edges, drawn.groups("data-edge"), strict=False):
+        for colour in coloured.keys() & group.attrib["class"].split():
+            coloured[colour].add((edge.source, edge.outcome.__name__))
+    table = {(edge.source, edge.outcome.__name__) for edge in machine.edges}
+    assert coloured == {"red": (loops | faults) & table, "orange": (ways - loops - faults) & table}
+
+
+def test_a_refuted_machine_has_a_red_loop() -> None:
+    drawing = drawing_of("UNMETERED_RETRY")
+    assert len(re.findall('class="edge[a-z ]* red"', drawing)) > 1
+    assert captioned(drawing)[0].startswith("Refuted.")
+
+
+# ---- Texts that mean harm
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
+def test_hostile_text_is_text_wherever_it_stands(hostile: str) -> None:
+    picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
+    drawing = svg(picture)
+    drawing.encode()
+    drawn = read(drawing)
+    tags = {element.tag.removeprefix(SPACE) for element in drawn.root.iter()}
+    assert tags <= {"svg", "desc", "style", "rect", "g", "title", "path", "polygon", "text", "circle"}
+    assert len(drawn.edges) == len(picture.arrows)
+    assert len(drawn.nodes) == len(picture.boxes) + 1
+    shown = [legible(one.text or "") for one in drawn.root.iter(f"{SPACE}text")]
+    # In three nodes and at three edges.
+    assert shown.count(legible(hostile)) >= 6
+
+
+# ---- The same bytes, and pixels
+
+
+def test_the_same_machine_is_drawn_with_the_same_bytes_in_any_process() -> None:
+    program = "import sys; from graphexec import AGENT_EXECUTOR; sys.stdout.write(format(AGENT_EXECUTOR, 'svg'))"
+    drawn = {format(AGENT_EXECUTOR, "svg")}
+    for seed in ("0", "1"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}
+        said_there = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, encoding="utf-8", check=True
+        )
+        drawn.add(said_there.stdout)
+    assert len(drawn) == 1
+
+
+def test_a_png_is_twice_as_large_as_the_svg() -> None:
+    drawing = svg(picture_of(AGENT_EXECUTOR))
+    root = ET.fromstring(drawing)
+    image = png(drawing)
+    assert image.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">II", image[16:24]) == tuple(
+        pytest.approx(2 * float(root.attrib[side]), abs=1) for side in ("width", "height")
+    )
+
+
+def test_a_png_has_its_words_on_a_machine_without_typefaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    resvg_py = pytest.importorskip("resvg_py", reason="resvg is missing: pip install resvg-py")
+    monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
+    drawing = svg(picture_of(AGENT_EXECUTOR))
+    for kind in ("title", "faint", "label"):
+        words = rf'<text [^>]*class="{kind}".*?</text>'
+        assert re.search(words, drawing)
+        assert png(re.sub(words, "", drawing)) != png(drawing)

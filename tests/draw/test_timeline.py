@@ -1,0 +1,194 @@
+"""The timeline has a row for each visit of a node, as wide as it may be and no wider, and none of its text controls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from graphexec import AskHuman, CallTool, Entered, Reported, Spent
+from graphexec.draw import Recording
+from graphexec.draw.cells import cells, fitted, padded
+from graphexec.draw.interaction import Note, interaction_of
+from graphexec.draw.timeline import timeline
+from graphexec.draw.visits import visits_of
+from graphexec.effects import All, ToolResult
+from graphexec.errors import InputError
+from graphexec.limits import Exhausted
+from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
+
+widths = st.integers(40, 160)
+# The number of an iteration, when it began, and how long it waited.
+ROW = re.compile(r" *(\d*)  +([\d,.]+ m?s)  +(?:([\d,.]+ m?s)  )?.*")
+
+
+def rows_of(text: str) -> list[str]:
+    """The rows between the head and the empty line."""
+    _, *lines = text.splitlines()
+    return lines[: lines.index("")]
+
+
+@given(recordings(), st.integers(0, 60), widths)
+def test_each_visit_has_a_row_that_says_when_it_was_and_where_it_led(
+    recording: Recording, records: int, width: int
+) -> None:
+    run = cut_short(recording, records)
+    entered = [record for record in run.records if record["event"] == "entered"]
+    moved = [record for record in run.records if record["event"] == "moved"]
+    rows = rows_of(timeline(run, width=160))
+    assert len(rows) == len(entered) == len(rows_of(timeline(run, width=width)))
+    for row, begun in zip(rows, entered, strict=True):
+        shown = ROW.fullmatch(row)
+        assert shown is not None
+        number, unit = shown[2].replace(",", "").split()
+        assert float(number) / (1 if unit == "s" else 1000) == pytest.approx(begun["spent"]["seconds"], abs=0.006)
+        assert begun["node"] in row
+    for row, left in zip(rows, moved, strict=False):
+        assert f"{left['node']} → {left['outcome']}" in row
+
+
+@given(recordings())
+def test_iterations_are_numbered_as_they_are_spent(recording: Recording) -> None:
+    numbers = [shown[1] for row in rows_of(timeline(recording)) if (shown := ROW.fullmatch(row))]
+    spent = max(record["spent"]["iterations"] for record in recording.records if record.get("spent"))
+    numbered = [int(number) for number in numbers if number]
+    # One that an exception ended was begun, and nothing was spent on it yet.
+    assert numbered == list(range(1, len(numbered) + 1))
+    assert len(numbered) - spent in (0, 1 if recording.result and recording.result["status"] == "error" else 0)
+
+
+@given(recordings(), widths, st.booleans())
+def test_bars_are_in_proportion_to_the_time(recording: Recording, width: int, ascii_only: bool) -> None:
+    visits = visits_of(recording)
+    took = visits[-1].ended - visits[0].began
+    text = timeline(recording, width=max(width, 84), ascii_only=ascii_only)
+    for visit, row in zip(visits, rows_of(text), strict=True):
+        bar = re.sub("[^#▏▎▍▌▋▊▉█]", "", row[: row.index(visit.node[:8])])
+        eighths = sum(8 if sign == "#" else "▏▎▍▌▋▊▉█".index(sign) + 1 for sign in bar)
+        if not visit.waited:
+            assert not bar
+        else:
+            part = 8 if ascii_only else 1
+            assert abs(eighths - max(part, visit.waited / took * 16 * 8)) <= part / 2 + 1e-6
+
+
+@given(recordings(), st.integers(0, 60), widths, st.booleans())
+def test_no_line_is_wider_than_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
+    text = timeline(cut_short(recording, records), width=width, ascii_only=ascii_only)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.isascii() or not ascii_only
+
+
+HOSTILE = st.sampled_from(
+    ["\x1b[31mred\x07", "\u202eback\u202c", "漢字" * 90, "🎉" * 90, "é" * 90, "a\r\nb\x85c\u2028d"]
+)
+
+
+@given(st.text() | HOSTILE, widths)
+def test_no_text_controls_a_terminal_or_is_wider_than_it(text: str, width: int) -> None:
+    run = told(
+        *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
+        *asked_and_answered(AskHuman(text), text, node=text),
+        Reported(text, AskHuman(text), text),
+        given=text,
+    )
+    drawn = timeline(run, width=width)
+    assert drawn.endswith("\n")
+    for line in drawn.split("\n"):
+        assert all(one.isprintable() or one in "\u200c\u200d" for one in line)
+        assert cell_len(line) <= width
+
+
+@given(st.text() | HOSTILE, st.integers(0, 30))
+def test_text_is_fitted_and_padded_by_its_cells(text: str, room: int) -> None:
+    cut = fitted(text, room)
+    assert cells(cut) <= room
+    assert cut == text or cells(text) > room
+    assert cells(padded(cut, room)) == room
+
+
+def test_columns_stand_under_each_other_whatever_letters_are_in_them() -> None:
+    run = told(
+        *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="計画"),
+        *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
+    )
+    rows = rows_of(timeline(run))
+    assert len({cells(row[: row.index('echo("x")')]) for row in rows}) == 1
+
+
+def test_a_conversation_on_120_columns() -> None:
+    assert (
+        timeline(a_conversation(), width=120)
+        == """\
+    #   began  waited                    node → outcome
+    1  0.00 s  3.92 s  ███████▉          plan → Replied               calculator(expression="37 * 48"), calculator(expr…
+       3.92 s                            parse → Acted
+       3.92 s  0.06 s         ▏          dispatch_tools → Observed    calculator(expression="37 * 48") → 1776; calculat…
+       4.00 s                            check_return_direct → Ready
+    2  4.00 s  4.00 s          ████████  plan → Replied               [tried again in 1 s: busy]; 1776; the other has n…
+       8.00 s                            parse → AgentFinish
+
+answered: 1776; the other has no value.
+2 iterations, 2 model calls, 2 tool calls, 1,540 tokens (1,500 + 40), 8.00 s
+time: model 99%, tools 1%, machine 0%
+"""
+    )
+
+
+def test_a_narrow_one_in_ascii_leaves_out_bars_and_what_was_said() -> None:
+    lines = timeline(a_conversation(), width=50, ascii_only=True).splitlines()
+    assert lines[:3] == [
+        "    #   began  waited  node -> outcome",
+        "    1  0.00 s  3.92 s  plan -> Replied",
+        "       3.92 s          parse -> Acted",
+    ]
+
+
+def test_a_deadline_a_failure_and_a_wait_are_said() -> None:
+    both = All((CallTool("echo", "a"), CallTool("echo", "b")))
+    run = told(
+        *asked_and_answered(both, Exhausted("seconds", 3.0, 3.0)),
+        *asked_and_answered(CallTool("echo", "c"), ToolResult("oh", "error"), at=2.0),
+        *asked_and_answered(AskHuman("May I?"), "yes", at=4.0)[:2],
+    )
+    text = timeline(run, width=200)
+    cut = "cut: the limit of 3 seconds was reached (3 spent)"
+    assert f'echo("a") → {cut}; echo("b") → {cut}' in text
+    assert 'echo("c") → error: oh' in text
+    assert "May I? → no reply" in text
+    assert "still running" in text
+
+
+def test_a_run_of_a_century_is_no_wider_than_the_width() -> None:
+    run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b")), Entered("plan", None, Spent(seconds=3.2e9)))
+    assert max(map(len, timeline(run, width=40).splitlines())) == 40
+
+
+def test_a_run_that_is_gone_on_with_may_begin_within_a_node() -> None:
+    run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
+    (visit,) = visits_of(run)
+    assert (visit.node, visit.iteration, len(visit.exchanges), visit.waited) == ("dispatch_tools", None, 1, 2.0)
+    assert [message.kind for message in interaction_of(run).messages] == ["call", "call", "reply"]
+
+
+def test_an_entry_that_is_charged_to_another_budget_begins_no_iteration() -> None:
+    (visit,) = visits_of(told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
+    assert visit.iteration is None
+
+
+def test_what_a_memory_reports_is_about_no_call() -> None:
+    run = told(*asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not remembered"))
+    assert Note("news", "not remembered") in interaction_of(run).items
+    assert "May I? → yes; [not remembered]" in timeline(run, width=160)
+
+
+def test_a_run_that_has_just_begun_has_no_rows() -> None:
+    assert timeline(told()).splitlines()[1:] == ["", "still running"]
+
+
+def test_a_width_without_room_is_refused() -> None:
+    with pytest.raises(InputError, match="the width is 39, and a row needs 40 columns; give 40 or more"):
+        timeline(told(Entered("plan", None, Spent())), width=39)
