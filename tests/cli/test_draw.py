@@ -14,7 +14,7 @@ from graphexec import AGENT_EXECUTOR, Limits
 from graphexec.cli.drawing import Format
 from graphexec.draw import FORMATS, SUFFIXES, draw
 from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
-from tests.cli.test_commands import MACHINES
+from tests.cli.test_commands import MACHINES, python
 from tests.cli.traced import TRACE, recorded
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -154,10 +154,10 @@ def test_what_cannot_be_drawn_is_one_line_and_code_2(
     assert said in ended.err
 
 
-def test_without_graphviz_one_line_says_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pygraphviz", None)
-    ended = command(capsys, "draw", "--format", "svg")
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert "graphexec-agents[draw]" in ended.err
+def test_without_graphviz_one_line_says_what_to_install() -> None:
+    ended = python(
+        "import sys; sys.modules['pygraphviz'] = None; sys.argv[1:] = ['draw', '--format', 'svg']\n"
+        "from graphexec.cli import main; main()"
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert "graphexec-agents[draw]" in ended.stderr

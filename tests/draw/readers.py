@@ -26,10 +26,10 @@ _COMPOSITE = re.compile(r'state "(.*)" as \w+ \{')
 
 _CELL = re.compile(r"(?<!\\)\|")
 
-# A frame's top, and an edge: its outcome, what is full again, where it leads.
+# A frame's top, and an edge: its outcome, which limits take it or are full again, where it leads.
 _TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
 _TITLE = re.compile(r"[│║┃╎┆] (?:▸ )?(?:!! |! |~ )?(.*?) *[│║┃╎┆]")
-_BRANCH = re.compile(r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \(.* again\))? [─━┄┅]+▶ (?:◎ (END)|(.+?) [▲▼↻])(?:  .*)?")
+_BRANCH = re.compile(r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \((?:of |no such limit|.* again).*\))? [─━┄┅]+▶ (?:◎ (END)|(.+?) [▲▼↻])(?:  .*)?")
 
 
 def read_mermaid(text: str) -> list[Edge]:

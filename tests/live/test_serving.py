@@ -199,7 +199,10 @@ def test_what_is_no_trace_ends_with_its_fault(tmp_path: Path) -> None:
 
 def test_a_machine_that_cannot_be_laid_out_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
-    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+    recorder = recorder_of()
+    # A machine that was not laid out before.
+    recorder.records[0]["machine"]["boxes"][0]["lines"] = ["unlike any other"]
+    with TestClient(live_page(recorder), base_url=HOST) as client:
         page = client.get("/")
     assert page.status_code == 500
     assert page.text.count("\n") == 1

@@ -88,19 +88,16 @@ function holds(value) {
 }
 
 function happenings(visit, position) {
-  const answered = visit.records.some((record) => record.event === "answered");
+  const answered = visit.records.findLastIndex((record) => record.event === "answered");
   const parts = [];
   for (const [index, record] of visit.records.entries()) {
     const name = `${position} ${index}`;
-    if (record.event === "asked")
-      parts.push(...record.effects.map((effect, number) => asked(effect, `${name} ${number}`)));
+    if (record.event === "asked") parts.push(...record.effects.map((effect, at) => asked(effect, `${name} ${at}`)));
     else if (record.event === "answered")
-      parts.push(
-        ...record.replies.map((reply, number) => replied(reply, `${name} ${number}`, duration(record.seconds))),
-      );
+      parts.push(...record.replies.map((reply, at) => replied(reply, `${name} ${at}`, duration(record.seconds))));
     else if (record.event === "reported" && record.news !== "ReplyDelta")
       parts.push(section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" }));
-    else if (record.event === "reported" && !answered && visit.records[index - 1]?.news !== "ReplyDelta")
+    else if (record.event === "reported" && index > answered && visit.records[index - 1]?.news !== "ReplyDelta")
       parts.push(streamed(visit.records, index, name));
   }
   return parts;
