@@ -34,6 +34,6 @@ if __name__ == "__main__":
     first.draw(folder / "run.html")
     second = executor.run("How many people live in Atlantis?")
     executor.draw(folder / "both.png", runs=[first, second])
-    print(timeline(recording_of(first)))
+    (folder / "timeline.txt").write_text(timeline(recording_of(first)), encoding="utf-8")
     print(f"{executor.graph:text}")
     print("drawn:", ", ".join(sorted(path.name for path in folder.iterdir())))

@@ -48,9 +48,14 @@ _UNTAKEN, _LEAST, _MOST = 1.0, 2.0, 6.0
 # Mermaid breaks lines that are wider than 200 pixels, which so many characters are not; in this room it does not.
 _SHORT, _ROOM = 22, 600
 
-# A title is text, but for what looks like a tag.
-_NO_TAGS = str.maketrans(
-    {"<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", ">": "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"}
+# A title is text, but for tags and for what Mermaid writes entities as: other signs look like them.
+_ALIKE = str.maketrans(
+    {
+        "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
+        ">": "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}",
+        "\N{LATIN SMALL LIGATURE FL}": "fl",
+        "\N{PILCROW SIGN}": "\N{REVERSED PILCROW SIGN}",
+    }
 )
 
 # Signs that Mermaid may read as Markdown, a directive, an entity or an end; some of them not between letters. Some it
@@ -111,7 +116,7 @@ def _names(picture: Picture) -> dict[str, str]:
 
 def _title(picture: Picture) -> list[str]:
     """The caption as YAML, of which JSON is a part."""
-    title = " ".join(plain_lines(*picture.caption)).translate(_NO_TAGS)
+    title = " ".join(plain_lines(*picture.caption)).translate(_ALIKE)
     return [f"title: {json.dumps(title, ensure_ascii=False)}"] if title else []
 
 

@@ -31,7 +31,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), spelled)
     for pattern, spelled in (
         (r"=.*", ""),
-        (r"[×·∙⋅]|\btimes\b|\bmultiplied by\b", "*"),  # noqa: RUF001 - the signs that people type
+        (r"[×·∙⋅]|\btimes\b|\bmultiplied by\b", "*"),
         (r"(?<=[\d)])\s*(?<!\b0)x\s*(?=[\d(])", "*"),
         (r"÷|\bdivided by\b", "/"),
         (r"[−–]|\bminus\b", "-"),  # noqa: RUF001 - the typographic minus and dash are meant

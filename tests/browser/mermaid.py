@@ -13,17 +13,25 @@ if TYPE_CHECKING:
 
 _SCRIPT = Path(__file__).parent / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 
-# The nodes and edges of a diagram as Mermaid goes on to lay them out. Texts are as a reader sees them: lines are broken
-# at `<br>`, entities (which stand as `ﬂ°34¶ß` while it parses) are characters, and what has no width is left out.
-_READ = r"""
+# Texts are as a reader sees them: lines are broken at `<br>`, entities (which stand as `ﬂ°34¶ß` while it parses) are
+# characters, and what has no width is left out.
+_PARSED = r"""
 async text => {
     await mermaid.parse(text);
-    const diagram = await mermaid.mermaidAPI.getDiagramFromText(text);
-    const {nodes, edges} = diagram.db.getData();
+    const {db} = await mermaid.mermaidAPI.getDiagramFromText(text);
     const shown = html => new DOMParser().parseFromString(
         html.replace(/ﬂ°°/g, "&#").replace(/ﬂ°/g, "&").replace(/¶ß/g, ";"), "text/html"
     ).body.textContent.replace(/\u200b/g, "");
     const lines = texts => texts.flatMap(text => (text ?? "").split(/<br *\/?>/)).map(shown);
+    return (READ)(db, lines);
+}
+"""
+# The nodes and edges of a diagram as Mermaid goes on to lay them out.
+_MACHINE = _PARSED.replace(
+    "READ",
+    r"""
+(db, lines) => {
+    const {nodes, edges} = db.getData();
     return {
         nodes: nodes.map(node => ({
             id: node.id, parent: node.parentId ?? "", group: node.isGroup, shape: node.shape,
@@ -34,7 +42,21 @@ async text => {
         })),
     };
 }
-"""
+""",
+)
+# The arrows of a sequence diagram; what else is in it, such as a note, has no such type.
+_SEQUENCE = _PARSED.replace(
+    "READ",
+    r"""
+(db, lines) => {
+    const kinds = {[db.LINETYPE.SOLID]: "call", [db.LINETYPE.DOTTED]: "reply", [db.LINETYPE.DOTTED_CROSS]: "failure"};
+    const named = id => lines([db.getActor(id).description])[0];
+    return db.getMessages().filter(one => one.type in kinds).map(
+        one => [named(one.from), named(one.to), kinds[one.type], lines([one.message])]
+    );
+}
+""",
+)
 # The shapes of the start and of the end, in both kinds of diagrams.
 _STARTS, _ENDS = ("circle", "stateStart"), ("doublecircle", "stateEnd")
 
@@ -67,7 +89,7 @@ def load(page: Page) -> None:
 def read(page: Page, text: str) -> Read:
     """Read a flowchart or a state diagram. Where Mermaid finds a mistake, its error is raised."""
     # Any: JSON, from the script above.
-    found: Any = page.evaluate(_READ, text)
+    found: Any = page.evaluate(_MACHINE, text)
     nodes = {node["id"]: node for node in found["nodes"]}
 
     def name(key: str) -> str:
@@ -93,6 +115,22 @@ def read(page: Page, text: str) -> Read:
     )
 
 
+def messages(page: Page, text: str) -> list[tuple[str, str, str, list[str]]]:
+    """Read a sequence diagram: who says what to whom, as a call, a reply or a failure."""
+    found: list[tuple[str, str, str, list[str]]] = page.evaluate(_SEQUENCE, text)
+    return [(source, target, kind, lines) for source, target, kind, lines in found]
+
+
 def show(page: Page, text: str) -> None:
     """Draw a text, as the page's only content. Where Mermaid cannot, its error is raised."""
     page.evaluate("async text => { document.body.innerHTML = (await mermaid.render('drawn', text)).svg }", text)
+
+
+def seen(*texts: str) -> list[str]:
+    """Lines without what is not seen: white space is one space, and what cannot be printed is left out."""
+    printed = (
+        "".join(one if one.isprintable() else " " for one in line.replace("\N{REPLACEMENT CHARACTER}", " "))
+        for text in texts
+        for line in text.splitlines()
+    )
+    return [line for line in (" ".join(line.split()) for line in printed) if line]

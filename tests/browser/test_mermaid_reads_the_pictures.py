@@ -16,7 +16,7 @@ from graphexec.draw.mermaid import mermaid, mermaid_state
 from graphexec.draw.picture import Arrow, Box, Picture, picture_of
 from graphexec.graph import Graph
 from tests.browser.boxes import drawn, meeting
-from tests.browser.mermaid import read, show
+from tests.browser.mermaid import read, seen, show
 from tests.draw.machines import HOSTILE
 from tests.verify import bad_machines
 from tests.verify.machines import graphs
@@ -35,7 +35,15 @@ BAD: dict[str, Graph[Any, Any]] = {
     name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
 }
 TITLE = ".flowchartTitleText, .statediagramTitleText"
-NOT_TAGS = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+# What stands in a title for what Mermaid would not show.
+ALIKE = str.maketrans(
+    {
+        "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
+        ">": "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}",
+        "\N{LATIN SMALL LIGATURE FL}": "fl",
+        "\N{PILCROW SIGN}": "\N{REVERSED PILCROW SIGN}",
+    }
+)
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=4), max_size=3).map("".join)
 
 
@@ -44,19 +52,9 @@ def table(machine: Graph[Any, Any]) -> list[tuple[str, str, str]]:
     return sorted((edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges)
 
 
-def seen(*texts: str) -> list[str]:
-    """Lines without what is not seen: white space is one space, and what cannot be printed is left out."""
-    printed = (
-        "".join(one if one.isprintable() else " " for one in line.replace("\N{REPLACEMENT CHARACTER}", " "))
-        for text in texts
-        for line in text.splitlines()
-    )
-    return [line for line in (" ".join(line.split()) for line in printed) if line]
-
-
 def titled(*caption: str) -> list[str]:
-    """A caption as one line, in which nothing is a tag: what Mermaid takes out of a title otherwise."""
-    line = " ".join(seen(*caption)).translate(str.maketrans("<>", NOT_TAGS))
+    """A caption as one line, with signs that look alike."""
+    line = " ".join(seen(*caption)).translate(ALIKE)
     return [line] if line else []
 
 

@@ -49,6 +49,40 @@ approve --Acted--> dispatch_tools
 approve --AgentFinish--> END
 approve --LimitReached--> stopped_response
 """,
+    "pictures": """\
+ ●
+ ▼
+╭─────────────────────────────────────╮
+│ plan                                │
+│ asks the model · costs an iteration │
+╰┬────────────────────────────────────╯
+ ├─ Replied ──────▶ parse ▼
+ ╰┄ LimitReached ┄▶ stopped_response ▼
+┌───────┐
+│ parse │
+└┬──────┘
+ ├─ Acted ───────▶ dispatch_tools ▼
+ ╰─ AgentFinish ─▶ ◎ END
+╔════════════════╗
+║ dispatch_tools ║
+║ calls tools    ║
+╚╤═══════════════╝
+ ├─ Observed ─────▶ check_return_direct ▼
+ ╰┄ LimitReached ┄▶ stopped_response ▼
+┌─────────────────────┐
+│ check_return_direct │
+└┬────────────────────┘
+ ├─ Ready ───────▶ plan ▲
+ ╰─ AgentFinish ─▶ ◎ END
+┌──────────────────┐
+│ stopped_response │
+└┬─────────────────┘
+ ╰─ StoppedResponse ─▶ ◎ END
+
+● where a run starts   ┄ taken when a limit is spent   ◎ where it ends
+
+drawn: both.png, machine.svg, run.html, run.svg, timeline.txt
+""",
     "reflection": """\
 height(Zugspitze) -> 2962
 reflect(2962) -> The unit is missing.

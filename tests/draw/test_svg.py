@@ -64,12 +64,8 @@ def verdict_on(name: str) -> Verdict:
     return ALL[name].verify()
 
 
-# Layouts take most of the time of these tests, and several examples have one machine.
-drawn_once, laid_out_once = cache(svg), cache(laid_out)
-
-
 def drawing_of(name: str) -> str:
-    return drawn_once(picture_of(verdict_on(name)))
+    return svg(picture_of(verdict_on(name)))
 
 
 def read(drawing: str) -> Drawn:
@@ -173,7 +169,7 @@ def test_each_edge_of_many_random_machines_does(machine: Graph[Any, Any]) -> Non
 @by_machine
 def test_nothing_stands_on_a_label_and_a_label_stands_at_its_own_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
-    layout = laid_out_once(picture)
+    layout = laid_out(picture)
     assert clashes(layout) == []
     for title, line in zip(said(picture), layout.arrows, strict=True):
         label = line.label

@@ -67,7 +67,7 @@ def test_the_calculator_agrees_with_python(expression: str) -> None:
             assert "**" in expression
 
 
-_SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n") - people type these
+_SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n")  # noqa: RUF001 - people type these
 
 
 @given(st.text() | _SIGNS)
@@ -109,7 +109,7 @@ def test_no_text_hangs_the_calculator_or_raises_anything_but_its_own_error(text:
         ("37 times 48", "1776"),
         ("10 ÷ 4", "2.5"),
         ("2^10", "1024"),
-        ("5 − 7", "-2"),
+        ("5 − 7", "-2"),  # noqa: RUF001
         ("15% of 80", "12"),
         ("17 % 5", "2"),
         ("1,234,567 + 1", "1234568"),

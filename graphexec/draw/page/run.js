@@ -117,7 +117,7 @@ function gist(visit) {
   for (const record of visit.records) {
     if (record.event === "asked") said = asking(record.effects ?? []) || said;
     if (record.event === "answered") said = answer(record.replies ?? []) || said;
-    if (record.event === "reported" && !said) said = record.text ?? "";
+    if (record.event === "reported") said = record.news === "ReplyDelta" ? said + record.text : said || record.text;
   }
   return said || brief(visit.moved?.value);
 }

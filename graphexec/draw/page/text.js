@@ -2,6 +2,8 @@
 
 const SHOWN = 4000;
 const MARKS = 300;
+// Browsers take seconds to find the direction of each line of what is longer; it has one direction for all.
+const LONG = 50_000;
 // What stands in a line of data, without a frame.
 const SHORT = 60;
 // Blocks that the reader has opened, by name.
@@ -50,6 +52,7 @@ function block(text, { name, kind = "" }) {
   const hidden = text.length > SHOWN && !opened.has(name);
   const beyond =
     hidden && pattern !== null && text.slice(SHOWN).search(pattern) >= 0 && text.slice(0, SHOWN).search(pattern) < 0;
+  pre.classList.toggle("long", text.length > LONG);
   if (!hidden || beyond) {
     fill(pre, text);
     return pre;
