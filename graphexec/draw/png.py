@@ -1,4 +1,4 @@
-"""PNG: the SVG, drawn by resvg with a typeface of its own, so that it is the same on a machine without any."""
+"""PNG: the SVG, drawn by resvg, with a typeface at hand for machines that have none."""
 
 from __future__ import annotations
 

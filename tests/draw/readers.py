@@ -29,7 +29,10 @@ _CELL = re.compile(r"(?<!\\)\|")
 # A frame's top, and an edge: its outcome, which limits take it or are full again, where it leads.
 _TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
 _TITLE = re.compile(r"[│║┃╎┆] (?:▸ )?(?:!! |! |~ )?(.*?) *[│║┃╎┆]")
-_BRANCH = re.compile(r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \((?:of |no such limit|.* again).*\))? [─━┄┅]+▶ (?:◎ (END)|(.+?) [▲▼↻])(?:  .*)?")
+_BRANCH = re.compile(
+    r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \((?:of |no such limit|.* again).*\))? "
+    r"[─━┄┅]+▶ (?:◎ (END)|(.+?) [▲▼↻])(?:  .*)?"
+)
 
 
 def read_mermaid(text: str) -> list[Edge]:
