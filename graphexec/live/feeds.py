@@ -128,7 +128,9 @@ class _Followed:
         if event == "start" and "machine" in record:
             self._begin_run()
         elif not self.lines:
-            self._stop(f"{self._path} does not begin with a start and its machine; give what graphexec run --record wrote")
+            self._stop(
+                f"{self._path} does not begin with a start and its machine; give what graphexec run --record wrote"
+            )
             return
         self.lines.append(record_json(record))
         self.over = event == "result"
