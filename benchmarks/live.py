@@ -3,7 +3,7 @@
     python benchmarks/live.py [--check] [--scripted]
 
 Rounds of both kinds take turns, and their medians are compared. The reader is a process of its own, which is told
-every record as a browser's page is. One row is of the local model, the other of a scripted one that takes 10 ms for a
+every record as a browser's page is. One row is of the local model, the other of a scripted one that takes 50 ms for a
 reply; with `--check` the exit status says whether the goal is kept, with `--scripted` no local model is asked.
 """
 
@@ -28,7 +28,7 @@ from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 ROUNDS = 15
 # Plans of one scripted run, as many as an executor allows by default; seconds that its model takes.
-STEPS, PAUSE = 15, 0.010
+STEPS, PAUSE = 15, 0.050
 
 # The goal: how much longer a run takes that is watched.
 COST = 0.05
@@ -81,7 +81,7 @@ def scripted() -> Case:
     """A run of many steps whose model is no work for this machine."""
     agent = create_tool_calling_agent(SlowModel(), [double])
     executor = AgentExecutor(agent=agent, tools=[double], max_iterations=STEPS)
-    return Case("a model of 10 ms", executor, "Go on.")
+    return Case("a model of 50 ms", executor, "Go on.")
 
 
 def local(model: LocalModel) -> Case:

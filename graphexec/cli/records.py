@@ -8,7 +8,8 @@ from typing import Any, TextIO
 from graphexec.actions import StoppedResponse
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of, line_of
 from graphexec.cli.following import Reached, Setup
-from graphexec.draw.records import Record, Recorder, ending
+from graphexec.draw.data import Record
+from graphexec.draw.records import Recorder, ending
 from graphexec.events import Done, Event
 from graphexec.result import Ending
 

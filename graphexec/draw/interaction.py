@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
-from graphexec.draw.records import Record, Recording
+from graphexec.draw.data import Record
+from graphexec.draw.records import Recording
 from graphexec.draw.said import answered, asked, cut, failed, shown, tokens
 from graphexec.draw.visits import Exchange, Visit, limit_text, visits_of
 from graphexec.draw.words import counted, duration

@@ -6,8 +6,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
+from graphexec.draw.data import Record
 from graphexec.draw.picture import Arrow, Box, Picture
-from graphexec.draw.records import Record, Recording
+from graphexec.draw.records import Recording
 from graphexec.draw.words import counted, duration
 from graphexec.errors import InputError
 

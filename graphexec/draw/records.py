@@ -39,29 +39,40 @@ What stands in them:
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeAlias, final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-from graphexec.actions import AgentFinish, AgentStep, Run, Steps, StoppedResponse, steps_of
+from graphexec.actions import AgentFinish, AgentStep, Run, StoppedResponse, steps_of
+from graphexec.draw.data import (
+    Record,
+    Said,
+    counts,
+    effect_data,
+    members,
+    messages_of,
+    new_in,
+    own_data,
+    plain,
+    reply_data,
+    several,
+    spent_data,
+    step_data,
+)
 from graphexec.draw.picture import Picture, picture_of
-from graphexec.effects import All, AskHuman, CallAgent, CallModel, CallTool, Effect, Perform, ToolResult
+from graphexec.effects import All, CallModel, Effect
 from graphexec.errors import InputError, described
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.graph import Graph
 from graphexec.journal import Journal
-from graphexec.limits import Exhausted, Limits, Spent
-from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ReplyDelta, ToolMessage
+from graphexec.limits import Limits, Spent
+from graphexec.messages import (
+    ReplyDelta,
+)
 from graphexec.result import Ending, RunResult
 from graphexec.snapshot import Snapshot, snapshot_of
 from graphexec.verify.verdict import Verdict
-
-# JSON: its values are arbitrary.
-Record: TypeAlias = dict[str, Any]
 
 # What records of a kind have at least.
 _HAS: Mapping[str, tuple[str, ...]] = {
@@ -88,10 +99,10 @@ class Recorder:
 
     def __init__(self, subject: Graph[Any, Any] | Verdict, limits: Limits | None = None, **told: object) -> None:
         """Begin with `start`, which is `told` the input, say. A verdict's limits are the run's."""
-        self._prompt: list[Record] = []
+        self._prompt: list[Said] = []
         self.records: list[Record] = []
         known = subject.limits if isinstance(subject, Verdict) else limits
-        shown = {} if known is None else {"limits": _flat(known)}
+        shown = {} if known is None else {"limits": counts(known)}
         self._add("start", **told, **shown, machine=picture_of(subject).to_data())
 
     def __call__(self, event: Event[Any]) -> Record:
@@ -100,18 +111,18 @@ class Recorder:
             case Entered(node, _, spent):
                 return self._add("entered", node=node, spent=spent_data(spent))
             case Asked(node, effect):
-                return self._add("asked", node=node, effects=[self._asked(one) for one in _members(effect)])
+                return self._add("asked", node=node, effects=[self._asked(one) for one in members(effect)])
             case Answered(node, effect, reply, seconds, spent):
                 replies = reply if isinstance(effect, All) else (reply,)
-                told = [_reply(one, answer) for one, answer in zip(_members(effect), _several(replies), strict=False)]
+                told = [reply_data(one, answer) for one, answer in zip(members(effect), several(replies), strict=False)]
                 return self._add("answered", node=node, seconds=seconds, spent=spent_data(spent), replies=told)
             case Reported(node, effect, news):
-                effects = [] if effect is None else [_effect(one) for one in _members(effect)]
+                effects = [] if effect is None else [effect_data(one) for one in members(effect)]
                 text = news.content if isinstance(news, ReplyDelta) else str(news)
                 return self._add("reported", node=node, effects=effects, news=type(news).__name__, text=text)
             case Moved(node, outcome, target):
                 return self._add(
-                    "moved", node=node, outcome=type(outcome).__name__, target=target, value=_own_data(outcome)
+                    "moved", node=node, outcome=type(outcome).__name__, target=target, value=own_data(outcome)
                 )
             case Done(outcome, snapshot):
                 status, code = ("stopped", 3) if isinstance(outcome, StoppedResponse) else ("answered", 0)
@@ -135,7 +146,7 @@ class Recorder:
         self, status: str, exit_code: int, steps: Sequence[AgentStep], spent: Spent, seconds: float, **told: Any
     ) -> Record:
         """Return the result's record."""
-        shown = [_step(step) for step in steps]
+        shown = [step_data(step) for step in steps]
         return self._add(
             "result",
             status=status,
@@ -157,9 +168,10 @@ class Recorder:
         return record
 
     def _asked(self, effect: Effect[Any]) -> Record:
-        told = _effect(effect)
+        told = effect_data(effect)
         if isinstance(effect, CallModel):
-            told["prompt"], self._prompt = _against(self._prompt, _messages(effect.request))
+            before, self._prompt = self._prompt, messages_of(effect.request)
+            told["prompt"] = new_in(before, self._prompt)
         return told
 
 
@@ -234,22 +246,6 @@ def ending(outcome: Ending | None) -> Record:
             return {"output": plain(outcome), "reason": "finished"}
 
 
-def spent_data(spent: Spent) -> Record:
-    """What is spent, by name."""
-    return {**_flat(spent), "tokens": spent.tokens}
-
-
-def plain(value: object) -> Any:
-    """A value as JSON data; what JSON cannot express is its text."""
-    try:
-        data = to_jsonable_python(value, fallback=str)
-        # NaN and the infinities are no JSON, though Python writes them.
-        json.dumps(data, allow_nan=False)
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
-        return repr(value)
-    return data
-
-
 def _followed(journal: Journal) -> Recording:
     run = getattr(journal.start.value, "run", None)
     inputs = run.inputs if isinstance(run, Run) else journal.start.value
@@ -271,112 +267,3 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
             raise InputError(
                 f"line {number} is not a record: {error!r}; give what graphexec run --json printed"
             ) from None
-
-
-def _members(effect: Effect[Any] | All[Effect[Any]]) -> tuple[Effect[Any], ...]:
-    return effect.effects if isinstance(effect, All) else (effect,)
-
-
-# Any: the replies to a batch are a tuple, unless the deadline cut all of it.
-def _several(replies: Any) -> Iterable[Any]:
-    return (replies,) if isinstance(replies, Exhausted) else replies
-
-
-def _flat(counts: Limits | Spent) -> Record:
-    """Counts by name; not by `asdict`, which cannot copy the mapping of a machine's own budgets."""
-    told = {field.name: getattr(counts, field.name) for field in fields(counts)}
-    return {**told, "budgets": dict(counts.budgets)}
-
-
-def _step(step: AgentStep) -> Record:
-    action = step.action
-    return {
-        "tool": action.tool,
-        "tool_input": plain(action.tool_input),
-        "observation": plain(step.observation),
-        "status": step.status,
-    }
-
-
-def _effect(effect: Effect[Any]) -> Record:
-    told: Record = {"effect": type(effect).__name__}
-    match effect:
-        case CallTool(name, tool_input):
-            return told | {"tool": name, "tool_input": plain(tool_input)}
-        case AskHuman(question):
-            return told | {"question": question}
-        case CallModel() | CallAgent() | Perform():
-            return told
-        case _:
-            return told | {"value": _own_data(effect)}
-
-
-def _reply(effect: Effect[Any], reply: object) -> Record:
-    told: Record = {"effect": type(effect).__name__}
-    match reply:
-        case ModelReply(content, calls, usage, finish_reason):
-            return told | {
-                "content": content,
-                "tool_calls": [asdict(call) for call in calls],
-                "finish_reason": finish_reason,
-                **asdict(usage),
-            }
-        case ToolResult(observation, status):
-            tool = {"tool": effect.name} if isinstance(effect, CallTool) else {}
-            return told | tool | {"status": status, "observation": plain(observation)}
-        case _:
-            return told | {"value": _own_data(reply)}
-
-
-def _own_data(value: object) -> Any:
-    """The data of a value without the run that it carries, whose steps stand in the records before it."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return plain(value)
-    return {
-        one.name: {"steps": len(held.steps)} if isinstance(held, Run) else plain(held)
-        for one in fields(value)
-        if not isinstance(held := getattr(value, one.name), Steps)
-    }
-
-
-def _messages(request: ModelRequest) -> list[Record]:
-    if isinstance(request, ChatRequest):
-        return [_message(message) for message in request.messages]
-    return [{"role": "text", "content": request.prompt}]
-
-
-def _message(message: Message) -> Record:
-    told: Record = {"role": message.role, "content": message.content}
-    match message:
-        case AssistantMessage(_, calls) if calls:
-            return told | {"tool_calls": [asdict(call) for call in calls]}
-        case ToolMessage(call_id):
-            return told | {"call_id": call_id}
-        case _:
-            return told
-
-
-def _against(before: Sequence[Record], now: list[Record]) -> tuple[Record, list[Record]]:
-    """What is new in a prompt: a run's records grow with what is said, and not with how often it is said again."""
-    kept = 0
-    while kept < min(len(before), len(now)) and before[kept] == now[kept]:
-        kept += 1
-    new = now[kept:]
-    if new and kept < len(before) and before[kept]["role"] == new[0]["role"]:
-        shared = _shared(before[kept]["content"], new[0]["content"])
-        new = [{**new[0], "content": new[0]["content"][shared:], "kept": shared}, *new[1:]]
-    return {"kept": kept, "messages": new}, now
-
-
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginnings: found by halves, for they may be long."""
-    least, most = 0, min(len(one), len(other))
-    if other.startswith(one):
-        return most
-    while least < most:
-        middle = (least + most + 1) // 2
-        if other.startswith(one[least:middle], least):
-            least = middle
-        else:
-            most = middle - 1
-    return least

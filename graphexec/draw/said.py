@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphexec.draw.data import Record
 from graphexec.draw.plain import plain
-from graphexec.draw.records import Record
 from graphexec.draw.visits import limit_text
 
 # The names of further calls are left out of what a model asks for.

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
 
 from graphexec.draw.cells import cells, fitted, padded
-from graphexec.draw.records import Record, Recording
+from graphexec.draw.data import Record
+from graphexec.draw.records import Recording
 from graphexec.draw.said import answered, asked, cut, failed, shown
 from graphexec.draw.visits import Exchange, Visit, limit_text, visits_of
 from graphexec.draw.words import counted, duration

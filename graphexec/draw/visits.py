@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
 
-from graphexec.draw.records import Record, Recording
+from graphexec.draw.data import Record
+from graphexec.draw.records import Recording
 from graphexec.limits import Exhausted
 
 # The events that happen at a node.

@@ -18,6 +18,9 @@ from graphexec.tools.showing import told_instead
 from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy
 from graphexec.waiting import NotDone, own_loop, wait_for
 
+# Sets, because a checker that narrowed to the class would not know what is in it.
+_COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
+
 # Whether the name of a tool must be called as it is written.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
 _LOOKUP = Kind("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
@@ -146,7 +149,7 @@ def _called(tool: AnyTool, arguments: dict[str, Any]) -> Came:
             return _done(tool, own_loop(partial(tool.function, **arguments)))
         observation: Any = tool.function(**arguments)
         # A decorator may hide that the function is `async def`.
-        return _done(tool, own_loop(lambda: observation) if isinstance(observation, CoroutineType) else observation)
+        return _done(tool, own_loop(lambda: observation) if type(observation) in _COROUTINES else observation)
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -173,9 +176,10 @@ async def _acalled(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         return Raised(error)
 
 
-def _done(tool: AnyTool, returned: object) -> ToolResult:
+# Any: whatever a tool returned.
+def _done(tool: AnyTool, returned: Any) -> ToolResult:
     # A tool that yields is still at work; what it yields can be read only once, and the model reads it in every prompt.
-    observation: Any = list(returned) if isinstance(returned, GeneratorType) else returned
+    observation: Any = list(returned) if type(returned) in _GENERATORS else returned
     most = tool.max_observation
     told = None if most is None else told_instead(observation, most)
     return ToolResult(observation, "ok", tool.return_direct, told)

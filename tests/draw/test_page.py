@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from graphexec import AGENT_EXECUTOR, AgentExecutor, AnyTool, create_react_agent, create_tool_calling_agent, tool
+from graphexec.draw.data import Record
 from graphexec.draw.page import html, record_json
 from graphexec.draw.picture import picture_of
-from graphexec.draw.records import Record, Recorder, Recording
+from graphexec.draw.records import Recorder, Recording
 from graphexec.events import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel

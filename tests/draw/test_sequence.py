@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from graphexec import AGENT_EXECUTOR, Asked, AskHuman, CallTool, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
+from graphexec.draw.data import Record
 from graphexec.draw.interaction import Interaction, Note, Together, interaction_of
 from graphexec.draw.plain import plain
-from graphexec.draw.records import Record
 from graphexec.draw.said import answered, asked
 from graphexec.draw.sequence import sequence_mermaid
 from graphexec.draw.sequence_svg import sequence_svg

@@ -17,8 +17,9 @@ from math import isfinite
 from string import Template
 from typing import Any, cast
 
+from graphexec.draw.data import Record
 from graphexec.draw.picture import Arrow, Picture
-from graphexec.draw.records import Record, Recording
+from graphexec.draw.records import Recording
 from graphexec.draw.style import DARK, LIGHT, Palette, style
 from graphexec.draw.svg import svg
 

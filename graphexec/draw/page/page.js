@@ -215,6 +215,8 @@ function listen() {
     source.readyState === EventSource.CLOSED ? state("lost", "connection lost") : state("waiting", "reconnecting"),
   );
   source.addEventListener("message", (event) => receive(event));
+  // The run that was read is gone, and another is written in its place.
+  source.addEventListener("again", () => location.reload());
   source.addEventListener("end", () => {
     source.close();
     state("closed", "ended");

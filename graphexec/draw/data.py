@@ -1,0 +1,174 @@
+"""What happens in a run as JSON data: effects, prompts, replies, outcomes and counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeAlias
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from graphexec.actions import AgentStep, Run, Steps
+from graphexec.effects import All, AskHuman, CallAgent, CallModel, CallTool, Effect, Perform, ToolResult
+from graphexec.limits import Exhausted, Limits, Spent
+from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
+
+# JSON: its values are arbitrary.
+Record: TypeAlias = dict[str, Any]
+
+# A message of a prompt, or all of one that is a plain text.
+Said: TypeAlias = Message | str
+
+
+def spent_data(spent: Spent) -> Record:
+    """What is spent, by name."""
+    return {**counts(spent), "tokens": spent.tokens}
+
+
+def plain(value: object) -> Any:
+    """A value as JSON data; what JSON cannot express is its text."""
+    if value is None or type(value) in (str, bool, int):
+        return value
+    try:
+        data = to_jsonable_python(value, fallback=str)
+        # NaN and the infinities are no JSON, though Python writes them.
+        json.dumps(data, allow_nan=False)
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        return repr(value)
+    return data
+
+
+def members(effect: Effect[Any] | All[Effect[Any]]) -> tuple[Effect[Any], ...]:
+    """The effects that are asked for."""
+    return effect.effects if isinstance(effect, All) else (effect,)
+
+
+# Any: the replies to a batch are a tuple.
+def several(replies: Any) -> Iterable[Any]:
+    """The replies to them: one only, where the deadline cut all."""
+    return (replies,) if isinstance(replies, Exhausted) else replies
+
+
+def counts(held: Limits | Spent) -> Record:
+    """Counts by name; not by `asdict`, which cannot copy the mapping of a machine's own budgets."""
+    told = {name: getattr(held, name) for name in _names_of(held)}
+    return {**told, "budgets": dict(held.budgets)}
+
+
+def _names_of(value: object) -> tuple[str, ...]:
+    # mypy does not take a class for hashable.
+    kind: Any = type(value)
+    return _names(kind)
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    """The names of a dataclass's fields."""
+    return tuple(field.name for field in fields(kind))
+
+
+def step_data(step: AgentStep) -> Record:
+    """An action with its observation."""
+    action = step.action
+    return {
+        "tool": action.tool,
+        "tool_input": plain(action.tool_input),
+        "observation": plain(step.observation),
+        "status": step.status,
+    }
+
+
+def effect_data(effect: Effect[Any]) -> Record:
+    """What is asked for, without a model's prompt."""
+    told: Record = {"effect": type(effect).__name__}
+    match effect:
+        case CallTool(name, tool_input):
+            return told | {"tool": name, "tool_input": plain(tool_input)}
+        case AskHuman(question):
+            return told | {"question": question}
+        case CallModel() | CallAgent() | Perform():
+            return told
+        case _:
+            return told | {"value": own_data(effect)}
+
+
+def reply_data(effect: Effect[Any], reply: object) -> Record:
+    """What it was answered with."""
+    told: Record = {"effect": type(effect).__name__}
+    match reply:
+        case ModelReply(content, calls, usage, finish_reason):
+            return told | {
+                "content": content,
+                "tool_calls": [_call(call) for call in calls],
+                "finish_reason": finish_reason,
+                "prompt_tokens": usage.prompt_tokens,
+                "completion_tokens": usage.completion_tokens,
+            }
+        case ToolResult(observation, status):
+            tool = {"tool": effect.name} if isinstance(effect, CallTool) else {}
+            return told | tool | {"status": status, "observation": plain(observation)}
+        case _:
+            return told | {"value": own_data(reply)}
+
+
+def own_data(value: object) -> Any:
+    """The data of a value without the run that it carries, whose steps stand in the records before it."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return plain(value)
+    return {
+        name: {"steps": len(held.steps)} if isinstance(held, Run) else plain(held)
+        for name in _names_of(value)
+        if not isinstance(held := getattr(value, name), Steps)
+    }
+
+
+def _call(call: ToolCall) -> Record:
+    return {"id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def messages_of(request: ModelRequest) -> list[Said]:
+    """What a model is told."""
+    return list(request.messages) if isinstance(request, ChatRequest) else [request.prompt]
+
+
+def _message(message: Said) -> Record:
+    if isinstance(message, str):
+        return {"role": "text", "content": message}
+    told: Record = {"role": message.role, "content": message.content}
+    match message:
+        case AssistantMessage(_, calls) if calls:
+            return told | {"tool_calls": [_call(call) for call in calls]}
+        case ToolMessage(call_id):
+            return told | {"call_id": call_id}
+        case _:
+            return told
+
+
+def new_in(before: Sequence[Said], now: Sequence[Said]) -> Record:
+    """What is new in a prompt: a run's records grow with what is said, and not with how often it is said again."""
+    pairs = zip(before, now, strict=False)
+    kept = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(now)))
+    new = [_message(message) for message in now[kept:]]
+    if new and kept < len(before):
+        old = _message(before[kept])
+        if old["role"] == new[0]["role"]:
+            shared = _shared(old["content"], new[0]["content"])
+            new[0] |= {"content": new[0]["content"][shared:], "kept": shared}
+    return {"kept": kept, "messages": new}
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginnings: found by halves, for they may be long."""
+    least, most = 0, min(len(one), len(other))
+    if other.startswith(one):
+        return most
+    while least < most:
+        middle = (least + most + 1) // 2
+        if other.startswith(one[least:middle], least):
+            least = middle
+        else:
+            most = middle - 1
+    return least
