@@ -41,7 +41,8 @@ BAD: dict[str, Graph[Any, Any]] = {
     name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
 }
 ALL = MACHINES | BAD
-by_machine = pytest.mark.parametrize("name", ALL)
+# To lay them all out takes a while; those that are right are laid out always.
+by_machine = pytest.mark.parametrize("name", [*MACHINES, *(pytest.param(name, marks=pytest.mark.slow) for name in BAD)])
 # How far an arrow may end from a node, in points, and its label stand from it.
 NEAR, BESIDE = 3.0, 12.0
 
@@ -252,6 +253,7 @@ def test_the_caption_follows_the_limits() -> None:
     assert "14 transitions (4*iterations + 2) and 3 model calls (iterations)" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_a_loop_without_end_is_red_and_the_way_to_it_is_orange(name: str) -> None:
     machine, verdict = BAD[name], verdict_on(name)
