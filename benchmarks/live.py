@@ -100,7 +100,7 @@ def alone(case: Case) -> float:
 
 def watched(case: Case) -> float:
     """The seconds that the run takes while a reader is told all of it; the page is there before."""
-    recorder = Recorder(case.executor.verify(), input=case.question)
+    recorder = Recorder(case.executor.verify(), inputs=case.question)
     with serving(recorder) as url, reader_of(url):
         began = time.perf_counter()
         for event in case.executor.stream(case.question):

@@ -119,11 +119,11 @@ def pictures() -> dict[str, str]:
     proof = result.journal.graph.verify(result.limits)
     drawn |= {
         "run.svg": draw(proof, "svg", runs=result),
-        "run_sequence.svg": sequence_svg(recording),
-        "run_sequence.mmd": sequence_mermaid(recording),
+        "run_sequence.svg": sequence_svg(result),
+        "run_sequence.mmd": sequence_mermaid(result),
     }
     index += ["", "## A run", "", f"{recording.records[0]['input']['input']}", "", "![the way of the run](run.svg)"]
-    index += ["", "![who asked whom](run_sequence.svg)", "", "```text", timeline(recording).rstrip(), "```"]
+    index += ["", "![who asked whom](run_sequence.svg)", "", "```text", timeline(result).rstrip(), "```"]
     for name, about, verdict in verdicts():
         drawn |= {f"{name}{suffix}": draw(verdict, how) for how, suffix in SUFFIXES.items()}
         links = ", ".join(f"[{how}]({name}{suffix})" for how, suffix in SUFFIXES.items())

@@ -53,6 +53,7 @@ from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Repor
 from graphexec.executor import AgentExecutor
 from graphexec.graph import Graph, draft, edges, graph, on
 from graphexec.inputs import Inputs
+from graphexec.journal import Journal, journal_of
 from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits, Spent
 from graphexec.machine import (
     AGENT_EXECUTOR,
@@ -120,6 +121,7 @@ __all__ = [
     "GraphexecError",
     "InputError",
     "Inputs",
+    "Journal",
     "LimitReached",
     "Limits",
     "LimitsError",
@@ -175,6 +177,7 @@ __all__ = [
     "edges",
     "embed",
     "graph",
+    "journal_of",
     "limit_reached",
     "metered",
     "node",

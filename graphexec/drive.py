@@ -20,7 +20,7 @@ from graphexec.errors import Abandoned
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.graph import Graph
 from graphexec.handlers import Answer, Handler, Handlers, handler_of, handlers_for
-from graphexec.journal import Journal, Reply
+from graphexec.journal import Journal, Reply, keep
 from graphexec.limits import Limits
 from graphexec.rank import Ranks
 from graphexec.reporting import Listener, heard_by
@@ -193,6 +193,7 @@ class _Ride:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
             remember(error, self._walk.snapshot())
+            keep(error, self._journal)
         self._path.close()
 
     def on(self, answer: Reply | None = None) -> Any:

@@ -251,14 +251,16 @@ class Graph(Generic[S_contra, F_co]):
         marks: Marks | None = None,
         runs: AnyRun | Iterable[AnyRun] = (),
     ) -> Path:
-        """Write a picture with its proof within `limits` to a file: `machine.draw("flow.svg")`; return the path.
+        """Write a picture with its proof to a file: `machine.draw("flow.svg")`; return the path.
+
+        It is proved within `limits`, or those of the runs, or `Limits()`.
 
         The suffix says the format: .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results,
         are laid over it: one shows its way, several make a heat map. Raises `InputError` for what cannot be drawn.
         """
-        from graphexec.draw import save
+        from graphexec.draw import save, subject_for
 
-        return save(self.verify(limits), path, format=format, marks=marks, runs=runs)
+        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs)
 
     def __format__(self, specification: str) -> str:
         # An import that points up, and only when it is asked for: a picture is one format away.

@@ -6,7 +6,6 @@ A run is a walk through the table that only replies decide, so nothing but repli
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 from graphexec.engine import Walk
@@ -20,15 +19,29 @@ Reply: TypeAlias = tuple[object, float, float]
 
 
 @final
-@dataclass(frozen=True, slots=True, repr=False)
 class Journal:
-    """The replies of a run of `graph` within `limits`, in their order, and the snapshot that it began with."""
+    """The replies of a run of `graph` within `limits`, in their order, and the snapshot that it began with.
 
-    graph: Graph[Any, Any]
-    limits: Limits
-    start: Snapshot
-    # Reply after reply, the three parts of each in turn: a tuple of each would cost a long run a tenth more.
-    _parts: Sequence[Any]
+    It holds the very objects that models and tools returned: what is changed in them later is changed here, too. It is
+    of this process: a result that is pickled is without it.
+    """
+
+    __slots__ = ("_parts", "graph", "limits", "start")
+
+    def __init__(self, graph: Graph[Any, Any], limits: Limits, start: Snapshot, parts: Sequence[Any]) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.start = start
+        # Reply after reply, the three parts of each in turn: a tuple of each would cost a long run a tenth more.
+        self._parts = parts
+
+    def __deepcopy__(self, memo: object) -> Journal:
+        # Functions are in its graph, and nobody changes it.
+        return self
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        # Its graph is made of functions, which another process may not have.
+        return (type(None), ())
 
     def __repr__(self) -> str:
         return f"<journal of {len(self)} replies from {self.start.node} on>"
@@ -65,3 +78,14 @@ class Journal:
             yield Done(end.value, walk.snapshot(), self)
         finally:
             path.close()
+
+
+def keep(error: BaseException, journal: Journal) -> None:
+    """Attach to an exception that ends a run what the run was answered until then."""
+    error.__dict__["graphexec_journal"] = journal
+
+
+def journal_of(error: BaseException) -> Journal | None:
+    """Return the journal of the run that this exception ended, or `None`: `recording_of(error)` draws it."""
+    found = error.__dict__.get("graphexec_journal")
+    return found if isinstance(found, Journal) else None

@@ -11,7 +11,7 @@ import typer
 
 from graphexec.cli.exits import FAILED, UNPROVED, USAGE, Debug, UsageFault, ending_in_one_line, tell
 from graphexec.cli.files import read, write, write_proof
-from graphexec.errors import CertificateError
+from graphexec.errors import CertificateError, InputError
 
 if TYPE_CHECKING:
     from graphexec.verify.certificate import Certificate
@@ -132,14 +132,21 @@ def audit(
 
 
 def _records(trace: str) -> list[dict[str, Any]]:
+    """The records of a trace, which need not begin with a machine. Raises `UsageFault`, with the line that is none."""
+    from graphexec.draw.wholeness import whole
+
     records: list[dict[str, Any]] = []
     for number, line in enumerate(read(trace).splitlines(), 1):
         try:
             record: dict[str, Any] = json.loads(line)
-            records.append({"event": record["event"], **record})
-        except (ValueError, KeyError, TypeError):
+            records.append({**record, "event": str(record["event"])})
+        except (ValueError, KeyError, TypeError, RecursionError):
             text = f"line {number} of {trace} is no record; give what graphexec run --json printed"
             raise UsageFault(text) from None
+        try:
+            whole(records[-1], f"line {number}")
+        except InputError as error:
+            raise UsageFault(f"{trace}: {error}") from None
     return records
 
 

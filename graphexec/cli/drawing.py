@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -67,36 +68,22 @@ def draw(
     """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
     with ending_in_one_line(debug=debug):
         from graphexec.cli.traces import recording_at
-        from graphexec.draw.overlay import laid_over
 
         wanted = how or _format_of(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
             raise UsageFault("a PNG is nothing for a terminal; name a file: -o machine.png")
         runs = [recording_at(file) for file in run or ()]
-        machine = _machine(target, runs)
-        # Also for a page, which lays a run over it step by step: a run of another machine is refused.
-        laid = laid_over(machine, runs)
-        if wanted == "png":
-            from graphexec.draw.png import png
-            from graphexec.draw.svg import svg
-
-            content = png(svg(laid))
-            if output is None:
-                sys.stdout.buffer.write(content)
-            else:
-                write_bytes(content, output)
-        elif wanted == "html" and len(runs) == 1:
-            from graphexec.draw.page import html
-
-            write(html(machine, runs[0]), output)
+        content = _of_a_run(runs, wanted) if target is None and runs else _drawn(target or _OWN, runs, wanted)
+        if output is not None:
+            write_bytes(content, output)
+        elif wanted == "png":
+            sys.stdout.buffer.write(content)
         else:
-            from graphexec.draw import FORMATS
-
-            write(FORMATS[wanted](laid), output)
+            write(content.decode(), None)
 
 
 def _format_of(output: Path | None) -> str:
-    """The format that a file's name says."""
+    """The format that a file's name says. Raises `UsageFault`."""
     if output is None:
         return "mermaid"
     from graphexec.draw import SUFFIXES
@@ -108,11 +95,42 @@ def _format_of(output: Path | None) -> str:
     return SUFFIXES[suffix]
 
 
-def _machine(target: str | None, runs: Sequence[Recording]) -> Picture:
-    """The machine that is named, with its proof; without a name the one that ran, else the agent's own."""
-    if target is None and runs:
-        return runs[0].machine
+def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
+    """The machine that is named. Its proof is within the limits of the runs; its own count where no run has any."""
     from graphexec.cli.subjects import verdict_at
-    from graphexec.draw.picture import picture_of
+    from graphexec.draw import drawn, subject_for
 
-    return picture_of(verdict_at(target or _OWN, None))
+    verdict = verdict_at(target, None)
+    unknown = all(run.limits is None for run in runs)
+    return drawn(verdict if unknown else subject_for(verdict.graph, None, runs), how, runs=runs)
+
+
+def _of_a_run(runs: Sequence[Recording], how: str) -> bytes:
+    """The machine that ran, of which there is nothing but the picture."""
+    from graphexec.draw import FORMATS
+    from graphexec.draw.overlay import laid_over
+    from graphexec.draw.page import html
+    from graphexec.draw.png import png
+
+    machine = _alike(runs)
+    # Also for a page, which lays a run over it step by step: a run of another machine is refused.
+    laid = laid_over(machine, runs)
+    if how == "png":
+        return png(FORMATS["svg"](laid))
+    if how == "html" and len(runs) == 1:
+        return html(machine, runs[0]).encode()
+    return FORMATS[how](laid).encode()
+
+
+def _alike(runs: Sequence[Recording]) -> Picture:
+    """The machine that ran. Of runs with different limits, without what only some of them say: they share no proof."""
+    machine = runs[0].machine
+    if all(run.limits == runs[0].limits for run in runs):
+        return machine
+    told = [{box.name: box.lines for box in run.machine.boxes} for run in runs]
+    boxes = (
+        replace(box, lines=tuple(line for line in box.lines if all(line in one.get(box.name, ()) for one in told)))
+        for box in machine.boxes
+    )
+    arrows = (replace(arrow, limits=None) for arrow in machine.arrows)
+    return replace(machine, boxes=tuple(boxes), arrows=tuple(arrows), caption=())

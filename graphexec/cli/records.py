@@ -25,7 +25,7 @@ class Records:
         """Write `start`."""
         executor = setup.executor
         self._recorder = Recorder(
-            executor.verify(), input=setup.question, model=setup.model, agent=setup.agent, tools=list(executor.tools)
+            executor.verify(), inputs=setup.question, model=setup.model, agent=setup.agent, tools=list(executor.tools)
         )
         self._write(self._recorder.records[0])
 

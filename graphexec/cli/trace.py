@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
+from graphexec.cli.asking import asked
 from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
 from graphexec.draw.words import counted, duration
-from graphexec.effects import All, CallTool, Effect
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.limits import Exhausted
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
@@ -273,13 +273,6 @@ class Trace(Answer):
         shown = "\n".join(whole[:_CHARACTERS].splitlines()[:_LINES])
         left = len(whole) - len(shown)
         return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
-
-
-def asked(effect: Effect[Any] | All[Effect[Any]]) -> str:
-    """What is waited for, in words."""
-    effects = effect.effects if isinstance(effect, All) else (effect,)
-    tools = [one.name for one in effects if isinstance(one, CallTool)]
-    return f"calling {clean(', '.join(tools))}" if tools else "asking the model"
 
 
 def _colour(outcome: object) -> str:

@@ -39,6 +39,9 @@ def _parted(text: str) -> tuple[str, str]:
         return text, ""
     try:
         json.loads(last)
+    except RecursionError:
+        # It is told as no record.
+        return text, ""
     except ValueError:
         return head + newline, last
     return text, ""

@@ -7,7 +7,9 @@ import sys
 import tempfile
 import time
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -18,6 +20,13 @@ from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
 # Columns of a timeline: of one that is no terminal's, and the least that its rows need.
 _WIDTH, _LEAST = 100, 40
+
+# The suffixes of a file for each way to look at a run.
+_SUFFIXES: Mapping[str, tuple[str, ...]] = {
+    "page": (".html", ".htm"),
+    "timeline": (".txt",),
+    "sequence": (".svg", ".mmd", ".mermaid"),
+}
 
 _SHOWN, _LIVE, _OUTPUT = "Instead of the page", "While it happens", "Output"
 
@@ -33,11 +42,15 @@ def view(
     ],
     *,
     timeline: Annotated[
-        bool, typer.Option("--timeline", help="Print when it was where, as text.", rich_help_panel=_SHOWN)
+        bool, typer.Option("--timeline", help="Print when it was where, as text; -o takes a .txt.", rich_help_panel=_SHOWN)
     ] = False,
     sequence: Annotated[
         bool,
-        typer.Option("--sequence", help="Print who asked whom, as a Mermaid diagram.", rich_help_panel=_SHOWN),
+        typer.Option(
+            "--sequence",
+            help="Print who asked whom, as a Mermaid diagram; -o takes a .mmd or an .svg, the drawing.",
+            rich_help_panel=_SHOWN,
+        ),
     ] = False,
     live: Annotated[
         bool,
@@ -54,7 +67,7 @@ def view(
             min=0,
             max=65535,
             metavar="N",
-            help="Serve it there; one that is free.",
+            help="With --live: serve it there; without it, where a port is free.",
             rich_help_panel=_LIVE,
             show_default=False,
         ),
@@ -65,7 +78,7 @@ def view(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write it there; without it a page goes to a temporary file, and text to stdout.",
+            help="Write it there, a page to an .html; without it a page goes to a temporary file, and text to stdout.",
             rich_help_panel=_OUTPUT,
             show_default=False,
         ),
@@ -87,6 +100,8 @@ def view(
                 raise UsageFault("--live writes no file; leave out -o")
             _serve(trace, port or 0, opened=not no_open)
             return
+        if output is not None:
+            _refuse_suffix(trace, ways[0] if ways else "page", output)
         from graphexec.cli.traces import recording_at
 
         recording = recording_at(trace)
@@ -97,9 +112,10 @@ def view(
             width = max(Screen(sys.stdout).width, _LEAST) if output is None and sys.stdout.isatty() else _WIDTH
             write(drawn(recording, width=width, ascii_only=output is None and signs is ASCII), output)
         elif sequence:
-            from graphexec.draw.sequence import sequence_mermaid
+            from graphexec.draw import sequence_mermaid, sequence_svg
 
-            write(sequence_mermaid(recording), output)
+            as_svg = output is not None and output.suffix.lower() == ".svg"
+            write((sequence_svg if as_svg else sequence_mermaid)(recording), output)
         else:
             from graphexec.draw.page import html
 
@@ -109,6 +125,22 @@ def view(
             print(place, flush=True)
             if not no_open:
                 _open(place.resolve().as_uri())
+
+
+def _refuse_suffix(trace: str, way: str, output: Path) -> None:
+    """Raise `UsageFault` for a file whose suffix says something else than what would be in it."""
+    suffix = output.suffix.lower()
+    if suffix in _SUFFIXES[way]:
+        return
+    from graphexec.draw import SUFFIXES
+
+    remedies = ["name such a file"]
+    for other, theirs in _SUFFIXES.items():
+        if suffix in theirs:
+            remedies.append(f"leave out --{way}" if other == "page" else f"give --{other}")
+    if suffix in SUFFIXES:
+        remedies.append(f"draw the machine: graphexec draw --run {quote(trace)} -o {quote(str(output))}")
+    raise UsageFault(f"a {way} goes into {' or '.join(_SUFFIXES[way])}, not into {output}; {', or '.join(remedies)}")
 
 
 def _serve(trace: str, port: int, *, opened: bool) -> None:
@@ -121,6 +153,8 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
         raise UsageFault(f"{trace} is a folder; name the file that graphexec run --record writes")
     with serving(trace, port=port) as url:
         print(url, flush=True)
+        begun = "" if Path(trace).exists() else ", as soon as it is there"
+        print(f"graphexec: following {trace}{begun}; Ctrl-C ends it", file=sys.stderr, flush=True)
         if opened:
             _open(url)
         try:

@@ -14,10 +14,11 @@ from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.text import Text
 
+from graphexec.cli.asking import asked
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.meters import bars, unlimited
 from graphexec.cli.terminal import Symbols, clean
-from graphexec.cli.trace import Trace, asked
+from graphexec.cli.trace import Trace
 from graphexec.draw.picture import Arrow, Picture, picture_of
 from graphexec.draw.words import duration
 from graphexec.edge import END

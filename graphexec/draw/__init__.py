@@ -7,39 +7,42 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from graphexec.draw.dot import dot
 from graphexec.draw.markdown import markdown
-from graphexec.draw.marks import Mark, Marks, marks_of
+from graphexec.draw.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.mermaid import mermaid, mermaid_state
 from graphexec.draw.overlay import laid_over
 from graphexec.draw.picture import Picture, picture_of
 from graphexec.draw.png import png
-from graphexec.draw.records import Recorder, Recording, recording_of
+from graphexec.draw.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.sequence import sequence_mermaid
 from graphexec.draw.sequence_svg import sequence_svg
 from graphexec.draw.svg import svg
 from graphexec.draw.terminal import terminal
 from graphexec.draw.timeline import timeline
 from graphexec.errors import InputError
-from graphexec.graph import Graph
-from graphexec.journal import Journal
-from graphexec.result import RunResult
+from graphexec.given import told
+from graphexec.graph import Graph, built
+from graphexec.limits import Limits
 from graphexec.verify.verdict import Verdict
 
 __all__ = [
     "FORMATS",
     "SUFFIXES",
+    "AnyRun",
     "Mark",
     "Marks",
     "Picture",
     "Recorder",
     "Recording",
     "draw",
+    "drawn",
+    "format_of",
     "marks_of",
     "picture_of",
     "png",
@@ -47,13 +50,12 @@ __all__ = [
     "save",
     "sequence_mermaid",
     "sequence_svg",
+    "subject_for",
     "timeline",
 ]
 
 # What is drawn: a machine, or its proof.
 Subject: TypeAlias = Graph[Any, Any] | Verdict
-# What is laid over it.
-AnyRun: TypeAlias = RunResult | Journal | Recording | Recorder
 
 
 def _page(picture: Picture) -> str:
@@ -103,26 +105,39 @@ def draw(
     """Return the picture of a machine as text; of a verdict, `graph.verify(limits)`, with its bounds and findings.
 
     `marks` point edges out: `marks_of(graph, findings)`, or a dict of edges and colours. `runs` are laid over it: one
-    shows its way, several make a heat map. An HTML page of one run has all its steps.
+    shows its way, several make a heat map; an exception that ended a run is one, too. An HTML page of one run has all
+    its steps. A proof within other limits than the runs had is left out.
 
     Raises `InputError` for a format that there is not or needs the extra `draw`, and for a run of another machine.
     """
     if format == "png":
         raise InputError("a PNG is no text; write draw.save(graph, 'flow.png'), or graph.draw('flow.png')")
-    picture = FORMATS.get(format)
-    if picture is None:
-        close = difflib.get_close_matches(format, FORMATS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FORMATS)}"
+    return drawn(subject, format, marks=marks, runs=runs).decode()
+
+
+def drawn(
+    subject: Subject,
+    format: str,  # noqa: A002
+    *,
+    marks: Marks | None = None,
+    runs: AnyRun | Iterable[AnyRun] = (),
+) -> bytes:
+    """Return the picture as the bytes of a file, `png` among the formats; else like `draw`."""
+    recordings = [recording_of(run) for run in _several(runs)]
+    picture = _picture(subject, marks, recordings)
+    if format == "png":
+        return png(svg(laid_over(picture, recordings)))
+    if format not in FORMATS:
+        close = difflib.get_close_matches(format, [*FORMATS, "png"], n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FORMATS)}, and png for files"
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
-    recordings = [recording_of(run) for run in ([runs] if isinstance(runs, AnyRun) else runs)]
-    machine = picture_of(subject, marks)
+    shown = laid_over(picture, recordings)
     if format == "html" and len(recordings) == 1:
         from graphexec.draw.page import html
 
-        # The page lays the run over the machine itself, step by step.
-        laid_over(machine, recordings)
-        return html(machine, recordings[0])
-    return picture(laid_over(machine, recordings))
+        # The page lays the run over the machine by itself, step by step.
+        return html(picture, recordings[0]).encode()
+    return FORMATS[format](shown).encode()
 
 
 def save(
@@ -138,13 +153,48 @@ def save(
     Raises as `draw` does, `InputError` for a suffix that says nothing, and `OSError` where nothing can be written.
     """
     file = Path(path)
-    wanted = format or SUFFIXES.get(file.suffix.lower())
-    if wanted is None:
-        named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
-        raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or pass format=")
-    if wanted == "png":
-        content = png(draw(subject, "svg", marks=marks, runs=runs))
-    else:
-        content = draw(subject, wanted, marks=marks, runs=runs).encode()
-    file.write_bytes(content)
+    file.write_bytes(drawn(subject, format or format_of(file), marks=marks, runs=runs))
     return file
+
+
+def format_of(file: Path) -> str:
+    """Return the format that a file's suffix says. Raises `InputError` for one that says nothing."""
+    found = SUFFIXES.get(file.suffix.lower())
+    if found is None:
+        named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
+        raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or say the format")
+    return found
+
+
+def subject_for(graph: Graph[Any, Any], limits: Limits | None, runs: AnyRun | Iterable[AnyRun] = ()) -> Subject:
+    """Return the proof of a machine within these limits or, where none are given, within those of its runs.
+
+    Runs that had different limits share no proof: then the machine alone is returned.
+    """
+    if limits is not None:
+        return graph.verify(limits)
+    known = [one for run in _several(runs) if (one := recording_of(run).limits) is not None]
+    if not known:
+        return graph.verify()
+    return graph.verify(known[0]) if all(one == known[0] for one in known) else graph
+
+
+def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recording]) -> Picture:
+    # Users without a type checker pass executors.
+    if not isinstance(subject, Verdict):
+        built(subject, "draw(executor.verify(), ...), or executor.draw('flow.svg')")
+    elif any(one.limits not in (None, subject.limits) for one in recordings):
+        subject = subject.graph
+    for edge, mark in (marks or {}).items():
+        if mark not in COLOURS:
+            raise InputError(f"{edge} is marked {mark!r}; give one of {', '.join(COLOURS)}")
+    return picture_of(subject, marks)
+
+
+def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
+    if isinstance(runs, AnyRun):
+        return [runs]
+    # Users without a type checker pass files, and nothing.
+    if isinstance(runs, str) or not isinstance(runs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"runs is {told(runs)}; give what executor.run returned, or a list of such")
+    return list(runs)

@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
-from graphexec.actions import AgentStep, Run, Steps
+from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.effects import All, AskHuman, CallAgent, CallModel, CallTool, Effect, Perform, ToolResult
 from graphexec.limits import Exhausted, Limits, Spent
+from graphexec.machine import Acted, Observed, Replied
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
 
 # JSON: its values are arbitrary.
@@ -28,17 +29,24 @@ def spent_data(spent: Spent) -> Record:
     return {**counts(spent), "tokens": spent.tokens}
 
 
-def plain(value: object) -> Any:
-    """A value as JSON data; what JSON cannot express is its text."""
-    if value is None or type(value) in (str, bool, int):
+def as_data(value: object) -> Any:
+    """A value as JSON data; what JSON cannot express is its text. Never raises, whatever the value is."""
+    if value is None or type(value) in (str, bool):
         return value
     try:
         data = to_jsonable_python(value, fallback=str)
         # NaN and the infinities are no JSON, though Python writes them.
         json.dumps(data, allow_nan=False)
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
-        return repr(value)
+    except Exception:  # noqa: BLE001 - the methods of a value of the user's may raise anything
+        return _text_of(value)
     return data
+
+
+def _text_of(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - as above; of a number with too many digits, too
+        return f"<{type(value).__name__} that cannot be shown>"
 
 
 def members(effect: Effect[Any] | All[Effect[Any]]) -> tuple[Effect[Any], ...]:
@@ -75,8 +83,8 @@ def step_data(step: AgentStep) -> Record:
     action = step.action
     return {
         "tool": action.tool,
-        "tool_input": plain(action.tool_input),
-        "observation": plain(step.observation),
+        "tool_input": as_data(action.tool_input),
+        "observation": as_data(step.observation),
         "status": step.status,
     }
 
@@ -86,7 +94,7 @@ def effect_data(effect: Effect[Any]) -> Record:
     told: Record = {"effect": type(effect).__name__}
     match effect:
         case CallTool(name, tool_input):
-            return told | {"tool": name, "tool_input": plain(tool_input)}
+            return told | {"tool": name, "tool_input": as_data(tool_input)}
         case AskHuman(question):
             return told | {"question": question}
         case CallModel() | CallAgent() | Perform():
@@ -109,20 +117,52 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
             }
         case ToolResult(observation, status):
             tool = {"tool": effect.name} if isinstance(effect, CallTool) else {}
-            return told | tool | {"status": status, "observation": plain(observation)}
+            return told | tool | {"status": status, "observation": as_data(observation)}
         case _:
             return told | {"value": own_data(reply)}
+
+
+def named(effect: Effect[Any]) -> Record:
+    """Which effect it is, of those that were asked for."""
+    return {"effect": type(effect).__name__, **({"tool": effect.name} if isinstance(effect, CallTool) else {})}
+
+
+def outcome_data(outcome: object) -> Any:
+    """The data of an outcome: what the records before it have, such as a reply, is not said again."""
+    match outcome:
+        case Replied():
+            return {}
+        case Acted(_, actions):
+            return {"actions": _actions(actions)}
+        case Observed(_, _, results):
+            return {"results": [{"status": result.status} for result in results]}
+        case _:
+            return own_data(outcome)
 
 
 def own_data(value: object) -> Any:
     """The data of a value without the run that it carries, whose steps stand in the records before it."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return plain(value)
-    return {
-        name: {"steps": len(held.steps)} if isinstance(held, Run) else plain(held)
-        for name in _names_of(value)
-        if not isinstance(held := getattr(value, name), Steps)
-    }
+        return as_data(value)
+    return {name: _part(held) for name in _names_of(value) if not isinstance(held := getattr(value, name), Steps)}
+
+
+# Any: whatever an outcome of the user's holds.
+def _part(held: Any) -> Any:
+    if isinstance(held, Run):
+        return {"steps": len(held.steps)}
+    return _actions(held) if _are_actions(held) else as_data(held)
+
+
+# Any: as above.
+def _are_actions(held: Any) -> TypeGuard[Sequence[AgentAction]]:
+    return isinstance(held, (list, tuple)) and bool(held) and all(isinstance(one, AgentAction) for one in held)  # pyright: ignore[reportUnknownVariableType]
+
+
+def _actions(actions: Sequence[AgentAction]) -> list[Record]:
+    """Actions without the message that each of one reply has whole; what was said with them is told at the first."""
+    told = [{"tool": action.tool, "tool_input": as_data(action.tool_input)} for action in actions]
+    return [{**told[0], "log": actions[0].log}, *told[1:]] if told else []
 
 
 def _call(call: ToolCall) -> Record:

@@ -44,5 +44,7 @@ def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, 
 
 
 def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
-    """Mark the nodes that errors are found at: red."""
-    return {one.node: "red" for one in findings if one.node is not None and one.severity == "error"}
+    """Mark the nodes that errors are found at, and those of loops without end: red."""
+    errors = [one for one in findings if one.severity == "error"]
+    loops = [step.source for one in errors if one.witness is not None for step in one.witness.loop]
+    return dict.fromkeys([*(one.node for one in errors if one.node is not None), *loops], "red")

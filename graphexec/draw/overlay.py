@@ -106,7 +106,7 @@ def _told(run: Recording) -> tuple[str, ...]:
         counted(spent.get("model_calls", 0), "model call"),
         counted(spent.get("tool_calls", 0), "tool call"),
         f"{spent.get('tokens', 0):,} tokens",
-        duration(spent.get("seconds", 0.0)),
+        duration(max(spent.get("seconds", 0.0), (result or {}).get("seconds", 0.0))),
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")

@@ -114,11 +114,16 @@ class Picture:
     def from_data(data: object) -> Picture:
         """Read what `to_data` wrote. Raises `InputError` for anything else."""
         try:
-            return _adapter().validate_python(data)
+            picture = _adapter().validate_python(data)
         except ValidationError as error:
             what = error.errors()[0]
             where = ".".join(map(str, what["loc"])) or "it"
             raise InputError(f"this is not the picture of a machine: {where}: {what['msg']}") from None
+        known = {box.name for box in picture.boxes}
+        ends = [picture.start, *(end for arrow in picture.arrows for end in (arrow.source, arrow.target))]
+        if strangers := [end for end in ends if end not in known and end != END.name]:
+            raise InputError(f"this is not the picture of a machine: it has no node {strangers[0]}")
+        return picture
 
 
 def _spent_limits(limits: tuple[str, ...]) -> str:
@@ -188,12 +193,13 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         first = "Unproved: it is not known that every run ends." if verdict.status == "unproved" else "Refuted."
         return (first, *map(str, errors))
     known = [
-        f"{bound.number:,g} {what}{'' if bound.form in (None, f'{bound.number:g}') else f' ({bound.form})'}"
+        f"{bound.number:,g} {what}{'' if bound.number == 1 else 's'}"
+        f"{'' if bound.form in (None, f'{bound.number:g}') else f' ({bound.form})'}"
         for bound, what in (
-            (bounds.transitions, "transitions"),
-            (bounds.model_calls, "model calls"),
-            (bounds.tool_calls, "tool calls"),
-            (bounds.seconds, "seconds"),
+            (bounds.transitions, "transition"),
+            (bounds.model_calls, "model call"),
+            (bounds.tool_calls, "tool call"),
+            (bounds.seconds, "second"),
         )
         if bound.number is not None
     ]

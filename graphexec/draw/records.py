@@ -42,30 +42,33 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
-from graphexec.actions import AgentFinish, AgentStep, Run, StoppedResponse, steps_of
+from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.draw.data import (
     Record,
     Said,
+    as_data,
     counts,
     effect_data,
     members,
     messages_of,
+    named,
     new_in,
-    own_data,
-    plain,
+    outcome_data,
     reply_data,
     several,
     spent_data,
     step_data,
 )
 from graphexec.draw.picture import Picture, picture_of
+from graphexec.draw.wholeness import whole
 from graphexec.effects import All, CallModel, Effect
 from graphexec.errors import InputError, described
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
-from graphexec.graph import Graph
-from graphexec.journal import Journal
+from graphexec.given import told
+from graphexec.graph import Graph, built
+from graphexec.journal import Journal, journal_of
 from graphexec.limits import Limits, Spent
 from graphexec.messages import (
     ReplyDelta,
@@ -73,16 +76,6 @@ from graphexec.messages import (
 from graphexec.result import Ending, RunResult
 from graphexec.snapshot import Snapshot, snapshot_of
 from graphexec.verify.verdict import Verdict
-
-# What records of a kind have at least.
-_HAS: Mapping[str, tuple[str, ...]] = {
-    "entered": ("node", "spent"),
-    "asked": ("node", "effects"),
-    "answered": ("node", "seconds", "spent", "replies"),
-    "moved": ("node", "outcome", "target"),
-    "reported": ("node", "text"),
-    "result": ("status", "spent"),
-}
 
 # What a result says of its fields where it does not say otherwise.
 _ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "error": None}
@@ -97,16 +90,37 @@ class Recorder:
 
     __slots__ = ("_prompt", "records")
 
-    def __init__(self, subject: Graph[Any, Any] | Verdict, limits: Limits | None = None, **told: object) -> None:
-        """Begin with `start`, which is `told` the input, say. A verdict's limits are the run's."""
+    def __init__(
+        self,
+        subject: Graph[Any, Any] | Verdict,
+        *,
+        limits: Limits | None = None,
+        inputs: object = None,
+        model: str | None = None,
+        agent: str | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> None:
+        """Begin with `start`. The run's limits are those of a verdict, `executor.verify()`, or are given.
+
+        Raises `InputError` for both, and for what is no machine.
+        """
+        if isinstance(subject, Verdict):
+            if limits is not None:
+                raise InputError("limits are given, and the verdict has its own; write Recorder(verdict), or a graph")
+            limits = subject.limits
+        else:
+            built(subject, "Recorder(executor.verify())")
         self._prompt: list[Said] = []
         self.records: list[Record] = []
-        known = subject.limits if isinstance(subject, Verdict) else limits
-        shown = {} if known is None else {"limits": counts(known)}
-        self._add("start", **told, **shown, machine=picture_of(subject).to_data())
+        told = {"input": as_data(inputs), "model": model, "agent": agent, "tools": as_data(tools)}
+        known = {} if limits is None else {"limits": counts(limits)}
+        machine = picture_of(subject).to_data()
+        self._add("start", **{name: one for name, one in told.items() if one is not None}, **known, machine=machine)
 
     def __call__(self, event: Event[Any]) -> Record:
-        """Return the record of an event."""
+        """Return the record of an event. Raises `InputError` for one of another run, when the first is over."""
+        if self.records[-1]["event"] == "result":
+            raise InputError("the recorder has the whole of a run; make a Recorder for each run")
         match event:
             case Entered(node, _, spent):
                 return self._add("entered", node=node, spent=spent_data(spent))
@@ -117,12 +131,12 @@ class Recorder:
                 told = [reply_data(one, answer) for one, answer in zip(members(effect), several(replies), strict=False)]
                 return self._add("answered", node=node, seconds=seconds, spent=spent_data(spent), replies=told)
             case Reported(node, effect, news):
-                effects = [] if effect is None else [effect_data(one) for one in members(effect)]
+                effects = [] if effect is None else [named(one) for one in members(effect)]
                 text = news.content if isinstance(news, ReplyDelta) else str(news)
                 return self._add("reported", node=node, effects=effects, news=type(news).__name__, text=text)
             case Moved(node, outcome, target):
                 return self._add(
-                    "moved", node=node, outcome=type(outcome).__name__, target=target, value=own_data(outcome)
+                    "moved", node=node, outcome=type(outcome).__name__, target=target, value=outcome_data(outcome)
                 )
             case Done(outcome, snapshot):
                 status, code = ("stopped", 3) if isinstance(outcome, StoppedResponse) else ("answered", 0)
@@ -188,6 +202,12 @@ class Recording:
         return Picture.from_data(self.records[0]["machine"])
 
     @property
+    def limits(self) -> Limits | None:
+        """What the run may spend, if it is known."""
+        limits = self.records[0].get("limits")
+        return None if limits is None else Limits(**limits)
+
+    @property
     def result(self) -> Record | None:
         """The result's record, if the run is over."""
         last = self.records[-1]
@@ -206,16 +226,24 @@ class Recording:
             raise InputError(
                 "these records do not begin with a start and its machine; give what graphexec run --json printed"
             )
+        if len([one for one in records if one["event"] == "start"]) > 1:
+            raise InputError("these are records of several runs; give those of one, from a start to the next")
         for number, record in numbered:
-            if lacking := [name for name in _HAS.get(record["event"], ()) if name not in record]:
-                raise InputError(f"line {number} is not whole: {record['event']} lacks {', '.join(lacking)}")
+            whole(record, f"line {number}")
         recording = Recording(records)
-        _ = recording.machine
+        _ = recording.machine, recording.limits
         return recording
 
 
-def recording_of(run: RunResult | Journal | Recording | Recorder) -> Recording:
-    """Return a run's records. Raises `InputError` for a result without a journal, and for what is no run."""
+# What the records of a run are made of. An exception is one that ended a run.
+AnyRun: TypeAlias = RunResult | Journal | Recording | Recorder | BaseException
+
+
+def recording_of(run: AnyRun) -> Recording:
+    """Return a run's records: of a result, a journal, a recorder, or an exception that ended a run.
+
+    Raises `InputError` for a result and for an exception without a journal, and for what is no run.
+    """
     match run:
         case Recording():
             return run
@@ -227,8 +255,13 @@ def recording_of(run: RunResult | Journal | Recording | Recorder) -> Recording:
             return _followed(journal)
         case RunResult():
             raise InputError("the result has no journal, so its way is not known; give one that executor.run returned")
+        case BaseException():
+            kept = journal_of(run)
+            if kept is None:
+                raise InputError(f"{type(run).__name__} did not end a run, so it has no way; give one that did")
+            return _followed(kept, run)
         case _:
-            raise InputError(f"{run!r} is not a run; give what executor.run returned, a Recorder or a Recording")
+            raise InputError(f"{told(run)} is not a run; give what executor.run returned, a Recorder or a Recording")
 
 
 def ending(outcome: Ending | None) -> Record:
@@ -236,22 +269,28 @@ def ending(outcome: Ending | None) -> Record:
     match outcome:
         case AgentFinish():
             reason = "return_direct" if outcome.return_direct else "finished"
-            return {"output": plain(outcome.answer), "reason": reason}
+            return {"output": as_data(outcome.answer), "reason": reason}
         case StoppedResponse(output, limit):
             return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
         case None:
             return {}
         case _:
             # A machine of the user's own ends with an outcome of their own.
-            return {"output": plain(outcome), "reason": "finished"}
+            return {"output": as_data(outcome), "reason": "finished"}
 
 
-def _followed(journal: Journal) -> Recording:
-    run = getattr(journal.start.value, "run", None)
-    inputs = run.inputs if isinstance(run, Run) else journal.start.value
-    recorder = Recorder(journal.graph.verify(journal.limits), input=plain(inputs))
-    for event in journal.events():
-        recorder(event)
+def _followed(journal: Journal, error: BaseException | None = None) -> Recording:
+    """The records of a run, which an exception may have ended: a node that raised it raises it again."""
+    run = run_of(journal.start.value)
+    recorder = Recorder(journal.graph.verify(journal.limits), inputs=journal.start.value if run is None else run.inputs)
+    try:
+        for event in journal.events():
+            recorder(event)
+    except Exception:
+        if error is None:
+            raise
+    if error is not None:
+        recorder.failed(error)
     return recorder.recording
 
 
@@ -263,7 +302,7 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
         try:
             record: Record = {**json.loads(line)}
             yield number, {"event": str(record["event"]), **record}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"line {number} is not a record: {error!r}; give what graphexec run --json printed"
             ) from None

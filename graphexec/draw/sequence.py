@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from graphexec.draw.interaction import Item, Kind, Message, Note, Role, Together, interaction_of, messages_in
 from graphexec.draw.plain import plain
-from graphexec.draw.records import Recording
+from graphexec.draw.records import AnyRun, recording_of
 
 # With the sign by which the target begins to do something, or the source ends it.
 _ARROWS: Mapping[Kind, str] = {"call": "->>+", "reply": "-->>-", "failure": "--x-"}
@@ -17,12 +17,12 @@ _ACTORS: frozenset[Role] = frozenset({"user", "person"})
 _READ = re.compile(r"[#;<>&%$ﬂ¶]|^(?:no)?wrap(?=:)", re.IGNORECASE)
 
 
-def sequence_mermaid(recording: Recording, *, most: int | None = None) -> str:
+def sequence_mermaid(run: AnyRun, *, most: int | None = None) -> str:
     """Draw a run as Mermaid's `sequenceDiagram`; with `most`, only so many messages, of its beginning and its end.
 
     What shows it has a limit of its own: 50,000 characters, where its `maxTextSize` is not set.
     """
-    shown = interaction_of(recording, most=most)
+    shown = interaction_of(recording_of(run), most=most)
     lines = ["sequenceDiagram", "    autonumber"]
     for place, one in enumerate(shown.participants):
         kind = "actor" if one.role in _ACTORS else "participant"

@@ -24,7 +24,7 @@ from graphexec.draw.metrics import width, wrapped
 from graphexec.draw.picture import Look
 from graphexec.draw.places import Place
 from graphexec.draw.plain import plain
-from graphexec.draw.records import Recording
+from graphexec.draw.records import AnyRun, recording_of
 from graphexec.draw.style import FONT, style
 from graphexec.draw.svg import number, outline, text
 
@@ -54,12 +54,12 @@ _LOOKS: Mapping[Role, Look] = {
 _SAID: Mapping[Kind, str] = {"call": "asks", "reply": "answers", "failure": "goes wrong, or is cut off"}
 
 
-def sequence_svg(recording: Recording, *, most: int | None = None) -> str:
+def sequence_svg(run: AnyRun, *, most: int | None = None) -> str:
     """Draw a run as a sequence diagram; with `most`, only so many messages, of its beginning and its end.
 
     Each message's `<title>` says who says what to whom.
     """
-    shown = interaction_of(recording, most=most)
+    shown = interaction_of(recording_of(run), most=most)
     page = _Page(shown, _columns(shown))
     for item in shown.items:
         page.add(item)

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 
 from graphexec.draw.cells import cells, fitted, padded
 from graphexec.draw.data import Record
-from graphexec.draw.records import Recording
+from graphexec.draw.records import AnyRun, Recording, recording_of
 from graphexec.draw.said import answered, asked, cut, failed, shown
 from graphexec.draw.visits import Exchange, Visit, limit_text, visits_of
 from graphexec.draw.words import counted, duration
@@ -40,7 +40,7 @@ _BLOCKS = _Signs("→", "…", "▏▎▍▌▋▊▉█")
 _ASCII = _Signs("->", "...", "#")
 
 
-def timeline(recording: Recording, *, width: int = 100, ascii_only: bool = False) -> str:
+def timeline(run: AnyRun, *, width: int = 100, ascii_only: bool = False) -> str:
     """Draw a run's timeline, no wider than `width` columns; the last lines say how it ended and what it cost.
 
     A row says which iteration begins, when the visit began and how long it waited for replies, the node, its outcome,
@@ -48,6 +48,7 @@ def timeline(recording: Recording, *, width: int = 100, ascii_only: bool = False
     """
     if width < _LEAST:
         raise InputError(f"the width is {width!r}, and a row needs {_LEAST} columns; give {_LEAST} or more")
+    recording = recording_of(run)
     visits = visits_of(recording)
     rows = _Rows(visits, width, _ASCII if ascii_only else _BLOCKS)
     lines = [rows.head(), *map(rows.row, visits), "", *map(rows.line, _totals(recording, visits))]

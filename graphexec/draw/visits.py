@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
 
 from graphexec.draw.data import Record
+from graphexec.draw.picture import Arrow
 from graphexec.draw.records import Recording
-from graphexec.limits import Exhausted
+from graphexec.limits import ITERATIONS, Exhausted
 
 # The events that happen at a node.
 _AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved"})
@@ -35,7 +36,8 @@ class Exchange:
 class Visit:
     """The run is at `node` from `began` to `ended`, in seconds of the run's clock, and leaves it to `target`.
 
-    `iteration` is the number of the one that the visit cost, if it did. `outcome` and `target` are `None` where the run
+    `iteration` is the number in the run of the one that the visit cost, if it did: an edge that makes the budget full
+    again does not number them anew. `outcome` and `target` are `None` where the run
     came no further. `limit` says what was spent, where the outcome is due to that.
     """
 
@@ -59,6 +61,12 @@ def visits_of(recording: Recording) -> list[Visit]:
     visits = list(_visits(recording))
     for visit, following in pairwise(visits):
         visit.ended = max(visit.ended, following.began)
+    if visits and recording.result is not None:
+        # What was never answered took time, too.
+        last, over = visits[-1], recording.result.get("seconds", 0.0)
+        if last.exchanges and last.exchanges[-1].replies is None:
+            last.exchanges[-1].seconds += max(0.0, over - last.ended)
+        last.ended = max(last.ended, over)
     return visits
 
 
@@ -79,28 +87,62 @@ def _visits(recording: Recording) -> Iterator[Visit]:
     picture = recording.machine
     metered = {box.name for box in picture.boxes if box.metered}
     exhausts = {(arrow.source, arrow.outcome) for arrow in picture.arrows if arrow.exhausts}
+    iterations = _Iterations({(arrow.source, arrow.outcome) for arrow in picture.arrows if _resets(arrow)})
     visit: Visit | None = None
-    now, iterations = 0.0, 0
+    now = 0.0
     for record in recording.records:
+        spent = record.get("spent")
+        # An exception may end a run before the iteration that it was at is charged.
+        if spent is not None and (record["event"] != "result" or visit is None or visit.outcome is not None):
+            iterations.look(visit, spent["iterations"])
         if record["event"] not in _AT_NODES:
             continue
-        spent = record.get("spent")
         if spent is not None:
-            now, iterations = spent["seconds"], spent["iterations"]
-            if visit is not None and visit.iteration == iterations + 1:
-                # Its entry was charged to a budget of the machine's own.
-                visit.iteration = None
+            now = spent["seconds"]
         # A run that is gone on with may begin within a node.
         if visit is None or record["event"] == "entered" or visit.node != record["node"]:
             visit = Visit(record["node"], now, now)
             if record["event"] == "entered" and visit.node in metered:
-                visit.iteration = iterations + 1
+                iterations.begin(visit)
             yield visit
         visit.ended = now
         _happened(visit, record)
         if (visit.node, visit.outcome) in exhausts and visit.limit is None:
             visit.limit = limit_text(record.get("value")) or "a limit is spent"
             visit.iteration = None if not visit.exchanges else visit.iteration
+
+
+def _resets(arrow: Arrow) -> bool:
+    return ITERATIONS.name in arrow.resets
+
+
+class _Iterations:
+    """Numbers the iterations of a run; what is `spent` tells which visits of metered nodes cost one.
+
+    Where nothing is asked and the edge that was taken makes the budget full again, that cannot be told: it counts.
+    """
+
+    def __init__(self, resets: Set[tuple[str, str]]) -> None:
+        self._resets = resets
+        self._last: int | None = None
+        self._spent = self._before = 0
+
+    def begin(self, visit: Visit) -> None:
+        """Number a visit, as far as it is known."""
+        visit.iteration = (self._last or 0) + 1
+        self._before = self._spent
+
+    def look(self, visit: Visit | None, spent: int) -> None:
+        """Settle the number of the visit that ends or is answered here."""
+        self._last = spent if self._last is None else self._last
+        self._spent = spent
+        if visit is None or visit.iteration != self._last + 1:
+            return
+        if spent > self._before or (visit.node, visit.outcome) in self._resets:
+            self._last += 1
+        else:
+            # Its entry was charged to a budget of the machine's own.
+            visit.iteration = None
 
 
 def _happened(visit: Visit, record: Record) -> None:

@@ -1,6 +1,6 @@
 """The live page: a run's page while the run happens, served to this machine alone.
 
-    recorder = Recorder(executor.verify(), input=question)
+    recorder = Recorder(executor.verify(), inputs=question)
     with serving(recorder) as url:
         print(f"watch it at {url}")
         for event in executor.stream(question):

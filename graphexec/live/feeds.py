@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 from graphexec.draw.page import record_json
 from graphexec.draw.records import Recorder
+from graphexec.draw.wholeness import whole
 from graphexec.errors import InputError
 
 # Where a run is read from.
@@ -119,11 +120,16 @@ class _Followed:
         return new
 
     def _add(self, line: bytes) -> None:
+        place = f"line {self._number} of {self._path}"
         try:
             record = json.loads(line)
             event = record["event"]
-        except (ValueError, KeyError, TypeError):
-            self._stop(f"line {self._number} of {self._path} is not a record; give what graphexec run --record wrote")
+            whole(record, place)
+        except InputError as error:
+            self._stop(str(error))
+            return
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._stop(f"{place} is not a record; give what graphexec run --record wrote")
             return
         if event == "start" and "machine" in record:
             self._begin_run()

@@ -26,7 +26,7 @@ def executing(*first: str) -> AgentExecutor:
 def recorded(*first: str) -> str:
     """The records of a run, a line each."""
     executor = executing(*first)
-    recorder = Recorder(executor.verify(), input=QUESTION)
+    recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
         recorder(event)
     return recorder.recording.to_json_lines()

@@ -57,7 +57,7 @@ TOOLS = [echo, broken]
 
 def recording_in(executor: AgentExecutor, given: str = "q", **told: object) -> Recording:
     """Record a run under a virtual clock, whatever ends it."""
-    recorder = Recorder(executor.graph, executor.limits, input=given, **told)
+    recorder = Recorder(executor.graph, limits=executor.limits, inputs=given, **told)
 
     async def watched() -> None:
         try:
@@ -96,7 +96,7 @@ def cut_short(recording: Recording, records: int) -> Recording:
 
 def told(*events: Event[Any], given: object = "q", **told: object) -> Recording:
     """The recording of a run of the standard machine to which just this happens."""
-    recorder = Recorder(AGENT_EXECUTOR, Limits(), input=given, **told)
+    recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs=given, **told)
     for event in events:
         recorder(event)
     return recorder.recording

@@ -41,7 +41,7 @@ def test_a_verdict_marks_what_it_found_and_the_node_at_fault() -> None:
         ("criticize", "Poor"): "red",
         ("polish", "Text"): "red",
     }
-    assert {box.name for box in found.boxes if box.mark == "red"} == {"criticize"}
+    assert {box.name for box in found.boxes if box.mark == "red"} == {"criticize", "polish"}
     assert found.caption[0] == "Refuted."
     assert found.caption[1].startswith("GX010 at criticize")
 

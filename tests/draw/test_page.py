@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +22,8 @@ from graphexec.draw.data import Record
 from graphexec.draw.page import html, record_json
 from graphexec.draw.picture import picture_of
 from graphexec.draw.records import Recorder, Recording
+from graphexec.draw.visits import visits_of
+from graphexec.draw.words import duration
 from graphexec.events import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
@@ -29,6 +31,7 @@ from graphexec.models.scripted import Scripted
 from tests.draw.browser import Opened, chromium, opened
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
+from tests.draw.test_timeline import three_entries
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -55,9 +58,16 @@ def nasty(query: str) -> str:
     return HOSTILE + "x" * (MEGABYTE - len(HOSTILE))
 
 
-def recorded(executor: AgentExecutor, asked: str, told: Mapping[str, object] | None = None) -> Recording:
+def recorded(
+    executor: AgentExecutor,
+    asked: str,
+    *,
+    model: str | None = None,
+    agent: str | None = None,
+    tools: Sequence[str] | None = None,
+) -> Recording:
     """The records of a run, of one that fails too."""
-    recorder = Recorder(executor.verify(), None, input=asked, **(told or {}))
+    recorder = Recorder(executor.verify(), inputs=asked, model=model, agent=agent, tools=tools)
     try:
         for event in executor.stream(asked):
             recorder(event)
@@ -86,7 +96,7 @@ FINAL = "I now know the final answer\nFinal Answer: 248769 people live in Porto.
 @pytest.fixture(scope="module")
 def answered() -> Recording:
     return recorded(
-        react(LOOK_UP, HARM, FINAL), QUESTION, {"model": "smollm2", "agent": "react", "tools": ["population", "nasty"]}
+        react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"]
     )
 
 
@@ -172,6 +182,37 @@ def test_numbers_that_javascript_does_not_have_are_text() -> None:
     assert json.loads(record_json(record))["values"] == [
         2**53, "9007199254740993", str(-(10**30)), "nan", "inf", 0.5, True,
     ]  # fmt: skip
+
+
+def nested(depth: int, inner: object = "x") -> object:
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+def test_a_record_that_is_nested_too_deep_is_shortened_alone(answered: Recording) -> None:
+    records = [dict(record) for record in answered.records]
+    place = next(index for index, record in enumerate(records) if record["event"] == "moved")
+    records[0]["input"] = nested(100_000)
+    records[place]["value"] = {"deep": nested(900), "shallow": nested(20)}
+    shown = data_in(drawn(Recording(records)))["records"]
+    assert shown[place]["value"]["shallow"] == nested(20)
+    assert "…" in json.dumps(shown[place]["value"]["deep"], ensure_ascii=False)
+    assert [*shown[1:place], *shown[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
+
+
+def test_what_is_no_json_is_shown_as_its_text() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+        __str__ = __repr__
+
+    record: Record = {"event": "x", "odd": Odd(), "long": 10**6000, "set": {1}, "names": {1: 2, None: 3}}
+    shown = json.loads(record_json(record))
+    assert shown["odd"] == "<Odd that cannot be shown>"
+    assert int(shown["long"], 16) == 10**6000
+    assert (shown["set"], shown["names"]) == ([1], {"1": 2, "null": 3})
 
 
 # What can be seen in the browser.
@@ -403,7 +444,7 @@ def test_the_search_finds_prompts_replies_observations_and_outcomes(
 
         press(one, "Home")
         assert found("At your Disposal") == ["1"]
-        assert found("let me look it up") == ["1", "2", "3", "5"]
+        assert found("let me look it up") == ["1", "2", "5"]
         assert "3" in found("248769")
         assert found("CHECK_RETURN_DIRECT") == ["3", "4", "7", "8"]
         assert text(one, "#matches") == "4"
@@ -580,6 +621,53 @@ def test_a_large_machine_begins_where_it_can_be_read(chrome: Browser, tmp_path: 
         assert height(names[0]) < small
 
 
+@pytest.mark.browser
+def test_what_is_told_once_is_shown_where_it_is_given(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(answered)) as one:
+        one.page.locator("#slider").fill("1")
+        assert one.page.locator("#detail .part.outcome details").count() == 0
+        one.page.locator("#slider").fill("2")
+        given = one.page.locator("#detail .part details").first
+        assert given.locator("summary").inner_text() == "Replied from plan"
+        assert given.locator("pre").text_content() == LOOK_UP
+        one.page.locator("#slider").fill("4")
+        given = one.page.locator("#detail .part details").first
+        assert given.locator("summary").inner_text() == "Observed from dispatch_tools"
+        assert "248769" in given.inner_text()
+
+
+@pytest.mark.browser
+def test_times_are_in_the_words_of_the_other_pictures(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    seconds = [0.0, 0.000013, 0.00099, 0.001, 0.035, 0.0994, 0.1, 4.284, 9.99, 10.4, 119.6, 4321.0]
+    records = [dict(record) for record in answered.records]
+    place = next(index for index, record in enumerate(records) if record["event"] == "answered")
+    page = (tmp_path / "page.html").as_uri()
+    for shown in seconds:
+        records[place]["seconds"] = shown
+        (tmp_path / "page.html").write_text(drawn(Recording(records)), "utf-8")
+        with opened(chrome, page) as one:
+            assert one.page.locator("[data-position='1'] .took").inner_text() == duration(shown)
+
+
+@pytest.mark.browser
+def test_each_entry_is_an_iteration_though_an_edge_makes_them_full_again(chrome: Browser, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, drawn(three_entries())) as one:
+        assert one.page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
+        one.page.locator("#slider").fill("3")
+        assert "step 3 · iteration 3" in text(one, "#detail .where")
+
+
+@pytest.mark.browser
+def test_iterations_are_numbered_as_in_the_timeline(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+    stopped = recorded(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
+    broken = recorded(react(LOOK_UP, RuntimeError("oh")), QUESTION)
+    for recording in (answered, stopped, broken, Recording(answered.records[:19])):
+        with page_of(chrome, tmp_path, drawn(recording)) as one:
+            shown = one.page.locator("#list .row:not([data-position='0']) .number").all_text_contents()
+            expected = ["" if visit.iteration is None else str(visit.iteration) for visit in visits_of(recording)]
+            assert shown[: len(expected)] == expected
+
+
 # A run that is still going on.
 
 
@@ -663,8 +751,33 @@ def test_a_live_page_follows_until_the_reader_moves_away(chrome: Browser, answer
 
 
 @pytest.mark.browser
+def test_a_fault_of_the_source_is_shown_and_the_run_broke_off(chrome: Browser, answered: Recording) -> None:
+    page = html(answered.machine, Recording(answered.records[:1]), live="events")
+    connection = [*told(answered, 1, 9), "event: end\ndata: line 9 of <b>it</b> is not a record\n\n"]
+    with Stream(page, [connection]) as stream, opened(chrome, stream.address) as one:
+        one.page.locator("#connection", has_text="ended").wait_for()
+        assert text(one, "#fault") == "line 9 of <b>it</b> is not a record"
+        assert text(one, "#status") == "broke off"
+        assert "The records end here." in text(one, "#detail")
+        assert one.faults == []
+
+
+@pytest.mark.browser
+def test_what_a_reader_has_marked_stays_marked_while_records_come(chrome: Browser, answered: Recording) -> None:
+    page = html(answered.machine, Recording(answered.records[:11]), live="events")
+    parts: SimpleQueue[str] = SimpleQueue()
+    with Stream(page, [iter(parts.get, "")]) as stream, opened(chrome, stream.address) as one:
+        press(one, "Home", "ArrowRight")
+        one.page.evaluate("getSelection().selectAllChildren(document.querySelector('#detail .part.reply pre'))")
+        parts.put("".join(told(answered, 0, 17)))
+        one.page.locator("#position", has_text="1 / 5").wait_for()
+        assert one.page.evaluate("getSelection().toString()") == LOOK_UP
+        parts.put("")
+
+
+@pytest.mark.browser
 def test_a_reply_is_shown_while_it_comes(chrome: Browser) -> None:
-    recorder = Recorder(AGENT_EXECUTOR, input=QUESTION)
+    recorder = Recorder(AGENT_EXECUTOR, inputs=QUESTION)
     executor = react(FINAL)
     for event in executor.stream(QUESTION):
         recorder(event)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 import random
 import sys
 from dataclasses import dataclass
@@ -22,23 +25,27 @@ from graphexec import (
     LimitReached,
     Limits,
     Moved,
+    ParseError,
     RunResult,
     ask,
     charged,
     create_react_agent,
+    create_tool_calling_agent,
     dispatch_tools,
     edges,
     limit_reached,
     node,
     on,
     parse,
+    report,
     splice,
     stopped_response,
     tool,
 )
-from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save
+from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save, timeline
 from graphexec.draw.layout import laid_out
 from graphexec.draw.overlay import laid_over
+from graphexec.messages import ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
@@ -176,7 +183,7 @@ def test_a_result_its_journal_and_its_records_are_the_same_run(tmp_path: Path) -
 
 def test_records_of_a_run_that_is_watched_are_those_that_follow_from_its_result() -> None:
     watched = executor([CALL, BROKEN, DIRECT])
-    recorder = Recorder(watched.verify(), input={"input": "?"})
+    recorder = Recorder(watched.verify(), inputs={"input": "?"})
     told = list(map(recorder, watched.stream("?")))
     followed = recording_of(executor([CALL, BROKEN, DIRECT]).run("?")).records
     assert len(told) == len(followed) - 1
@@ -204,7 +211,8 @@ def test_a_prompt_is_told_by_what_is_new_in_it() -> None:
     assert "Answer the question" not in asked[1]["messages"][0]["content"]
 
 
-START = '{"event": "start", "machine": {"start": "a", "boxes": [], "arrows": []}}\n'
+START = '{"event": "start", "machine": {"start": "a", "boxes": [{"name": "a", "look": "pure"}], "arrows": []}}\n'
+ASKED = '{"event": "asked", "node": "a", "effects": '
 
 
 @pytest.mark.parametrize(
@@ -216,14 +224,174 @@ START = '{"event": "start", "machine": {"start": "a", "boxes": [], "arrows": []}
         ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
         ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
         ("[1]\n", "line 1 is not a record"),
-        (START + '{"event": "moved", "node": "plan"}', "line 2 is not whole: moved lacks outcome, target"),
-        (START + '\n{"event": "asked"}\n', "line 3 is not whole: asked lacks node, effects"),
+        ("[" * 100_000, "line 1 is not a record"),
+        (START + ASKED + "[{}]}", "line 2 is not whole: asked has no good effects.0.effect: Field required"),
+        (START + ASKED + '"x"}', "line 2 is not whole: asked has no good effects: Input should be a valid list"),
+        (START + START, "these are records of several runs"),
+        ('{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}', "it has no node x"),
+        (
+            START + '{"event": "moved", "node": "plan"}',
+            "line 2 is not whole: moved has no good outcome: Field required",
+        ),
+        (START + '\n{"event": "asked"}\n', "line 3 is not whole: asked has no good node: Field required"),
     ],
 )
 def test_what_are_no_records_is_said_in_a_line(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
         Recording.from_json_lines(text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_proof_is_drawn_with_a_run_only_if_it_is_within_the_limits_that_the_run_had(tmp_path: Path) -> None:
+    long = executor([CALL] * 20 + [FINISH], max_iterations=100).run("?")
+    short = executor([FINISH], max_iterations=2).run("?")
+    drawn = AGENT_EXECUTOR.draw(tmp_path / "run.txt", runs=long).read_text(encoding="utf-8")
+    assert "costs 1 of 100 iterations" in drawn
+    assert "at most 402 transitions" in drawn
+    both = AGENT_EXECUTOR.draw(tmp_path / "runs.txt", runs=[long, short]).read_text(encoding="utf-8")
+    assert "Proved" not in both
+    assert "costs an iteration" in both
+    assert "Proved" not in executor([FINISH]).draw(tmp_path / "other.txt", runs=long).read_text(encoding="utf-8")
+    assert "at most 14 transitions" in AGENT_EXECUTOR.draw(
+        tmp_path / "given.txt", runs=executor([FINISH], max_iterations=3).run("?"), limits=Limits(iterations=3)
+    ).read_text(encoding="utf-8")
+
+
+def test_a_run_that_an_exception_ended_is_drawn_from_the_exception() -> None:
+    model = ScriptedModel([CALL])
+    failing = AgentExecutor(agent=create_react_agent(model, TOOLS), tools=TOOLS)
+    with pytest.raises(AssertionError) as caught:
+        failing.run("?")
+    records = recording_of(caught.value).records
+    assert [record["node"] for record in records if record["event"] == "moved"][:3] == [
+        "plan",
+        "parse",
+        "dispatch_tools",
+    ]
+    assert records[-1]["status"] == "error"
+    assert records[-1]["spent"]["model_calls"] == 2
+    assert "Failed with AssertionError after 2 model calls" in draw(failing.verify(), "text", runs=caught.value)
+    assert "error" in timeline(caught.value)
+
+
+def test_a_node_that_raises_raises_again_when_its_run_is_followed() -> None:
+    agent = create_react_agent(ScriptedModel([BROKEN]), TOOLS)
+    with pytest.raises(ParseError) as caught:
+        AgentExecutor(agent=agent, tools=TOOLS).run("?")
+    records = recording_of(caught.value).records
+    assert [record["event"] for record in records] == [
+        "start",
+        *["entered", "asked", "answered", "moved", "entered", "result"],
+    ]
+    with pytest.raises(InputError, match="KeyError did not end a run, so it has no way; give one that did"):
+        recording_of(KeyError("x"))
+
+
+def test_records_grow_with_the_width_of_a_fan_out_and_not_with_its_square() -> None:
+    def size(width: int) -> int:
+        calls = tuple(ToolCall(f"call_{number}", "look_up", '{"what": "x"}') for number in range(width))
+        model = ScriptedModel([ModelReply("", calls), "done"])
+        wide = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS)
+        return len(recording_of(wide.run("?")).to_json_lines())
+
+    small, large = size(20), size(80)
+    assert large < 4 * small
+
+
+def test_a_notice_names_the_effects_and_does_not_say_their_inputs_again() -> None:
+    @tool
+    def talkative(text: str) -> str:
+        """Report."""
+        report("at it")
+        return "done"
+
+    model = ScriptedModel([f"Go.\nAction: talkative\nAction Input: {'x' * 1000}", FINISH])
+    busy = AgentExecutor(agent=create_react_agent(model, [talkative]), tools=[talkative])
+    recorder = Recorder(busy.verify())
+    list(map(recorder, busy.stream("?")))
+    (reported,) = [record for record in recorder.records if record["event"] == "reported"]
+    assert reported["effects"] == [{"effect": "CallTool", "tool": "talkative"}]
+
+
+class Sullen:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    __str__ = __repr__
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+ODD = {
+    "a long number": 10**5000,
+    "a long number in a list": [10**5000],
+    "no repr": Sullen(),
+    "no repr in a list": [Sullen()],
+    "not a number": float("nan"),
+    "depth": nested(5000),
+    "bytes": b"\xff",
+    "a set in a dict": {1: {2}},
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_whatever_a_tool_returns_can_be_recorded(what: str) -> None:
+    odd = ODD[what]
+
+    @tool(return_direct=True)
+    def give(it: str) -> Any:
+        """Give it."""
+        return odd
+
+    model = ScriptedModel(["Go.\nAction: give\nAction Input: x"])
+    result = AgentExecutor(agent=create_react_agent(model, [give]), tools=[give]).run("?")
+    recording = recording_of(result)
+    assert Recording.from_json_lines(recording.to_json_lines()).result is not None
+    assert timeline(recording)
+
+
+def test_whatever_the_inputs_are_they_can_be_recorded() -> None:
+    recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [UserMessage("hi")], "odd": Sullen()})
+    assert "hi" in recorder.recording.to_json_lines()
+
+
+def test_a_recorder_is_of_one_run() -> None:
+    one = executor([FINISH])
+    recorder = Recorder(one.verify())
+    list(map(recorder, one.stream("?")))
+    with pytest.raises(InputError, match="has the whole of a run; make a Recorder for each run"):
+        list(map(recorder, executor([FINISH]).stream("?")))
+    with pytest.raises(InputError, match="the verdict has its own"):
+        Recorder(one.verify(), limits=Limits())
+    executors: Any = one
+    with pytest.raises(InputError, match=r"is not a graph; write Recorder\(executor.verify\(\)\)"):
+        Recorder(executors)
+
+
+def test_what_cannot_be_drawn_is_said_in_a_line() -> None:
+    wrong: Any = executor([FINISH])
+    with pytest.raises(InputError, match=r"is not a graph; write draw\(executor.verify\(\), ...\)"):
+        draw(wrong, "svg")
+    for runs in (3, None, "trace.jsonl"):
+        nothing: Any = runs
+        with pytest.raises(InputError, match=r"runs is .*; give what executor\.run returned, or a list of such"):
+            draw(AGENT_EXECUTOR, "text", runs=nothing)
+    blue: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
+    with pytest.raises(InputError, match="plan --Replied--> parse is marked 'blue'; give one of red, orange, grey"):
+        draw(AGENT_EXECUTOR, "svg", marks=blue)
+
+
+def test_a_result_can_be_pickled_and_copied_as_before() -> None:
+    result = a_run()
+    again = pickle.loads(pickle.dumps(result))
+    assert (again, again.journal) == (result, None)
+    assert copy.deepcopy(result) == result
+    assert dataclasses.asdict(result)["ending"]["return_values"] == {"output": "42"}
 
 
 def test_pictures_are_written_as_their_suffix_says(tmp_path: Path) -> None:

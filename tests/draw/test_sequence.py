@@ -280,7 +280,7 @@ def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
 
 
 def test_what_an_exception_ends_says_so_to_the_user() -> None:
-    recorder = Recorder(AGENT_EXECUTOR, Limits(), input="q")
+    recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs="q")
     recorder(Entered("plan", None, Spent()))
     recorder(Asked("plan", CallTool("echo", "a")))
     recorder.failed(ValueError("<b>no</b>"))

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from graphexec import AskHuman, CallTool, Entered, Reported, Spent
-from graphexec.draw import Recording
+from graphexec import (
+    END,
+    ITERATIONS,
+    AskHuman,
+    CallTool,
+    Entered,
+    Exhausted,
+    Limits,
+    Reported,
+    Spent,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+)
+from graphexec.draw import Recorder, Recording
 from graphexec.draw.cells import cells, fitted, padded
 from graphexec.draw.interaction import Note, interaction_of
 from graphexec.draw.timeline import timeline
 from graphexec.draw.visits import visits_of
+from graphexec.drive import stream, world
 from graphexec.effects import All, ToolResult
 from graphexec.errors import InputError
-from graphexec.limits import Exhausted
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 widths = st.integers(40, 160)
@@ -172,6 +189,39 @@ def test_a_run_that_is_gone_on_with_may_begin_within_a_node() -> None:
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.exchanges), visit.waited) == ("dispatch_tools", None, 1, 2.0)
     assert [message.kind for message in interaction_of(run).messages] == ["call", "call", "reply"]
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    left: int
+
+
+@final
+@dataclass(frozen=True)
+class Finished:
+    pass
+
+
+@metered(when_spent=lambda at, spent: Finished())
+@node
+def work(at: Job) -> Job | Finished:
+    """Do a part of it."""
+    return Job(at.left - 1) if at.left else Finished()
+
+
+def three_entries() -> Recording:
+    """The recording of a run in which each entry costs an iteration, and all are there again after it."""
+    machine = graph(edges(work, on(Job, work, resets=[ITERATIONS]) | on(Finished, END)), start=work)
+    limits = Limits(iterations=2)
+    recorder = Recorder(machine, limits=limits)
+    for event in stream(machine, Job(2), world({}, limits=limits)):
+        recorder(event)
+    return recorder.recording
+
+
+def test_each_entry_is_an_iteration_though_an_edge_makes_them_full_again() -> None:
+    assert [visit.iteration for visit in visits_of(three_entries())] == [1, 2, 3]
 
 
 def test_an_entry_that_is_charged_to_another_budget_begins_no_iteration() -> None:

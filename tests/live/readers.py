@@ -21,7 +21,7 @@ PATIENCE = 30.0
 def recorder_of(*first: str, to: int | None = None) -> Recorder:
     """The recorder of a run, or of its first records."""
     executor = executing(*first)
-    recorder = Recorder(executor.verify(), input=QUESTION)
+    recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
         if to is not None and len(recorder.records) >= to:
             break

@@ -52,7 +52,7 @@ def test_a_reader_who_was_there_is_told_the_rest() -> None:
 
 def test_a_run_is_told_while_it_happens_also_to_those_who_come_in_the_middle() -> None:
     executor = executing()
-    recorder = Recorder(executor.verify(), input=QUESTION)
+    recorder = Recorder(executor.verify(), inputs=QUESTION)
     events = executor.stream(QUESTION)
     with serving(recorder) as url, reading(url) as first:
         assert first.take(1) == numbered(recorder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from graphexec.live import serving
 from graphexec.models import LocalModel, ScriptedModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answering, calling
+from tests.cli.traced import recorded
 from tests.draw.browser import chromium, opened
 from tests.live.readers import PATIENCE
 
@@ -49,7 +51,7 @@ def test_a_slow_run_is_seen_while_it_happens_and_after_a_reload(browser: Browser
     replies = [*(calling("wait", step=step) for step in range(3)), answering("All is <b>done</b>.")]
     agent = create_structured_agent(ScriptedModel(replies), [wait])
     executor = AgentExecutor(agent=agent, tools=[wait], handle_parsing_errors=True)
-    recorder = Recorder(executor.verify(), input=QUESTION)
+    recorder = Recorder(executor.verify(), inputs=QUESTION)
 
     def go() -> None:
         for event in executor.stream(QUESTION):
@@ -81,13 +83,26 @@ def test_a_slow_run_is_seen_while_it_happens_and_after_a_reload(browser: Browser
     running.join(PATIENCE)
 
 
+def test_a_fault_while_the_page_is_open_is_seen(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    lines = recorded().splitlines(keepends=True)
+    file.write_text("".join(lines[:9]), encoding="utf-8")
+    with serving(file) as url, opened(browser, url) as one:
+        shown(one.page, "#status", "running")
+        with file.open("a", encoding="utf-8") as writing:
+            writing.write("garbage\n")
+        shown(one.page, "#fault", f"line 10 of {file} is not a record")
+        shown(one.page, "#status", "broke off")
+        assert one.faults == []
+
+
 @pytest.mark.local_model
 def test_a_run_of_the_local_model_is_seen_while_it_happens_and_after_a_reload(browser: Browser) -> None:
     question = "What is 37 * 48?"
     with LocalModel() as model:
         agent = create_structured_agent(model, EVERYDAY_TOOLS, examples=EVERYDAY_EXAMPLES)
         executor = AgentExecutor(agent=agent, tools=EVERYDAY_TOOLS, handle_parsing_errors=True)
-        recorder = Recorder(executor.verify(), input=question)
+        recorder = Recorder(executor.verify(), inputs=question)
         reloaded = threading.Event()
 
         def go() -> None:

@@ -17,7 +17,7 @@ from math import isfinite
 from string import Template
 from typing import Any, cast
 
-from graphexec.draw.data import Record
+from graphexec.draw.data import Record, as_data
 from graphexec.draw.picture import Arrow, Picture
 from graphexec.draw.records import Recording
 from graphexec.draw.style import DARK, LIGHT, Palette, style
@@ -31,6 +31,9 @@ _DARK = ":root[data-theme=dark]"
 _MOST = 2**53
 # Of what was asked, in the title of the page.
 _TITLE = 80
+# Lists in lists that are shown; and the bits of an integer that Python writes in decimal, whatever its limit.
+_DEEP = 60
+_LONG = 2000
 # What would end the script that holds the data, or begin a comment in it.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
@@ -58,11 +61,11 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
 
 
 def record_json(record: Record) -> str:
-    """A record as the page reads it: JSON, in which numbers that JavaScript does not have are text."""
-    try:
-        return json.dumps(_readable(record), allow_nan=False)
-    except RecursionError:
-        return json.dumps({"event": record["event"]})
+    """A record as the page reads it: JSON, in which numbers that JavaScript does not have are text.
+
+    Of what is nested deeper than anyone reads there is `…`; what is no JSON is its text. Never raises.
+    """
+    return json.dumps(_readable(record), allow_nan=False)
 
 
 def _script_json(data: Record) -> str:
@@ -70,19 +73,29 @@ def _script_json(data: Record) -> str:
     return re.sub("[<>&]", lambda found: _ESCAPES[found[0]], record_json(data))
 
 
-def _readable(value: Any) -> Any:
+def _readable(value: Any, depth: int = 0) -> Any:
     match value:
+        case None | bool() | str():
+            return value
+        case _ if depth > _DEEP:
+            return "…"
         # What JSON holds is arbitrary, and a checker does not know what an arbitrary value's members are.
         case dict():
-            return {name: _readable(one) for name, one in cast("Record", value).items()}
+            return {_text(name): _readable(one, depth + 1) for name, one in cast("Record", value).items()}
         case list() | tuple():
-            return [_readable(one) for one in cast("Sequence[Any]", value)]
-        case float() if not isfinite(value):
-            return str(value)
-        case int() if not -_MOST <= value <= _MOST:
-            return str(value)
+            return [_readable(one, depth + 1) for one in cast("Sequence[Any]", value)]
+        case float():
+            return value if isfinite(value) else str(value)
+        case int() if value.bit_length() > _LONG:
+            return hex(value)
+        case int():
+            return value if -_MOST <= value <= _MOST else str(value)
         case _:
-            return value
+            return _readable(as_data(value), depth + 1)
+
+
+def _text(name: object) -> str:
+    return name if isinstance(name, str) else json.dumps(_readable(name), allow_nan=False)
 
 
 def _counted(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
@@ -129,7 +142,7 @@ def _hash(text: str) -> str:
 def _title(picture: Picture, records: Iterable[Record]) -> str:
     """What was asked, if it is known."""
     # Any: a run's input is arbitrary.
-    asked: Any = next((record.get("input") for record in records if record["event"] == "start"), None)
+    asked: Any = next((_readable(record.get("input")) for record in records if record["event"] == "start"), None)
     with suppress(TypeError, KeyError):
         asked = asked["input"]
     if asked is None:

@@ -2,9 +2,25 @@
 
 const detail = document.getElementById("detail");
 
+// What it shows now, as far as that may change.
+let shown = [];
+
+// Made anew only where it is another one now: what a reader has marked in it stays marked.
 function showDetail(position, again) {
   const top = again ? detail.scrollTop : 0;
   const visit = visitAt(position);
+  const wanted = [
+    position,
+    visit ? visit.records.length : run.visits.length,
+    visit?.moved,
+    visit ? visit.iteration : run.visits[0],
+    run.start,
+    run.result,
+    run.over,
+    pattern?.source,
+  ];
+  if (wanted.length === shown.length && wanted.every((one, index) => one === shown[index])) return;
+  shown = wanted;
   const parts = visit ? visited(visit, position) : position > run.visits.length ? ended() : begun();
   detail.replaceChildren(...parts.filter(Boolean));
   detail.scrollTop = top;
@@ -24,9 +40,9 @@ function begun() {
 }
 
 function visited(visit, position) {
-  const iteration = visit.spent?.iterations;
+  const iteration = visit.iteration ?? visit.iterations;
   const where = [
-    `step ${number(position)} of ${number(run.visits.length)}`,
+    `step ${number(position)}`,
     iteration ? `iteration ${number(iteration)}` : "",
     duration(secondsOf(visit)),
   ];
@@ -68,11 +84,11 @@ function section(title, content, { kind = "", aside = "" } = {}) {
 }
 
 function givenPart({ outcome: name, from, value }, position, open) {
-  if (value === undefined && !name) return null;
+  if (isEmpty(value) && !name) return null;
   const title = name ? `${visible(name)} from ${visible(from)}` : "the input";
   return section(
     "Given",
-    folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
+    isEmpty(value) ? element("p", {}, title) : folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
   );
 }
 
@@ -210,7 +226,7 @@ function outcome(visit, position, open) {
     "Outcome",
     [
       line,
-      value === null || value === undefined
+      isEmpty(value)
         ? null
         : folded("its data", `${position} outcome`, () => data(value, `${position} outcome`), {
             open: open || small(value) || holds(value),
@@ -221,7 +237,8 @@ function outcome(visit, position, open) {
 }
 
 function waiting() {
-  const said = run.result ? "The run ended here." : live ? "Waiting for what comes." : "The records end here.";
+  const open = live && run.over === null;
+  const said = run.result ? "The run ended here." : open ? "Waiting for what comes." : "The records end here.";
   return element("p", { class: "faint waiting" }, said);
 }
 
@@ -279,7 +296,7 @@ function stopped(limit) {
 
 function statusText() {
   const result = run.result;
-  if (!result) return live ? "running" : "not finished";
+  if (!result) return !live ? "not finished" : run.over === null ? "running" : "broke off";
   if (result.status === "stopped")
     return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;
   return visible(String(result.status));

@@ -55,7 +55,9 @@ function showHeader() {
   const result = run.result;
   byId("status").hidden = !hasRun;
   byId("status").textContent = statusText();
-  byId("status").className = `badge ${result ? result.status : "running"}`;
+  byId("status").className = `badge ${result ? result.status : run.over === null ? "running" : "error"}`;
+  byId("fault").hidden = !run.over;
+  byId("fault").textContent = visible(run.over ?? "");
   const known = [run.start.model, run.start.agent, run.start.tools?.map(nameOf).join(", ")];
   byId("known").textContent = hasRun
     ? known
@@ -217,9 +219,12 @@ function listen() {
   source.addEventListener("message", (event) => receive(event));
   // The run that was read is gone, and another is written in its place.
   source.addEventListener("again", () => location.reload());
-  source.addEventListener("end", () => {
+  source.addEventListener("end", (event) => {
     source.close();
-    state("closed", "ended");
+    // What is wrong with the source, if anything.
+    run.over = event.data ?? "";
+    state(run.over ? "lost" : "closed", "ended");
+    refresh();
   });
 }
 

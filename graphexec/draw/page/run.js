@@ -1,12 +1,14 @@
 // The run: its records in their order, gathered into visits of nodes.
 
-const run = { start: {}, visits: [], result: null, count: 0 };
+// `iterations` is the number of the last one; `over` is what the feed of a live page ended with.
+const run = { start: {}, visits: [], result: null, count: 0, iterations: null, over: null };
 // What each model was asked, by the effect that asks; and the prompt that the next one is told against.
 const prompts = new Map();
 let prompt = [];
 
 function append(record) {
   run.count += 1;
+  if (record.spent) settle(record);
   switch (record.event) {
     case "start":
       run.start = record;
@@ -16,6 +18,7 @@ function append(record) {
       break;
     case "entered":
       run.visits.push(visitOf(record.node, record.spent));
+      if (looks.get(record.node)?.metered) run.visits.at(-1).iteration = run.iterations + 1;
       break;
     default:
       happened(record);
@@ -23,7 +26,30 @@ function append(record) {
 }
 
 function visitOf(node, spent) {
-  return { node, spent: spent ?? null, before: spent ?? null, records: [], moved: null, searched: null };
+  return {
+    node,
+    spent: spent ?? null,
+    before: spent ?? null,
+    records: [],
+    moved: null,
+    searched: null,
+    iteration: null,
+    iterations: run.iterations,
+  };
+}
+
+// What is spent tells whether the visit of a metered node cost an iteration. Where nothing is asked and the edge that
+// was taken makes the budget full again, that cannot be told: it counts.
+function settle(record) {
+  const visit = run.visits.at(-1);
+  const spent = record.spent.iterations ?? 0;
+  run.iterations ??= spent;
+  if (!visit || visit.iteration !== run.iterations + 1) return;
+  // An exception may end a run before the iteration that it was at is charged.
+  if (record.event === "result" && !visit.moved) return;
+  const resets = picture.arrows[edgeOf(visit.moved)]?.resets ?? [];
+  if (spent > (visit.before?.iterations ?? 0) || resets.includes("iterations")) run.iterations += 1;
+  else visit.iteration = null;
 }
 
 function happened(record) {
@@ -38,6 +64,8 @@ function happened(record) {
   if (record.spent) visit.spent = record.spent;
   if (record.event === "moved") {
     visit.moved = record;
+    // A limit did not let it in.
+    if (picture.arrows[edgeOf(record)]?.exhausts && !visit.records.length) visit.iteration = null;
     return;
   }
   visit.records.push(record);
@@ -91,13 +119,6 @@ function spentAt(position) {
   return visitAt(position)?.spent ?? null;
 }
 
-// The number of the iteration that a visit costs; of the others nothing.
-function iterationOf(index) {
-  const visit = run.visits[index];
-  const after = visit.spent?.iterations ?? 0;
-  return after > (visit.before?.iterations ?? 0) ? after : null;
-}
-
 function secondsOf(visit) {
   const answers = visit.records.filter((record) => record.event === "answered");
   return answers.length ? answers.reduce((sum, record) => sum + (record.seconds ?? 0), 0) : null;
@@ -105,10 +126,37 @@ function secondsOf(visit) {
 
 // What arrived at a visit: the outcome that led there, or the input.
 function givenTo(position) {
-  const before = visitAt(position - 1)?.moved;
+  const visit = visitAt(position - 1);
+  const before = visit?.moved;
   return before
-    ? { outcome: before.outcome, from: before.node, value: before.value }
+    ? { outcome: before.outcome, from: before.node, value: carried(visit) }
     : { outcome: null, from: null, value: run.start.input };
+}
+
+// The data of an outcome. What a reply or a tool said stands where it was answered, and not in the outcome again.
+function carried(visit) {
+  const { outcome, value } = visit.moved;
+  const replies = visit.records.findLast((record) => record.event === "answered")?.replies ?? [];
+  const lean = (outcome === "Replied" && isEmpty(value)) || (outcome === "Observed" && value?.results?.every(isStatus));
+  if (!lean || !replies.length) return value;
+  const said = replies.map(saidIn);
+  return said.length === 1 ? said[0] : said;
+}
+
+function isEmpty(value) {
+  return value === null || value === undefined || (typeof value === "object" && !Object.keys(value).length);
+}
+
+function isStatus(result) {
+  return Object.keys(result ?? {}).join() === "status";
+}
+
+function saidIn(reply) {
+  if (reply.tool_calls?.length) {
+    const calls = reply.tool_calls.map(({ name, arguments: given }) => ({ tool: name, tool_input: given }));
+    return reply.content ? { content: reply.content, tool_calls: calls } : { tool_calls: calls };
+  }
+  return reply.content ?? reply.observation ?? reply.value;
 }
 
 // One line that says what happened.

@@ -67,9 +67,8 @@ function rowText(position) {
     element("b", {}, visible(visit.node)),
     visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …",
   );
-  const iteration = iterationOf(position - 1);
   return [
-    element("span", { class: "number" }, iteration === null ? "" : number(iteration)),
+    element("span", { class: "number" }, visit.iteration === null ? "" : number(visit.iteration)),
     name,
     element("span", { class: "took" }, duration(secondsOf(visit))),
     gistLine(gist(visit), failed(visit)),

@@ -129,11 +129,12 @@ function number(value) {
     : String(value);
 }
 
+// In the words of the other pictures.
 function duration(seconds) {
   if (typeof seconds !== "number") return "";
-  if (seconds < 0.001) return `${number(Math.round(seconds * 1e6))} µs`;
-  if (seconds < 1) return `${number(Math.round(seconds * 1e3))} ms`;
-  return seconds < 120 ? `${seconds.toFixed(2)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 0.001) return "under 1 ms";
+  if (seconds < 0.1) return `${Math.round(seconds * 1000)} ms`;
+  return seconds < 10 ? `${seconds.toFixed(2)} s` : `${number(Math.round(seconds))} s`;
 }
 
 function plural(count, word) {

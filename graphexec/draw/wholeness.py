@@ -1,0 +1,116 @@
+"""What records of each kind have at least: read before anything is drawn of a file that anyone may have written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NotRequired
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from graphexec.draw.data import Record
+from graphexec.errors import InputError
+
+
+class _Spent(TypedDict):
+    iterations: int
+    seconds: float
+    model_calls: int
+    tool_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    tokens: int
+    cost: NotRequired[float]
+
+
+class _Message(TypedDict):
+    role: str
+    content: str
+    kept: NotRequired[int]
+
+
+class _Prompt(TypedDict):
+    kept: int
+    messages: list[_Message]
+
+
+class _Effect(TypedDict):
+    effect: str
+    tool: NotRequired[str]
+    prompt: NotRequired[_Prompt]
+    question: NotRequired[str]
+
+
+class _Reply(TypedDict):
+    effect: str
+    tool: NotRequired[str]
+    status: NotRequired[str]
+    content: NotRequired[str]
+    prompt_tokens: NotRequired[int]
+    completion_tokens: NotRequired[int]
+
+
+class _Entered(TypedDict):
+    node: str
+    spent: _Spent
+
+
+class _Asked(TypedDict):
+    node: str
+    effects: list[_Effect]
+
+
+class _Answered(TypedDict):
+    node: str
+    seconds: float
+    spent: _Spent
+    replies: list[_Reply]
+
+
+class _Moved(TypedDict):
+    node: str
+    outcome: str
+    target: str
+
+
+class _Reported(TypedDict):
+    node: str
+    effects: list[_Effect]
+    news: str
+    text: str
+
+
+class _Result(TypedDict):
+    status: str
+    spent: _Spent
+    # Of an exception, or nothing.
+    error: NotRequired[dict[str, Any] | None]
+
+
+_KINDS: Mapping[str, type] = {
+    "entered": _Entered,
+    "asked": _Asked,
+    "answered": _Answered,
+    "moved": _Moved,
+    "reported": _Reported,
+    "result": _Result,
+}
+
+
+def whole(record: Record, place: str) -> None:
+    """Raise `InputError`, with the `place`, if a record lacks what records of its kind have."""
+    if record["event"] not in _KINDS:
+        return
+    try:
+        _adapter(record["event"]).validate_python(record)
+    except ValidationError as error:
+        what = error.errors()[0]
+        where = ".".join(map(str, what["loc"]))
+        fault = f"{record['event']} has no good {where}: {what['msg']}"
+        raise InputError(f"{place} is not whole: {fault}; give what graphexec run --json printed") from None
+
+
+@cache
+def _adapter(event: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_KINDS[event])
