@@ -79,11 +79,8 @@ def messages_of(given: Any) -> tuple[Message, ...] | None:
 
     Those of a run that was stored as JSON are objects with a `role`, which will do.
     """
-    if given == ():
-        # What there is at most steps is not looked at any closer.
-        return ()
-    # Users pass texts, and pairs.
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes, bytearray)):
+    # Users pass texts, and pairs. A text, which most are, is told first: it costs less.
+    if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Sequence):
         return None
     try:
         return tuple(map(_message, given))  # pyright: ignore[reportUnknownArgumentType]

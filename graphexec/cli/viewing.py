@@ -42,7 +42,8 @@ def view(
     ],
     *,
     timeline: Annotated[
-        bool, typer.Option("--timeline", help="Print when it was where, as text; -o takes a .txt.", rich_help_panel=_SHOWN)
+        bool,
+        typer.Option("--timeline", help="Print when it was where, as text; -o takes a .txt.", rich_help_panel=_SHOWN),
     ] = False,
     sequence: Annotated[
         bool,
@@ -137,7 +138,9 @@ def _refuse_suffix(trace: str, way: str, output: Path) -> None:
     remedies = ["name such a file"]
     for other, theirs in _SUFFIXES.items():
         if suffix in theirs:
-            remedies.append(f"leave out --{way}" if other == "page" else f"give --{other}")
+            remedies.append(
+                f"leave out --{way}" if other == "page" else f"give --{other}{'' if way == 'page' else ' instead'}"
+            )
     if suffix in SUFFIXES:
         remedies.append(f"draw the machine: graphexec draw --run {quote(trace)} -o {quote(str(output))}")
     raise UsageFault(f"a {way} goes into {' or '.join(_SUFFIXES[way])}, not into {output}; {', or '.join(remedies)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
@@ -14,6 +14,9 @@ from graphexec.limits import ITERATIONS, Exhausted
 
 # The events that happen at a node.
 _AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved"})
+
+# How a run is said to have come to an end of its own.
+_ENDED = frozenset({"answered", "stopped"})
 
 
 @final
@@ -87,13 +90,13 @@ def _visits(recording: Recording) -> Iterator[Visit]:
     picture = recording.machine
     metered = {box.name for box in picture.boxes if box.metered}
     exhausts = {(arrow.source, arrow.outcome) for arrow in picture.arrows if arrow.exhausts}
-    iterations = _Iterations({(arrow.source, arrow.outcome) for arrow in picture.arrows if _resets(arrow)})
+    iterations = _Iterations(frozenset((arrow.source, arrow.outcome) for arrow in picture.arrows if _resets(arrow)))
     visit: Visit | None = None
     now = 0.0
     for record in recording.records:
         spent = record.get("spent")
-        # An exception may end a run before the iteration that it was at is charged.
-        if spent is not None and (record["event"] != "result" or visit is None or visit.outcome is not None):
+        # Of a run that was broken off, it may not be known what the last visit cost.
+        if spent is not None and (record["event"] != "result" or record["status"] in _ENDED):
             iterations.look(visit, spent["iterations"])
         if record["event"] not in _AT_NODES:
             continue
@@ -122,7 +125,7 @@ class _Iterations:
     Where nothing is asked and the edge that was taken makes the budget full again, that cannot be told: it counts.
     """
 
-    def __init__(self, resets: Set[tuple[str, str]]) -> None:
+    def __init__(self, resets: frozenset[tuple[str, str]]) -> None:
         self._resets = resets
         self._last: int | None = None
         self._spent = self._before = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from graphexec import AGENT_EXECUTOR, Limits
 from graphexec.cli.drawing import Format
-from graphexec.draw import FORMATS, SUFFIXES, draw
+from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
 from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
 from tests.cli.test_commands import MACHINES, python
 from tests.cli.traced import TRACE, recorded
@@ -97,6 +98,44 @@ def test_a_run_is_laid_over_the_machine_that_ran(capsys: pytest.CaptureFixture[s
 def test_several_runs_make_a_heat_map(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     drawn = command(capsys, "draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
     assert "2 runs: 2 answered" in drawn
+
+
+LONG = "long.jsonl"
+
+
+@pytest.fixture
+def long_run(folder: Path) -> Recording:
+    """A run that may take a hundred iterations, beside one that may take fifteen."""
+    text = recorded(max_iterations=100)
+    (folder / LONG).write_text(text, encoding="utf-8")
+    return Recording.from_json_lines(text)
+
+
+@pytest.mark.parametrize("target", [(), ("graphexec:AGENT_EXECUTOR",), ("machines_of_mine:Company.executor",)])
+def test_the_proof_beside_a_run_is_within_the_limits_of_the_run(
+    capsys: pytest.CaptureFixture[str], long_run: Recording, target: tuple[str, ...]
+) -> None:
+    drawn = command(capsys, "draw", *target, "--run", LONG, "--format", "markdown").out
+    assert drawn == draw(AGENT_EXECUTOR.verify(long_run.limits), "markdown", runs=long_run)
+    assert "costs 1 of 100 iterations" in drawn
+
+
+@pytest.mark.usefixtures("long_run")
+@pytest.mark.parametrize("target", [(), ("graphexec:AGENT_EXECUTOR",)])
+def test_runs_with_different_limits_share_no_proof(capsys: pytest.CaptureFixture[str], target: tuple[str, ...]) -> None:
+    drawn = command(capsys, "draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
+    assert "2 runs: 2 answered" in drawn
+    assert "Proved" not in drawn
+    assert " of 100 iterations" not in drawn
+    assert " of 15 iterations" not in drawn
+
+
+def test_the_limits_of_an_executor_count_where_a_run_has_none(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    start, _, rest = recorded().partition("\n")
+    known = {name: one for name, one in json.loads(start).items() if name != "limits"}
+    (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
+    drawn = command(capsys, "draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
+    assert draw(PROVED, "mermaid").partition("Proved")[2].partition("\n")[0] in drawn
 
 
 def test_a_page_of_one_run_has_its_steps(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -13,9 +14,11 @@ import pytest
 from graphexec.draw import Recording
 from graphexec.draw.page import html
 from graphexec.draw.sequence import sequence_mermaid
+from graphexec.draw.sequence_svg import sequence_svg
 from graphexec.draw.timeline import timeline
 from tests.cli.terminals import Program, command, program
-from tests.cli.traced import TRACE, recorded
+from tests.cli.traced import TRACE, executing, recorded
+from tests.verify.traces import proof_of
 
 RECORDED = recorded()
 RECORDING = Recording.from_json_lines(RECORDED)
@@ -79,6 +82,58 @@ def test_the_timeline_and_the_sequence_are_printed(capsys: pytest.CaptureFixture
     assert command(capsys, "view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
     assert command(capsys, "view", TRACE, "--timeline", "-o", "run.txt").out == ""
     assert (folder / "run.txt").read_text(encoding="utf-8") == timeline(RECORDING)
+
+
+def page_of(recording: Recording) -> str:
+    return html(recording.machine, recording)
+
+
+@pytest.mark.parametrize(
+    ("way", "name", "drawn"),
+    [
+        ("--sequence", "run.svg", sequence_svg),
+        ("--sequence", "run.mmd", sequence_mermaid),
+        ("--sequence", "run.MERMAID", sequence_mermaid),
+        ("--timeline", "run.txt", timeline),
+        ("--no-open", "run.htm", page_of),
+    ],
+)
+def test_what_is_in_a_file_is_what_its_suffix_says(
+    capsys: pytest.CaptureFixture[str], folder: Path, way: str, name: str, drawn: Callable[[Recording], str]
+) -> None:
+    ended = command(capsys, "view", TRACE, way, "-o", name)
+    assert (ended.code, ended.err) == (0, "")
+    assert (folder / name).read_text(encoding="utf-8") == drawn(RECORDING)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["-o", "x.svg"],
+            "a page goes into .html or .htm, not into x.svg; name such a file, or give --sequence, or draw the "
+            "machine: graphexec draw --run trace.jsonl -o x.svg",
+        ),
+        (["-o", "x.pdf"], "a page goes into .html or .htm, not into x.pdf; name such a file"),
+        (["-o", "x"], "a page goes into .html or .htm, not into x; name such a file"),
+        (
+            ["--timeline", "-o", "my run.html"],
+            "a timeline goes into .txt, not into my run.html; name such a file, or leave out --timeline, or draw the "
+            "machine: graphexec draw --run trace.jsonl -o 'my run.html'",
+        ),
+        (
+            ["--sequence", "-o", "x.txt"],
+            "a sequence goes into .svg or .mmd or .mermaid, not into x.txt; name such a file, or give --timeline "
+            "instead, or draw the machine: graphexec draw --run trace.jsonl -o x.txt",
+        ),
+    ],
+)
+def test_a_suffix_of_something_else_is_refused_with_what_makes_it(
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
+) -> None:
+    ended = command(capsys, "view", TRACE, *arguments)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"graphexec: {said}\n")
+    assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
 def test_a_terminal_that_is_not_utf_8_gets_a_timeline_in_ascii(folder: Path) -> None:
@@ -169,4 +224,59 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
         with urlopen(url) as page:
             assert "plan --Replied--&gt; parse" in page.read().decode()
         ended = viewing.interrupt()
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == f"graphexec: following {TRACE}; Ctrl-C ends it\n"
+
+
+def test_live_waits_for_a_run_that_has_not_begun(folder: Path) -> None:
+    with Program("view", "--live", "later.jsonl", "--no-open") as viewing:
+        assert viewing.process.stdout is not None
+        url = viewing.process.stdout.readline().strip()
+        viewing.until("graphexec: following later.jsonl, as soon as it is there; Ctrl-C ends it")
+        (folder / "later.jsonl").write_text(RECORDED, encoding="utf-8")
+        with urlopen(url) as page:
+            assert "plan --Replied--&gt; parse" in page.read().decode()
+        assert viewing.interrupt().code == 0
+
+
+def broken(record: int, **changed: object) -> str:
+    """A trace in which one record has other fields; those that are `None` are left out."""
+    records = [*RECORDING.records]
+    now = {**records[record], **changed}
+    records[record] = {name: one for name, one in now.items() if one is not None}
+    return Recording(records).to_json_lines()
+
+
+BROKEN = {
+    "entered without what is spent": (2, broken(1, spent=None)),
+    "asked without effects": (3, broken(2, effects=None)),
+    "asked for what has no class": (3, broken(2, effects=[{"tool": "double"}])),
+    "answered without replies": (4, broken(3, replies=None)),
+    "answered in no time": (4, broken(3, seconds=[])),
+    "moved to nowhere": (5, broken(4, target=None)),
+    "deep": (6, "[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_record_that_is_not_whole_is_one_line_with_the_file_the_line_and_the_remedy(
+    capsys: pytest.CaptureFixture[str], folder: Path, fault: str
+) -> None:
+    line, text = BROKEN[fault]
+    (folder / "proof.json").write_text(proof_of(executing()).to_json(), encoding="utf-8")
+    if fault == "deep":
+        text = "".join(RECORDED.splitlines(keepends=True)[:5]) + text
+    (folder / TRACE).write_text(text, encoding="utf-8")
+    for arguments in (
+        ["view", TRACE, "--timeline"],
+        ["view", TRACE, "-o", "run.html", "--no-open"],
+        ["draw", "--run", TRACE],
+        ["audit", TRACE, "proof.json"],
+    ):
+        ended = command(capsys, *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert ended.err.startswith("graphexec: ")
+        assert TRACE in ended.err
+        assert f"line {line} " in ended.err
+        assert ended.err.endswith("; give what graphexec run --json printed\n")
+        assert "KeyError" not in ended.err

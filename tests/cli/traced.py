@@ -17,15 +17,16 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def executing(*first: str) -> AgentExecutor:
+def executing(*first: str, max_iterations: int = 15) -> AgentExecutor:
     """An executor whose model says what is given, then calls the tool, and answers."""
     model = ScriptedModel([*first, calling("double", number=2), answering("It is 4.")])
-    return AgentExecutor(agent=create_structured_agent(model, [double]), tools=[double], handle_parsing_errors=True)
+    agent = create_structured_agent(model, [double])
+    return AgentExecutor(agent=agent, tools=[double], handle_parsing_errors=True, max_iterations=max_iterations)
 
 
-def recorded(*first: str) -> str:
+def recorded(*first: str, max_iterations: int = 15) -> str:
     """The records of a run, a line each."""
-    executor = executing(*first)
+    executor = executing(*first, max_iterations=max_iterations)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
         recorder(event)

@@ -55,9 +55,11 @@ def broken(text: str) -> str:
 TOOLS = [echo, broken]
 
 
-def recording_in(executor: AgentExecutor, given: str = "q", **told: object) -> Recording:
+def recording_in(
+    executor: AgentExecutor, given: str = "q", *, model: str | None = None, agent: str | None = None
+) -> Recording:
     """Record a run under a virtual clock, whatever ends it."""
-    recorder = Recorder(executor.graph, limits=executor.limits, inputs=given, **told)
+    recorder = Recorder(executor.graph, limits=executor.limits, inputs=given, model=model, agent=agent)
 
     async def watched() -> None:
         try:
@@ -94,9 +96,9 @@ def cut_short(recording: Recording, records: int) -> Recording:
     return Recording(recording.records[: max(records, 1)])
 
 
-def told(*events: Event[Any], given: object = "q", **told: object) -> Recording:
+def told(*events: Event[Any], given: object = "q", model: str | None = None, agent: str | None = None) -> Recording:
     """The recording of a run of the standard machine to which just this happens."""
-    recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs=given, **told)
+    recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs=given, model=model, agent=agent)
     for event in events:
         recorder(event)
     return recorder.recording

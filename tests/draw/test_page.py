@@ -371,6 +371,7 @@ def test_a_step_shows_the_prompt_the_reply_and_what_is_spent(
         ]
         assert asked.locator("pre").all_text_contents() == [prompts[1]]
         asked.locator("summary").click()
+        asked.locator("pre").nth(1).wait_for()
         kept = asked.locator("pre").first.text_content()
         assert prompts[0] == kept
         assert HARM in text(one, "#detail .part.reply pre")
@@ -390,6 +391,7 @@ def test_a_prompt_is_put_together_by_characters_not_by_their_halves(chrome: Brow
         one.page.locator("#slider").fill("9")
         asked = one.page.locator("#detail .part.model")
         asked.locator("summary").click()
+        asked.locator("pre").nth(1).wait_for()
         earlier, new = asked.locator("pre").all_text_contents()
         assert earlier.count("\U0001f30d") == 3
         assert (earlier + new).count(said) == 2

@@ -203,7 +203,18 @@ class Finished:
     pass
 
 
-@metered(when_spent=lambda at, spent: Finished())
+@final
+@dataclass(frozen=True)
+class Stopped:
+    pass
+
+
+def stopped(at: Job, spent: Exhausted) -> Stopped:
+    """An iteration is needed, and there is none."""
+    return Stopped()
+
+
+@metered(when_spent=stopped)
 @node
 def work(at: Job) -> Job | Finished:
     """Do a part of it."""
@@ -212,7 +223,7 @@ def work(at: Job) -> Job | Finished:
 
 def three_entries() -> Recording:
     """The recording of a run in which each entry costs an iteration, and all are there again after it."""
-    machine = graph(edges(work, on(Job, work, resets=[ITERATIONS]) | on(Finished, END)), start=work)
+    machine = graph(edges(work, on(Job, work, resets=[ITERATIONS]) | on(Finished, END) | on(Stopped, END)), start=work)
     limits = Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
     for event in stream(machine, Job(2), world({}, limits=limits)):
@@ -222,6 +233,21 @@ def three_entries() -> Recording:
 
 def test_each_entry_is_an_iteration_though_an_edge_makes_them_full_again() -> None:
     assert [visit.iteration for visit in visits_of(three_entries())] == [1, 2, 3]
+
+
+def test_an_iteration_of_a_run_that_was_broken_off_keeps_its_number() -> None:
+    recording = three_entries()
+    *records, result = recording.records
+    before = records[-2]["spent"]
+    broken = Recording([*records, {**result, "status": "interrupted", "spent": before}])
+    assert [visit.iteration for visit in visits_of(broken)] == [1, 2, 3]
+
+
+def test_a_last_entry_that_cost_no_iteration_has_no_number() -> None:
+    recording = three_entries()
+    *records, result = recording.records
+    uncharged = {**result, "spent": records[-2]["spent"]}
+    assert visits_of(Recording([*records, uncharged]))[-1].iteration is None
 
 
 def test_an_entry_that_is_charged_to_another_budget_begins_no_iteration() -> None:

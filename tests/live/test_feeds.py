@@ -117,6 +117,9 @@ def test_of_several_runs_in_a_file_the_last_is_read(file: Path) -> None:
         (b"\n[1]\n", "line 22 of {} is not a record; "),
         (b"\xff\xfe\n", "line 21 of {} is not a record; "),
         (b"3\n", "line 21 of {} is not a record; "),
+        (b'{"event": {}}\n', "line 21 of {} is not a record; "),
+        (b"[" * 100_000 + b"]" * 100_000 + b"\n", "line 21 of {} is not a record; "),
+        (b'{"event": "asked", "node": "plan"}\n', "line 21 of {} is not whole: asked has no good effects: "),
     ],
 )
 def test_a_line_that_is_no_record_ends_it_with_what_was_read_before(file: Path, wrong: bytes, said: str) -> None:

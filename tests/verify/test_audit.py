@@ -436,7 +436,7 @@ def test_whatever_puppets_do_conforms(machine: Graph[Any, Any], limits: Limits, 
 
 def pulled_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[Pull]], Pull]) -> Trace:
     """What would be printed of a run of puppets in the places of nodes, up to the result."""
-    recorder = Recorder(machine, limits)
+    recorder = Recorder(machine, limits=limits)
     puppets = Puppets(machine, limits)
     place: Snapshot | Over = puppets.begun()
     while isinstance(place, Snapshot):

@@ -47,7 +47,7 @@ def trace_of(executor: AgentExecutor) -> Trace:
 
 def written(wishes: str, limits: Limits) -> Trace:
     """What a run of the writer would print, whose machine is no agent's."""
-    recorder = Recorder(WRITER, limits)
+    recorder = Recorder(WRITER, limits=limits)
     result: dict[str, Any] = {}
     for event in stream(WRITER, Chapter(wishes), world({}, limits=limits)):
         if not isinstance(event, Done):

@@ -45,8 +45,8 @@ function settle(record) {
   const spent = record.spent.iterations ?? 0;
   run.iterations ??= spent;
   if (!visit || visit.iteration !== run.iterations + 1) return;
-  // An exception may end a run before the iteration that it was at is charged.
-  if (record.event === "result" && !visit.moved) return;
+  // Of a run that was broken off, it may not be known what the last visit cost.
+  if (record.event === "result" && record.status !== "answered" && record.status !== "stopped") return;
   const resets = picture.arrows[edgeOf(visit.moved)]?.resets ?? [];
   if (spent > (visit.before?.iterations ?? 0) || resets.includes("iterations")) run.iterations += 1;
   else visit.iteration = null;
