@@ -12,6 +12,7 @@ import typer
 
 from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line
 from graphexec.cli.files import write, write_bytes
+from graphexec.errors import InputError
 
 if TYPE_CHECKING:
     from graphexec.draw.picture import Picture
@@ -86,13 +87,13 @@ def _format_of(output: Path | None) -> str:
     """The format that a file's name says. Raises `UsageFault`."""
     if output is None:
         return "mermaid"
-    from graphexec.draw import SUFFIXES
+    from graphexec.draw import format_of
 
-    suffix = output.suffix.lower()
-    if suffix not in SUFFIXES:
-        fact = f"{suffix} names no format" if suffix else f"{output} has no suffix, which would say the format"
-        raise UsageFault(f"{fact}; use {', '.join(SUFFIXES)}, or say it with --format")
-    return SUFFIXES[suffix]
+    try:
+        return format_of(output)
+    except InputError as error:
+        # It ends with "or say the format".
+        raise UsageFault(f"{error} with --format") from error
 
 
 def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
@@ -107,19 +108,9 @@ def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
 
 def _of_a_run(runs: Sequence[Recording], how: str) -> bytes:
     """The machine that ran, of which there is nothing but the picture."""
-    from graphexec.draw import FORMATS
-    from graphexec.draw.overlay import laid_over
-    from graphexec.draw.page import html
-    from graphexec.draw.png import png
+    from graphexec.draw import drawn
 
-    machine = _alike(runs)
-    # Also for a page, which lays a run over it step by step: a run of another machine is refused.
-    laid = laid_over(machine, runs)
-    if how == "png":
-        return png(FORMATS["svg"](laid))
-    if how == "html" and len(runs) == 1:
-        return html(machine, runs[0]).encode()
-    return FORMATS[how](laid).encode()
+    return drawn(_alike(runs), how, runs=runs)
 
 
 def _alike(runs: Sequence[Recording]) -> Picture:

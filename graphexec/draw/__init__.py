@@ -54,8 +54,8 @@ __all__ = [
     "timeline",
 ]
 
-# What is drawn: a machine, or its proof.
-Subject: TypeAlias = Graph[Any, Any] | Verdict
+# What is drawn: a machine, its proof, or a picture of it: `recording.machine`.
+Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 
 
 def _page(picture: Picture) -> str:
@@ -166,7 +166,9 @@ def format_of(file: Path) -> str:
     return found
 
 
-def subject_for(graph: Graph[Any, Any], limits: Limits | None, runs: AnyRun | Iterable[AnyRun] = ()) -> Subject:
+def subject_for(
+    graph: Graph[Any, Any], limits: Limits | None, runs: AnyRun | Iterable[AnyRun] = ()
+) -> Graph[Any, Any] | Verdict:
     """Return the proof of a machine within these limits or, where none are given, within those of its runs.
 
     Runs that had different limits share no proof: then the machine alone is returned.
@@ -180,6 +182,8 @@ def subject_for(graph: Graph[Any, Any], limits: Limits | None, runs: AnyRun | It
 
 
 def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recording]) -> Picture:
+    if isinstance(subject, Picture):
+        return subject
     # Users without a type checker pass executors.
     if not isinstance(subject, Verdict):
         built(subject, "draw(executor.verify(), ...), or executor.draw('flow.svg')")

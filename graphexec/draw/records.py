@@ -64,7 +64,7 @@ from graphexec.draw.data import (
 from graphexec.draw.picture import Picture, picture_of
 from graphexec.draw.wholeness import whole
 from graphexec.effects import All, CallModel, Effect
-from graphexec.errors import InputError, described
+from graphexec.errors import InputError, LimitsError, described
 from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.given import told
 from graphexec.graph import Graph, built
@@ -231,7 +231,10 @@ class Recording:
         for number, record in numbered:
             whole(record, f"line {number}")
         recording = Recording(records)
-        _ = recording.machine, recording.limits
+        try:
+            _ = recording.machine, recording.limits
+        except (InputError, LimitsError, TypeError) as error:
+            raise InputError(f"line {numbered[0][0]}: {error}; give what graphexec run --json printed") from None
         return recording
 
 
@@ -301,7 +304,7 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
             continue
         try:
             record: Record = {**json.loads(line)}
-            yield number, {"event": str(record["event"]), **record}
+            yield number, {**record, "event": str(record["event"])}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"line {number} is not a record: {error!r}; give what graphexec run --json printed"

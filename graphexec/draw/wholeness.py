@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from graphexec.draw.data import Record
 from graphexec.errors import InputError
 
+# Seconds, of which nobody has so many that they are no number any more.
+_Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
+
+
+class _Start(TypedDict):
+    limits: NotRequired[dict[str, Any]]
+    tools: NotRequired[list[str]]
+
 
 class _Spent(TypedDict):
     iterations: int
-    seconds: float
+    seconds: _Seconds
     model_calls: int
     tool_calls: int
     prompt_tokens: int
     completion_tokens: int
     tokens: int
-    cost: NotRequired[float]
+    cost: float
+    budgets: dict[str, float]
 
 
 class _Message(TypedDict):
@@ -42,11 +51,18 @@ class _Effect(TypedDict):
     question: NotRequired[str]
 
 
+class _Call(TypedDict):
+    id: str
+    name: str
+    arguments: str
+
+
 class _Reply(TypedDict):
     effect: str
     tool: NotRequired[str]
     status: NotRequired[str]
     content: NotRequired[str]
+    tool_calls: NotRequired[list[_Call]]
     prompt_tokens: NotRequired[int]
     completion_tokens: NotRequired[int]
 
@@ -63,7 +79,7 @@ class _Asked(TypedDict):
 
 class _Answered(TypedDict):
     node: str
-    seconds: float
+    seconds: _Seconds
     spent: _Spent
     replies: list[_Reply]
 
@@ -81,14 +97,22 @@ class _Reported(TypedDict):
     text: str
 
 
+class _Error(TypedDict):
+    type: str
+    message: str
+
+
 class _Result(TypedDict):
     status: str
+    output: Any
     spent: _Spent
+    seconds: _Seconds
     # Of an exception, or nothing.
-    error: NotRequired[dict[str, Any] | None]
+    error: NotRequired[_Error | None]
 
 
 _KINDS: Mapping[str, type] = {
+    "start": _Start,
     "entered": _Entered,
     "asked": _Asked,
     "answered": _Answered,

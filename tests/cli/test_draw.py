@@ -173,8 +173,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "machine.gif"], ".gif names no format; use .mmd,"),
-        (["-o", "machine"], "machine has no suffix, which would say the format; use .mmd,"),
+        (["-o", "machine.gif"], "machine.gif has the suffix .gif, which names no format; use one of .mmd,"),
+        (["-o", "machine"], ".png, or say the format with --format\n"),
         (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
         (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
         (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),

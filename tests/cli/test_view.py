@@ -177,7 +177,7 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.Captu
         ("", "trace.jsonl: these records do not begin with a start"),
         ("\n", "trace.jsonl: these records do not begin with a start"),
         (RECORDED.partition("\n")[2], "trace.jsonl: these records do not begin with a start"),
-        ('{"event": "start", "machine": {}}\n', "trace.jsonl: this is not the picture of a machine: start: "),
+        ('{"event": "start", "machine": {}}\n', "trace.jsonl: line 1: this is not the picture of a machine: start: "),
         (RECORDED + "{]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 1} is not a record: "),
         (RECORDED + "\n[1]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record: "),
         (

@@ -88,7 +88,9 @@ function givenPart({ outcome: name, from, value }, position, open) {
   const title = name ? `${visible(name)} from ${visible(from)}` : "the input";
   return section(
     "Given",
-    isEmpty(value) ? element("p", {}, title) : folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
+    isEmpty(value)
+      ? element("p", {}, title)
+      : folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
   );
 }
 
