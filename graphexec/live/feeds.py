@@ -123,15 +123,16 @@ class _Followed:
         place = f"line {self._number} of {self._path}"
         try:
             record = json.loads(line)
-            event = record["event"]
-            whole(record, place)
+            begins = record["event"] == "start" and "machine" in record
+            if begins or self.lines:
+                whole(record, place)
         except InputError as error:
             self._stop(str(error))
             return
         except (ValueError, KeyError, TypeError, RecursionError):
             self._stop(f"{place} is not a record; give what graphexec run --record wrote")
             return
-        if event == "start" and "machine" in record:
+        if begins:
             self._begin_run()
         elif not self.lines:
             self._stop(
@@ -139,7 +140,7 @@ class _Followed:
             )
             return
         self.lines.append(record_json(record))
-        self.over = event == "result"
+        self.over = record["event"] == "result"
 
     def _stop(self, fault: str) -> None:
         self.fault, self.over = fault, True
