@@ -156,7 +156,9 @@ def _part(held: Any) -> Any:
 
 # Any: as above.
 def _are_actions(held: Any) -> TypeGuard[Sequence[AgentAction]]:
-    return isinstance(held, (list, tuple)) and bool(held) and all(isinstance(one, AgentAction) for one in held)  # pyright: ignore[reportUnknownVariableType]
+    if type(held) not in (list, tuple):
+        return False
+    return bool(held) and all(isinstance(one, AgentAction) for one in held)
 
 
 def _actions(actions: Sequence[AgentAction]) -> list[Record]:
