@@ -4,8 +4,8 @@
 
 Rounds of both kinds take turns, and their medians are compared. The reader is a process of its own, which is told
 every record as a browser's page is. Two rows are of scripted models that take 10 and 50 ms for a reply, the last is of
-the local model. What it costs is about half a millisecond a step, so its share is the larger the faster a model is. With
-`--check` the exit status says whether all keep the goal; with `--scripted` no local model is asked.
+the local model. What it costs is about half a millisecond a step, so its share is the larger the faster a model is.
+With `--check` the exit status says whether all keep the goal; with `--scripted` no local model is asked.
 """
 
 from __future__ import annotations
