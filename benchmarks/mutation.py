@@ -1,12 +1,13 @@
 """Mutation: change the code in every small way, and see whether a test notices.
 
-    python benchmarks/mutation.py [engine | executor | prover | a module such as graphexec/rank.py]... [--keep FOLDER]
+    python benchmarks/mutation.py [engine | executor | prover | graphexec/kernel/ranks.py]... [--keep FOLDER]
 
 With mutmut, in a copy of the repository; needs `fork`. Every mutant that no test notices (a survivor) is printed as a
 diff, unless `benchmarks/mutants.md` explains it. The exit status is 1 if a survivor is not explained, or if what is
 explained there, of the modules that were run, does not survive any more. Nothing is decided by chance: Hypothesis runs
 derandomised. What is not mutated: tables, defaults and whatever else runs at import, annotations, and the arguments of
-`len` and `isinstance`. A test that a mutant makes run for ever is ended by the clock of the processor, and so kills it.
+`len` and `isinstance`. A test that a mutant makes run for ever is ended by the clock of the processor, and one that
+waits for ever by the watchdog of all tests, and so kills it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ _PROVER = (
 
 SUBJECTS = {
     "engine": Subject(
-        tuple(f"graphexec/{name}.py" for name in ("engine", "by_hand", "limits", "rank", "nesting")), _KERNEL
+        tuple(f"graphexec/kernel/{name}.py" for name in ("execution", "stepping", "meters", "ranks", "subgraphs")),
+        _KERNEL,
     ),
     "executor": Subject(tuple(f"graphexec/{name}.py" for name in ("executor", "machine")), _AGENT),
     "prover": Subject(
@@ -108,7 +110,7 @@ CONFIGURATION = """
 source_paths = ["graphexec"]
 only_mutate = {modules}
 also_copy = ["README.md", "examples", "diagrams"]
-pytest_add_cli_args = ["-p", "no:cacheprovider", "--hypothesis-profile=mutation", "-k", "{passed_over}"]
+pytest_add_cli_args = ["-n0", "-p", "no:cacheprovider", "--hypothesis-profile=mutation", "-k", "{passed_over}"]
 pytest_add_cli_args_test_selection = {tests}
 # A server that has imported the tests and run none: what a run remembers would hide mutants.
 process_isolation = "forkserver"
@@ -149,6 +151,8 @@ class RunsForEver(BaseException):
 
 
 def pytest_sessionstart(session: Any) -> None:
+    # Of what is frozen, the collector tells nothing.
+    gc.unfreeze()
     for one in gc.get_objects():
         if isinstance(one, functools._lru_cache_wrapper) and str(one.__module__).startswith("graphexec"):
             one.cache_clear()
@@ -345,7 +349,7 @@ def _report(folder: Path, modules: Sequence[str], seconds: float) -> bool:
 
 
 def _place(name: str) -> tuple[str, str]:
-    """The module and the function of a mutant's name: `graphexec.engine.xǁWalkǁpath__mutmut_3`."""
+    """The module and the function of a mutant's name: `graphexec.kernel.execution.xǁExecutionǁpath__mutmut_3`."""
     dotted, _, mangled = name.rpartition("__mutmut_")[0].rpartition(".")
     function = ".".join(mangled.split("ǁ")[1:]) if "ǁ" in mangled else mangled.removeprefix("x_")
     return dotted.replace(".", "/") + ".py", function

@@ -30,9 +30,9 @@ from graphexec import (
     on,
     tool,
 )
-from graphexec.drive import run, world
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
+from graphexec.runtime.runner import run, world
 
 STEPS = (10, 100, 1_000)
 ROUNDS = 15

@@ -47,4 +47,4 @@ if __name__ == "__main__":
         print(question)
         result = executor.run(question)
         said = result.stopped.reason if result.stopped else result.output
-        print(f"{said} {result.spent.model_calls} calls, {result.spent.cost:.4f} spent.")
+        print(f"{said} {result.spent['model_calls']} calls, {result.spent['cost']:.4f} spent.")

@@ -75,4 +75,4 @@ executor = AgentExecutor(
 if __name__ == "__main__":
     print(executor.verify())
     result = executor.run("Find the treasure.")
-    print(result.output, result.spent.model_calls)
+    print(result.output, result.spent["model_calls"])

@@ -36,4 +36,4 @@ if __name__ == "__main__":
     for action, observation in result.steps:
         print(f"{action.tool}({action.tool_input}) -> {observation}")
     print(result.output)
-    print(f"{result.spent.model_calls} model calls, {result.spent.tool_calls} tool calls, ended: {result.reason}")
+    print(f"{result.spent['model_calls']} model calls, {result.spent['tool_calls']} tool calls, ended: {result.reason}")

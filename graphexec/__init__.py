@@ -2,8 +2,10 @@
 
 The public names are those in `__all__` here, in `graphexec.models`, `graphexec.memory`, `graphexec.tools`,
 `graphexec.verify`, `graphexec.testing` and `graphexec.draw`, and the messages of `graphexec.messages`, the drivers of
-`graphexec.drive` and the exceptions of `graphexec.errors`. The rest is free to change.
+`graphexec.runtime.runner` and the exceptions of `graphexec.errors`. The rest is free to change.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import (
@@ -23,22 +25,8 @@ from graphexec.agents import (
     create_tool_calling_agent,
     create_xml_agent,
 )
-from graphexec.by_hand import Asking, advance, begin
 from graphexec.chunks import Chunk
-from graphexec.edge import END, Edge
-from graphexec.effects import (
-    All,
-    AskHuman,
-    Asks,
-    CallAgent,
-    CallModel,
-    CallTool,
-    Effect,
-    Perform,
-    ToolResult,
-    ask,
-    ask_all,
-)
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, ToolResult
 from graphexec.errors import (
     GraphError,
     GraphexecError,
@@ -47,14 +35,19 @@ from graphexec.errors import (
     ModelError,
     ParseError,
     ToolDefinitionError,
-    UnprovedError,
 )
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.executor import AgentExecutor
-from graphexec.graph import Graph, draft, edges, graph, on
 from graphexec.inputs import Inputs
-from graphexec.journal import Journal, journal_of
-from graphexec.limits import ITERATIONS, Budget, Exhausted, Limits, Spent
+from graphexec.kernel.edge import END, Edge
+from graphexec.kernel.effects import All, Asks, Effect, Perform, ask, ask_all
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.graph import Graph, draft, edges, graph, on
+from graphexec.kernel.journal import Journal, journal_of
+from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.node import Node, charged, metered, node, opaque, renamed, reserved
+from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.kernel.stepping import Asking, advance, begin, replay
+from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
 from graphexec.machine import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -74,24 +67,29 @@ from graphexec.machine import (
     plan,
     stopped_response,
 )
-from graphexec.node import Node, charged, metered, node, opaque, renamed, reserved
+from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
+from graphexec.observers import Watcher
 from graphexec.options import ParsePolicy, Trim
 from graphexec.repeats import stop_repeats
-from graphexec.reporting import report
 from graphexec.result import RunResult
-from graphexec.snapshot import Snapshot, snapshot_of
+from graphexec.runtime.progress import report
 from graphexec.stepwise import Stepwise
-from graphexec.surgery import bind, embed, replace, splice, wrap
-from graphexec.telling import Watcher
 from graphexec.tools import AnyTool, Tool, ToolRetried, tool
+
+if TYPE_CHECKING:
+    from graphexec.verify import UnprovedError
 
 __all__ = [
     "AGENT_EXECUTOR",
+    "COST",
     "END",
     "GENERATING_AGENT_EXECUTOR",
     "ITERATIONS",
+    "MODEL_CALLS",
     "STRICT_AGENT_EXECUTOR",
     "STRICT_GENERATING_AGENT_EXECUTOR",
+    "TOKENS",
+    "TOOL_CALLS",
     "Acted",
     "Agent",
     "AgentAction",
@@ -125,6 +123,7 @@ __all__ = [
     "LimitReached",
     "Limits",
     "LimitsError",
+    "Meter",
     "ModelError",
     "Moved",
     "Node",
@@ -154,6 +153,7 @@ __all__ = [
     "Watcher",
     "WorkedExample",
     "advance",
+    "agent_limits",
     "ask",
     "ask_all",
     "begin",
@@ -187,6 +187,7 @@ __all__ = [
     "plan",
     "renamed",
     "replace",
+    "replay",
     "report",
     "reserved",
     "snapshot_of",
@@ -196,3 +197,12 @@ __all__ = [
     "tool",
     "wrap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The prover is loaded by the first proof.
+    if name == "UnprovedError":
+        from graphexec.verify import UnprovedError
+
+        return UnprovedError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

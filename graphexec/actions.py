@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, final, overload
 from pydantic_core import core_schema
 
 from graphexec.errors import InputError
-from graphexec.limits import Exhausted
+from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 
 # A tool's input: text for a tool of one argument, or the arguments by name.

@@ -8,7 +8,7 @@ from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
 from graphexec.effects import CallModel
-from graphexec.events import Answered, Asked, Done, Event, Reported
+from graphexec.kernel.events import Answered, Asked, Done, Event, Reported
 from graphexec.machine import plan, stopped_response
 from graphexec.messages import ReplyDelta
 from graphexec.result import Ending

@@ -2,76 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, final
 
-from graphexec.drive import AT_ONCE
-from graphexec.errors import InputError
-from graphexec.given import check, is_whole, maybe, told, whole
-from graphexec.waiting import wait_for_all
+from graphexec.errors import InputError, format_value
+from graphexec.given import check, maybe, whole
+from graphexec.kernel.meters import is_whole
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import AT_ONCE
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
+I_contra = TypeVar("I_contra", contravariant=True)
 
 
-def in_threads(
-    invoke: Callable[[I], Any],
-    many: Sequence[I],
-    *,
-    max_concurrency: int | None,
-    return_exceptions: bool,
-    progress: bool,
-) -> list[Any]:
+class _Invoke(Protocol[I_contra]):
+    """What is run for each of the inputs."""
+
+    def __call__(self, inputs: I_contra, io: IO, /) -> Coroutine[Any, Any, Any]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """How a batch is run: how many at a time, whether exceptions are results, and whether progress is shown."""
+
+    max_concurrency: int | None = None
+    return_exceptions: bool = False
+    progress: bool = False
+
+
+async def run_batch(invoke: _Invoke[I], many: Sequence[I], io: IO, options: BatchOptions) -> list[Any]:
     """Invoke for each of `many`, at most `max_concurrency` at a time; return the results in their order.
 
     The first exception is raised, or with `return_exceptions` each stands in the place of its result. Raises
     `InputError` for what is no sequence of inputs, and for no concurrency.
     """
-    width = _width(many, max_concurrency)
-    with _counting(len(many), shown=progress) as done:
-
-        def one(inputs: I) -> Any:
-            try:
-                return invoke(inputs)
-            except Exception as error:
-                if return_exceptions:
-                    return error
-                raise
-            finally:
-                done()
-
-        return list(wait_for_all([partial(one, inputs) for inputs in many], None, at_once=width))
-
-
-async def on_the_loop(
-    invoke: Callable[[I], Awaitable[Any]],
-    many: Sequence[I],
-    *,
-    max_concurrency: int | None,
-    return_exceptions: bool,
-    progress: bool,
-) -> list[Any]:
-    """Invoke for each of `many` like `in_threads`, on the running event loop."""
-    # Before a coroutine is made that nobody would await.
-    width = _width(many, max_concurrency)
-    if not many:
-        return []
-    from graphexec.awaiting import await_all
-
-    with _counting(len(many), shown=progress) as done:
+    width = _width(many, options.max_concurrency)
+    with _counting(len(many), shown=options.progress) as done:
 
         async def one(inputs: I) -> Any:
             try:
-                return await invoke(inputs)
+                return await invoke(inputs, io)
             except Exception as error:
-                if return_exceptions:
+                if options.return_exceptions:
                     return error
                 raise
             finally:
                 done()
 
-        return list(await await_all([one(inputs) for inputs in many], None, at_once=width))
+        return list(await io.gather([partial(one, inputs) for inputs in many], None, at_once=width))
 
 
 def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
@@ -80,7 +62,7 @@ def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
         raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
     # Users without a type checker pass generators, and None.
     if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"batch was given {told(many)}; pass a list of inputs: batch(list(...)), say")
+        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs: batch(list(...)), say")
     wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
     check("", ("max_concurrency", max_concurrency, maybe(wanted, str(AT_ONCE))))
     return max_concurrency or AT_ONCE

@@ -6,12 +6,12 @@ from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, steps_of
 from graphexec.agents.prompt import observed
-from graphexec.events import Asked, Done, Entered, Event
+from graphexec.kernel.events import Asked, Done, Entered, Event
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.machine import Acted
 from graphexec.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from graphexec.news import NewSteps, calls_tools
 from graphexec.result import Ending
-from graphexec.snapshot import Snapshot
 
 # A chunk's values are of several kinds.
 Chunk: TypeAlias = dict[str, Any]

@@ -42,10 +42,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+# Characters of a value that an error shows: enough to recognize it.
+_SHOWN = 120
 
 
 class GraphexecError(Exception):
@@ -148,18 +152,6 @@ class UndeclaredCount(GraphexecError, TypeError):
         declared = f"exactly {least}" if least == most else f"{least} to {most}"
         super().__init__(
             f"{node} asked for {asked} effects in one visit and declares {declared}; ask for as many, or change asks="
-        )
-
-
-class UnprovedError(GraphexecError, ValueError):
-    """An executor was to be built whose runs are not proved to end. `verdict` says why, with a counterexample."""
-
-    def __init__(self, verdict: Any) -> None:
-        # A `graphexec.verify.Verdict`, which is defined above.
-        self.verdict = verdict
-        super().__init__(
-            f"{verdict.why}\nAn executor is built of machines whose every run is proved to end; mend it, or pass "
-            f"may_run_forever=True"
         )
 
 
@@ -289,3 +281,9 @@ def described(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception of the user's may fail at that, too
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def format_value(value: object) -> str:
+    """Return the `repr` of a value on one line, cut to 120 characters; a class is shown by its name."""
+    text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphexec.actions import NO_STEPS, AgentFinish, StoppedResponse, steps_of
+from graphexec.agent_handlers import asking_agent, asking_model
 from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
 from graphexec.answer import Answering
-from graphexec.batches import in_threads, on_the_loop
+from graphexec.batches import BatchOptions, run_batch
 from graphexec.chunks import Chunk, Chunks, pairs
-from graphexec.drive import AT_ONCE, World, arun, astream, run, stream
-from graphexec.edge import END
-from graphexec.effects import CallAgent, CallModel, CallTool, Effect
-from graphexec.errors import InputError, UnprovedError
-from graphexec.events import Done, Event
+from graphexec.effects import CallAgent, CallModel, CallTool
+from graphexec.errors import InputError
 from graphexec.given import FLAG, check, whole
-from graphexec.graph import Graph
-from graphexec.handlers import Answer, asking_agent, asking_model, handlers_for
 from graphexec.inputs import Inputs, keys_of, named, outputs_of, ready
-from graphexec.limits import Limits
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Done, Event
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.surgery import bind
 from graphexec.machine import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -31,12 +33,15 @@ from graphexec.machine import (
     Ready,
     ReturnDirect,
 )
+from graphexec.meters import agent_limits
+from graphexec.observers import Observers, Watcher, checked_watchers
 from graphexec.options import ParsePolicy, Trim, policies_of
 from graphexec.result import Ending, RunResult, result_of
-from graphexec.snapshot import Snapshot
+from graphexec.runtime.emission import emit, stream_async, stream_sync
+from graphexec.runtime.handlers import Answer, handlers_for
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
+from graphexec.runtime.runner import AT_ONCE, OnEvent, World, follow
 from graphexec.stepwise import Stepwise
-from graphexec.surgery import bind
-from graphexec.telling import AsyncEvents, Audience, Events, Watcher, watching
 from graphexec.tools import AnyTool
 from graphexec.tools import named as tools_by_name
 from graphexec.tools.calling import Lookup, calling
@@ -92,10 +97,10 @@ class AgentExecutor:
     """
 
     __slots__ = (
-        "_audience",
         "_graph",
         "_keys",
         "_may_run_forever",
+        "_observers",
         "_settings",
         "_verdict",
         "agent",
@@ -146,7 +151,7 @@ class AgentExecutor:
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
         self.return_intermediate_steps = return_intermediate_steps
-        limits = Limits(
+        limits = agent_limits(
             iterations=max_iterations,
             seconds=max_execution_time,
             model_calls=max_model_calls,
@@ -156,7 +161,7 @@ class AgentExecutor:
             fan_out=max_fan_out,
         )
         self._keys = keys_of(self.agent, memory)
-        self._audience = Audience(memory, watching(watchers), verbose)
+        self._observers = Observers(memory, checked_watchers(watchers), verbose)
         answers = _answers(self.agent)
         answers[CallTool] = calling(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
@@ -172,8 +177,8 @@ class AgentExecutor:
     def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
         """Take the machine and the limits, if every run ends within them or may as well not."""
         verdict = graph.verify(limits)
-        if not verdict.proved and not self._may_run_forever:
-            raise UnprovedError(verdict)
+        if not self._may_run_forever:
+            verdict.require_proof()
         self._graph = graph
         self._verdict = verdict
         ranks = verdict.certificate.ranks if verdict.certificate is not None else None
@@ -190,7 +195,7 @@ class AgentExecutor:
     @property
     def memory(self) -> Memory | None:
         """What adds inputs before a run and is told of its end."""
-        return self._audience.memory
+        return self._observers.memory
 
     @property
     def limits(self) -> Limits:
@@ -254,23 +259,11 @@ class AgentExecutor:
         Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
         raise, and a `ParseError` if they are not handled.
         """
-        if not self._audience:
-            return result_of(run(self._graph, self._start(inputs, {}), self.world), self.limits)
-        event: Event[Ending] | None = None
-        for event in self._events(inputs, tokens=False):  # noqa: B007 - the last one is wanted
-            pass
-        assert isinstance(event, Done), "Done is the last event"
-        return result_of(event, self.limits)
+        return run_sync(self._run(inputs, BLOCKING))
 
     async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run like `run`, on the running event loop."""
-        if not self._audience:
-            return result_of(await arun(self._graph, self._start(inputs, {}), self.world), self.limits)
-        event: Event[Ending] | None = None
-        async for event in self._aevents(inputs, tokens=False):  # noqa: B007 - the last one is wanted
-            pass
-        assert isinstance(event, Done), "Done is the last event"
-        return result_of(event, self.limits)
+        return await self._run(inputs, ASYNC)
 
     def stream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated.
@@ -278,53 +271,33 @@ class AgentExecutor:
         With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
         """
         self._check(inputs)
-        return self._events(inputs, tokens=tokens)
+        return stream_sync(lambda: self._follow(inputs, BLOCKING, emit, tokens=tokens))
 
     def astream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
         self._check(inputs)
-        return self._aevents(inputs, tokens=tokens)
+        return stream_async(lambda: self._follow(inputs, ASYNC, emit, tokens=tokens))
 
     def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
         """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
-        chunks = self._chunks(inputs)
-        with closing(self.stream(inputs)) as events:
-            for event in events:
-                yield from chunks.of(event)
+        return iterate_sync(self._chunks(inputs, BLOCKING))
 
-    async def astream_chunks(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Chunk, None]:
+    def astream_chunks(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Chunk, None]:
         """Run like `stream_chunks`, on the running event loop."""
-        chunks = self._chunks(inputs)
-        async with aclosing(self.astream(inputs)) as events:
-            async for event in events:
-                for chunk in chunks.of(event):
-                    yield chunk
+        return self._chunks(inputs, ASYNC)
 
     def stream_answer(self, inputs: Inputs | Snapshot) -> Generator[str, None, None]:
         """Run and yield the text of the final answer only, piece by piece as the model says it; see `Answering`."""
-        answering = Answering(self.agent)
-        with closing(self.stream(inputs, tokens=True)) as events:
-            for event in events:
-                if piece := answering.of(event):
-                    yield piece
+        return iterate_sync(self._answer(inputs, BLOCKING))
 
-    async def astream_answer(self, inputs: Inputs | Snapshot) -> AsyncGenerator[str, None]:
+    def astream_answer(self, inputs: Inputs | Snapshot) -> AsyncGenerator[str, None]:
         """Run like `stream_answer`, on the running event loop."""
-        answering = Answering(self.agent)
-        async with aclosing(self.astream(inputs, tokens=True)) as events:
-            async for event in events:
-                if piece := answering.of(event):
-                    yield piece
-
-    def _chunks(self, inputs: Inputs | Snapshot) -> Chunks:
-        start = inputs if isinstance(inputs, Snapshot) else None
-        return Chunks(with_steps=self.return_intermediate_steps, start=start)
+        return self._answer(inputs, ASYNC)
 
     def iter(self, inputs: Inputs | Snapshot) -> Stepwise:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
         return Stepwise(
-            lambda snapshot: self.stream(inputs if snapshot is None else snapshot),
-            lambda snapshot: self.astream(inputs if snapshot is None else snapshot),
+            lambda snapshot, io: self._events(inputs if snapshot is None else snapshot, io),
             limits=self.limits,
             clock=self.world.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
@@ -336,11 +309,11 @@ class AgentExecutor:
         With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`. Raises
         as `run` does.
         """
-        return self._returned(inputs, self.run(inputs), only_outputs=return_only_outputs)
+        return run_sync(self._invoke(inputs, BLOCKING, only_outputs=return_only_outputs))
 
     async def ainvoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
-        return self._returned(inputs, await self.arun(inputs), only_outputs=return_only_outputs)
+        return await self._invoke(inputs, ASYNC, only_outputs=return_only_outputs)
 
     def batch(
         self,
@@ -355,13 +328,8 @@ class AgentExecutor:
         The first exception is raised, or with `return_exceptions` each stands in the place of its result. `progress`
         draws a bar on stderr (with rich).
         """
-        return in_threads(
-            self.invoke,
-            many,
-            max_concurrency=max_concurrency,
-            return_exceptions=return_exceptions,
-            progress=progress,
-        )
+        options = BatchOptions(max_concurrency, return_exceptions, progress)
+        return run_sync(run_batch(self._invoke, many, BLOCKING, options))
 
     async def abatch(
         self,
@@ -372,24 +340,57 @@ class AgentExecutor:
         progress: bool = False,
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
-        return await on_the_loop(
-            self.ainvoke,
-            many,
-            max_concurrency=max_concurrency,
-            return_exceptions=return_exceptions,
-            progress=progress,
-        )
+        options = BatchOptions(max_concurrency, return_exceptions, progress)
+        return await run_batch(self._invoke, many, ASYNC, options)
 
-    def _loaded(self, inputs: Inputs | Snapshot) -> Mapping[str, Any]:
-        """What memory adds to the inputs; a run that is gone on with has it already."""
-        if self.memory is None or isinstance(inputs, Snapshot):
-            return {}
-        return self.memory.load(named(inputs, self._keys))
+    async def _run(self, inputs: Inputs | Snapshot, io: IO) -> RunResult:
+        return result_of(await self._follow(inputs, io), self.limits)
 
-    async def _aloaded(self, inputs: Inputs | Snapshot) -> Mapping[str, Any]:
-        if self.memory is None or isinstance(inputs, Snapshot):
-            return {}
-        return await self.memory.aload(named(inputs, self._keys))
+    def _follow(
+        self, inputs: Inputs | Snapshot, io: IO, consumer: OnEvent | None = None, *, tokens: bool = False
+    ) -> Coroutine[Any, Any, Done[Ending]]:
+        if self.memory is not None and not isinstance(inputs, Snapshot):
+            return self._load_and_follow(self.memory, inputs, io, consumer, tokens=tokens)
+        # Not awaited here: each event would pass through one coroutine more.
+        return self._follow_from(self._start(inputs, {}), io, consumer, tokens=tokens)
+
+    def _follow_from(
+        self, start: Ready | Snapshot, io: IO, consumer: OnEvent | None, *, tokens: bool
+    ) -> Coroutine[Any, Any, Done[Ending]]:
+        on_event = self._observers.make_listener(start, io, consumer)
+        return follow(self._graph, start, self.world, io, on_event, pieces=tokens)
+
+    async def _load_and_follow(
+        self, memory: Memory, inputs: Inputs, io: IO, consumer: OnEvent | None, *, tokens: bool
+    ) -> Done[Ending]:
+        given = named(inputs, self._keys)
+        loaded = await io.either(lambda: memory.load(given), lambda: memory.aload(given))
+        return await self._follow_from(self._start(inputs, loaded), io, consumer, tokens=tokens)
+
+    async def _invoke(self, inputs: Inputs, io: IO, *, only_outputs: bool = False) -> dict[str, Any]:
+        result = await self._run(inputs, io)
+        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}
+        if self.return_intermediate_steps:
+            returned["intermediate_steps"] = pairs(result.steps)
+        return returned
+
+    def _events(self, inputs: Inputs | Snapshot, io: IO, *, tokens: bool = False) -> Items[Event[Ending]]:
+        return io.iterate(lambda: self.stream(inputs, tokens=tokens), lambda: self.astream(inputs, tokens=tokens))
+
+    async def _chunks(self, inputs: Inputs | Snapshot, io: IO) -> AsyncGenerator[Chunk, None]:
+        start = inputs if isinstance(inputs, Snapshot) else None
+        chunks = Chunks(with_steps=self.return_intermediate_steps, start=start)
+        async with aclosing(self._events(inputs, io)) as events:
+            async for event in events:
+                for chunk in chunks.of(event):
+                    yield chunk
+
+    async def _answer(self, inputs: Inputs | Snapshot, io: IO) -> AsyncGenerator[str, None]:
+        answering = Answering(self.agent)
+        async with aclosing(self._events(inputs, io, tokens=True)) as events:
+            async for event in events:
+                if piece := answering.of(event):
+                    yield piece
 
     def _start(self, inputs: Inputs | Snapshot, loaded: Mapping[str, Any]) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
@@ -399,23 +400,6 @@ class AgentExecutor:
     def _check(self, inputs: Inputs | Snapshot) -> None:
         """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""
         self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
-
-    def _events(self, inputs: Inputs | Snapshot, *, tokens: bool) -> Events:
-        start = self._start(inputs, self._loaded(inputs))
-        yield from self._audience.told(stream(self._graph, start, self.world, pieces=tokens), start)
-
-    async def _aevents(self, inputs: Inputs | Snapshot, *, tokens: bool) -> AsyncEvents:
-        start = self._start(inputs, await self._aloaded(inputs))
-        told = self._audience.atold(astream(self._graph, start, self.world, pieces=tokens), start)
-        async with aclosing(told):
-            async for event in told:
-                yield event
-
-    def _returned(self, inputs: Inputs, result: RunResult, *, only_outputs: bool) -> dict[str, Any]:
-        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}
-        if self.return_intermediate_steps:
-            returned["intermediate_steps"] = pairs(result.steps)
-        return returned
 
 
 def _answers(agent: Agent) -> dict[type[Effect[Any]], Answer]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeGuard, TypeVar, final
+from typing import TypeVar, final
 
-from graphexec.errors import GraphexecError, InputError
+from graphexec.errors import GraphexecError, InputError, format_value
+from graphexec.kernel.meters import is_number, is_whole
 
 T = TypeVar("T")
-
-# Characters of a value that an error shows: enough to know it again.
-_SHOWN = 120
 
 
 @final
@@ -31,7 +28,7 @@ def check(owner: str, *given: tuple[str, object, Kind], error: type[GraphexecErr
     Raises `error` with one line for all that do not fit.
     """
     faults = [
-        f"{f'{owner} has {name}=' if owner else f'{name} is '}{told(value)}{_without(kind.lacks(value))}; "
+        f"{f'{owner} has {name}=' if owner else f'{name} is '}{format_value(value)}{_without(kind.lacks(value))}; "
         f"give {kind.words}"
         for name, value, kind in given
         if not kind.fits(value)
@@ -52,24 +49,8 @@ def each(name: str, given: Iterable[T], kind: type[T], words: str) -> tuple[T, .
     # Users without a type checker pass one instead of a list, and a list of others.
     several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if several is None or not all(isinstance(one, kind) for one in several):
-        raise InputError(f"{name} is {told(given)}; give a list of {words}")
+        raise InputError(f"{name} is {format_value(given)}; give a list of {words}")
     return several
-
-
-def told(value: object) -> str:
-    """Return a value as an error shows it: in one line, the beginning of a long one, and a class as what it is."""
-    text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number, and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a finite number, and no bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def whole(least: int, words: str = "") -> Kind:

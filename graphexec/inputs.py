@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphexec.actions import AgentFinish, Run, run_of
 from graphexec.agents import Agent
 from graphexec.errors import InputError
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.machine import Ready
 from graphexec.result import Ending
-from graphexec.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory

@@ -13,13 +13,15 @@ from typing import Literal, Protocol, TypeAlias, final
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.prompt import shown
-from graphexec.edge import END
-from graphexec.effects import Asks, CallAgent, CallModel, CallTool, Decided, ToolResult, ask_all
+from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import ParseError
-from graphexec.graph import Graph, edges, graph, on
-from graphexec.limits import Exhausted
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import Asks, ask_all
+from graphexec.kernel.graph import edges, graph, on
+from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.node import charged, metered, node, renamed, reserved
+from graphexec.kernel.surgery import replace
 from graphexec.messages import ModelReply
-from graphexec.node import Node, charged, metered, node, renamed, reserved
 
 
 @final
@@ -122,8 +124,8 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    # `ask` would want to know which of the two it is.
-    reply = yield from agent.ask(policies.trimmed(ready.run)).__ask__()
+    # Not by `ask`, which would want to know which of the two it is. The reply is of the effect's type.
+    reply: ModelReply | Decided = yield agent.ask(policies.trimmed(ready.run))
     return Replied(ready.run, reply)
 
 
@@ -221,7 +223,7 @@ def generate_response(
     Plain text is taken as it is. A reply that wants to act again, or tries to, or says nothing is none: then the text
     is that of `stopped_response`.
     """
-    reply = yield from (agent.conclude or agent.ask)(policies.trimmed(reached.run)).__ask__()
+    reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trimmed(reached.run))
     try:
         decision = agent.read(reply)
     except ParseError as error:
@@ -232,36 +234,21 @@ def generate_response(
     return dataclasses.replace(stopped, output=text.strip(), generated=True) if text.strip() else stopped
 
 
-def _executor(stopping: Node[LimitReached, StoppedResponse]) -> Graph[Ready, AgentFinish | StoppedResponse]:
-    return graph(
-        edges(plan, on(Replied, parse) | on(LimitReached, stopping))
-        | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
-        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopping))
-        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
-        | edges(stopping, on(StoppedResponse, END)),
-        start=plan,
-    )
+AGENT_EXECUTOR = graph(
+    edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
+    | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
+    | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
+    | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+    | edges(stopped_response, on(StoppedResponse, END)),
+    start=plan,
+)
 
-
-# `handle_parsing_errors=False`: the same table without the edge from parse back to plan.
-_strict_parse = renamed(parse_or_raise, "parse")
-
-
-def _strict(stopping: Node[LimitReached, StoppedResponse]) -> Graph[Ready, AgentFinish | StoppedResponse]:
-    return graph(
-        edges(plan, on(Replied, _strict_parse) | on(LimitReached, stopping))
-        | edges(_strict_parse, on(Acted, dispatch_tools) | on(AgentFinish, END))
-        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopping))
-        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
-        | edges(stopping, on(StoppedResponse, END)),
-        start=plan,
-    )
-
-
-AGENT_EXECUTOR = _executor(stopped_response)
-STRICT_AGENT_EXECUTOR = _strict(stopped_response)
-
+# The variants are the same table with other nodes. They are proved where an executor is made of them, not at import.
+# `handle_parsing_errors=False`: without the edge from parse back to plan.
+_raising = renamed(parse_or_raise, "parse")
 # `early_stopping_method="generate"`: the model has the last word.
 _generating = renamed(generate_response, "stopped_response")
-GENERATING_AGENT_EXECUTOR = _executor(_generating)
-STRICT_GENERATING_AGENT_EXECUTOR = _strict(_generating)
+
+STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _raising, narrowed=True, may_run_forever=True)
+GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generating, may_run_forever=True)
+STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generating, may_run_forever=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from graphexec.actions import NO_STEPS, AgentStep, Steps
-from graphexec.effects import All, CallTool, Request
+from graphexec.effects import CallTool
+from graphexec.kernel.effects import All, Request
 
 
 @final

@@ -10,10 +10,10 @@ from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.prompt import observed
 from graphexec.errors import InputError
 from graphexec.given import check, whole
-from graphexec.graph import Graph, checked, edges, edges_of, on
-from graphexec.limits import Exhausted
+from graphexec.kernel.graph import Graph, checked, edges, edges_of, on
+from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.node import node
 from graphexec.machine import LimitReached, Ready, plan, stopped_response
-from graphexec.node import node
 
 F = TypeVar("F")
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
 from graphexec.errors import InputError
-from graphexec.events import Done
-from graphexec.journal import Journal
-from graphexec.limits import Limits, Spent
+from graphexec.kernel.events import Done
+from graphexec.kernel.journal import Journal
+from graphexec.kernel.meters import Limits, Spent
 from graphexec.messages import Usage
+from graphexec.meters import COMPLETION_TOKENS, PROMPT_TOKENS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ class RunResult:
     @property
     def usage(self) -> Usage:
         """The tokens of all model calls."""
-        return Usage(self.spent.prompt_tokens, self.spent.completion_tokens)
+        return Usage(int(self.spent[PROMPT_TOKENS]), int(self.spent[COMPLETION_TOKENS]))
 
 
 def result_of(done: Done[Ending], limits: Limits) -> RunResult:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from typing import Any, final
 
 from graphexec.actions import AgentStep, Run, Steps, run_of
 from graphexec.errors import InputError
-from graphexec.events import Done, Entered, Event
-from graphexec.limits import Limits, Spent
+from graphexec.kernel.events import Done, Entered, Event
+from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.news import NewSteps
 from graphexec.result import Ending, RunResult, result_of
-from graphexec.snapshot import Snapshot
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
 
 # From where a run goes on (`None`: from its beginning), to its events.
-Streaming = Callable[[Snapshot | None], Generator[Event[Ending], None, None]]
-AsyncStreaming = Callable[[Snapshot | None], AsyncGenerator[Event[Ending], None]]
+Streaming = Callable[[Snapshot | None, IO], Items[Event[Ending]]]
 
 
 @final
@@ -31,7 +31,6 @@ class Stepwise:
     """
 
     __slots__ = (
-        "_astreaming",
         "_began",
         "_clock",
         "_entered",
@@ -46,14 +45,12 @@ class Stepwise:
     def __init__(
         self,
         streaming: Streaming,
-        astreaming: AsyncStreaming,
         *,
         limits: Limits,
         clock: Callable[[], float],
         known: Steps,
     ) -> None:
         self._streaming = streaming
-        self._astreaming = astreaming
         self._limits = limits
         self._clock = clock
         self._known = known
@@ -104,21 +101,16 @@ class Stepwise:
         return self._result
 
     def __iter__(self) -> Iterator[tuple[AgentStep, ...]]:
-        self._begin()
-        start: Snapshot | None = None
-        while self._result is None:
-            with closing(self._streaming(start)) as events:
-                for event in events:
-                    if (steps := self._turn(event)) is not None:
-                        yield steps
-                        if (start := self._changed()) is not None:
-                            break
+        return iterate_sync(self._turns(BLOCKING))
 
-    async def __aiter__(self) -> AsyncIterator[tuple[AgentStep, ...]]:
+    def __aiter__(self) -> AsyncIterator[tuple[AgentStep, ...]]:
+        return self._turns(ASYNC)
+
+    async def _turns(self, io: IO) -> AsyncGenerator[tuple[AgentStep, ...], None]:
         self._begin()
         start: Snapshot | None = None
         while self._result is None:
-            async with aclosing(self._astreaming(start)) as events:
+            async with aclosing(self._streaming(start, io)) as events:
                 async for event in events:
                     if (steps := self._turn(event)) is not None:
                         yield steps

@@ -8,12 +8,12 @@ from typing import Final, TextIO, final
 
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.agents.prompt import observed, shown
-from graphexec.events import Asked, Done, Entered, Event, Reported
+from graphexec.kernel.events import Asked, Done, Entered, Event, Reported
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.machine import EXCEPTION_TOOL, Acted
 from graphexec.messages import ReplyDelta
 from graphexec.news import NewSteps, calls_tools
 from graphexec.result import Ending
-from graphexec.snapshot import Snapshot
 
 # ANSI's: grey, green, yellow, red, bold.
 _COLOURS: Final = {"aside": "2", "said": "32", "seen": "33", "wrong": "31", "answer": "1"}

@@ -1,11 +1,101 @@
-"""What holds for every test: Hypothesis measures no time, since a busy machine is not a bug.
+"""What holds for every test: how many examples of a property, how many processes, how much time, and whose bytecode.
 
 By default few examples of each property are tried, so that one can run the tests often; with
-`pytest --hypothesis-profile=thorough` a hundred, as CI does.
+`pytest --hypothesis-profile=thorough` a hundred, as CI does. Hypothesis measures no time, since a busy machine is not a
+bug.
 """
 
+import gc
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
 settings.load_profile("house")
+
+# Hundreds of tests start a Python of their own, each of which would compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Characters of a text that names a test.
+LONGEST_ID = 200
+
+# Seconds that a test marked slow may take.
+LONG = 900
+
+# Each worker takes some seconds to collect the tests.
+MOST_WORKERS = 8
+
+# Seconds after which a test that has outlived its time, and went on, is interrupted again.
+AGAIN = 10.0
+
+
+class TestTimeoutError(BaseException):
+    """A test has taken too long. No Exception, since Hypothesis would run the example that raises one again."""
+
+    __test__ = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run all tests on all processors; what is chosen by path, printed, debugged or covered stays in this process."""
+    option: Any = config.option
+    chosen = config.args_source is pytest.Config.ArgsSource.ARGS
+    watched = option.usepdb or option.trace or option.capture == "no" or getattr(option, "cov_source", None)
+    # A worker has no workers of its own.
+    serial = "PYTEST_XDIST_WORKER" in os.environ or not config.pluginmanager.hasplugin("xdist")
+    if not serial and option.numprocesses is None and not (chosen or watched):
+        option.numprocesses = min(os.cpu_count() or 1, MOST_WORKERS)
+        option.dist = "worksteal"
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long text by its argument: it may hold times, which no two processes share."""
+    return argname if isinstance(val, str) and len(val) > LONGEST_ID else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give long tests more time: they try many examples, or run the usual tests in a process of their own."""
+    for item in items:
+        if item.get_closest_marker("slow") is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected out of the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
+    """Interrupt a test after its time, and again until it ends."""
+    # It has no types.
+    is_debugging = importlib.import_module("pytest_timeout").is_debugging
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        if not is_debugging(frame):
+            raise TestTimeoutError(f"{item.nodeid} has taken more than {settings.timeout:g} seconds")
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout, AGAIN)
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
+    """The test has ended."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return True

@@ -24,11 +24,12 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec import All, Answered, Asked, Asking, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
-from graphexec.drive import World, arun, astream, run, stream
-from graphexec.effects import Request
-from graphexec.engine import Cut
-from graphexec.handlers import handler_of
-from graphexec.waiting import NOT_DONE, wait_for_all
+from graphexec.kernel.effects import Request
+from graphexec.kernel.execution import Cut
+from graphexec.runtime.handlers import Handler, handler_of
+from graphexec.runtime.io import BLOCKING, run_sync
+from graphexec.runtime.runner import World, arun, astream, run, stream
+from graphexec.runtime.threads import NOT_DONE, wait_for_all
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -215,12 +216,17 @@ def _kinds(requests: Sequence[Request]) -> list[object]:
     ]
 
 
+def _answered(handler: Handler, effect: Effect[Any], left: float | None) -> object:
+    return run_sync(handler.answer(effect, left, BLOCKING))
+
+
 def _carried_out(world: World, request: Request, left: float | None) -> object:
     """Answer as a driver does; a `Cut` says what the deadline cut."""
     if left is not None and left <= 0:
         return Cut()
     effects: Sequence[Effect[Any]] = request.effects if isinstance(request, All) else (request,)
-    calls = [partial(handler_of(world.handlers, effect).call, effect, left) for effect in effects]
+    handlers = [handler_of(world.handlers, effect) for effect in effects]
+    calls = [partial(_answered, handler, effect, left) for handler, effect in zip(handlers, effects, strict=True)]
     if left is None:
         replies: tuple[Any, ...] = tuple([call() for call in calls])
     else:

@@ -11,8 +11,8 @@ from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.runnable import Runnable, deciding
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
-from graphexec.errors import InputError, ParseError
-from graphexec.given import MODEL, check, each, having, told
+from graphexec.errors import InputError, ParseError, format_value
+from graphexec.given import MODEL, check, each, having
 from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -117,7 +117,9 @@ def callable_agent(function: AgentFunction | Runnable) -> Agent:
     """
     # Users without a type checker pass classes, models, and the names of these.
     if isinstance(function, type) or not (callable(function) or _INVOKED.fits(function)):
-        raise InputError(f"agent is {told(function)}; make one with create_react_agent, say, or give a function")
+        raise InputError(
+            f"agent is {format_value(function)}; make one with create_react_agent, say, or give a function"
+        )
     if getattr(function, "__module__", "").startswith(_MAKERS):
         name = getattr(function, "__name__", "")
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from graphexec.actions import Steps
-from graphexec.errors import InputError
-from graphexec.given import TEXT, check, told
+from graphexec.errors import InputError, format_value
+from graphexec.given import TEXT, check
 from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 
@@ -68,8 +68,8 @@ def _messages_at(key: str, given: Any) -> tuple[Message, ...]:
     messages = messages_of(given)
     if messages is None:
         raise InputError(
-            f"the input {key} is {told(given)}; give messages, as a memory with as_messages=True does, or write "
-            f"{{{key}}} into the agent's template"
+            f"the input {key} is {format_value(given)}; give messages, as a memory with as_messages=True does, or "
+            f"write {{{key}}} into the agent's template"
         )
     return messages
 

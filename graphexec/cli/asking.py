@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphexec.cli.terminal import clean
-from graphexec.effects import All, AskHuman, CallAgent, CallModel, CallTool, Effect, Perform, Request
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool
+from graphexec.kernel.effects import All, Effect, Perform, Request
 
 
 def asked(request: Request) -> str:

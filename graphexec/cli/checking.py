@@ -228,11 +228,11 @@ def diff(
     with ending_in_one_line(debug=debug):
         from graphexec.cli.references import machine_at
         from graphexec.cli.subjects import chosen_limits, limits_of
-        from graphexec.verify.difference import difference
+        from graphexec.verify import diff as compare
 
         limits = chosen_limits(max_iterations, limit or ())
         before, after = machine_at(old), machine_at(new)
-        found = difference(before.graph, after.graph, limits_of(after, limits), old_limits=limits_of(before, limits))
+        found = compare(before.graph, after.graph, limits_of(after, limits), limits_before=limits_of(before, limits))
         print(found)
         if found:
             raise typer.Exit(FAILED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import typer
+from typer.main import get_command
 
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
@@ -37,9 +39,15 @@ def enter(arguments: Sequence[str]) -> None:
     sys.exit(code)
 
 
+@functools.cache
+def _command() -> Any:  # typer exports no name for click's class
+    """Return the commands as click has them, which takes as long to make as some of them take."""
+    return get_command(app)
+
+
 def _code(arguments: Sequence[str]) -> int:
     try:
-        code = app(list(arguments), prog_name="graphexec", standalone_mode=False)
+        code = _command()(list(arguments), prog_name="graphexec", standalone_mode=False)
     except _UsageError as error:
         return _misused(error, arguments)
     except typer.Abort:

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of
-from graphexec.edge import END
-from graphexec.events import Done, Entered, Event, Moved
 from graphexec.executor import AgentExecutor
-from graphexec.limits import Spent
+from graphexec.kernel.edge import END
+from graphexec.kernel.events import Done, Entered, Event, Moved
+from graphexec.kernel.meters import Spent
+from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.result import Ending
-from graphexec.snapshot import Snapshot, snapshot_of
 
 
 @dataclass(frozen=True, slots=True)

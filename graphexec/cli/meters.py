@@ -8,7 +8,8 @@ from rich.text import Text
 
 from graphexec.cli.terminal import Symbols
 from graphexec.draw.words import counted, duration
-from graphexec.limits import Limits, Spent
+from graphexec.kernel.meters import Limits, Spent
+from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, reported_tokens
 
 # Columns of a bar, and of what stands before it.
 _BAR, _NAME = 20, 14
@@ -38,10 +39,10 @@ def unlimited(spent: Spent, limits: Limits, symbols: Symbols) -> Text:
 def _counts(spent: Spent, limits: Limits) -> Iterator[tuple[str, float, float | None]]:
     """What is spent, by its name, and its limit."""
     yield "iteration", spent.iterations, limits.iterations
-    yield "model call", spent.model_calls, limits.model_calls
-    yield "tool call", spent.tool_calls, limits.tool_calls
-    yield "token", spent.tokens, limits.tokens
-    yield "cost", spent.cost, limits.cost
+    yield "model call", spent[MODEL_CALLS], limits[MODEL_CALLS]
+    yield "tool call", spent[TOOL_CALLS], limits[TOOL_CALLS]
+    yield "token", reported_tokens(spent), limits[TOKENS]
+    yield "cost", spent[COST], limits[COST]
     yield "seconds", spent.seconds, limits.seconds
 
 

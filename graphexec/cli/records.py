@@ -10,7 +10,7 @@ from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of, line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.draw.data import Record
 from graphexec.draw.records import Recorder, ending
-from graphexec.events import Done, Event
+from graphexec.kernel.events import Done, Event
 from graphexec.result import Ending
 
 

@@ -18,10 +18,11 @@ from typing import Any, TypeGuard
 
 from graphexec.cli.exits import UsageFault
 from graphexec.cli.written import line_of, sources_of
-from graphexec.errors import GraphError, UnprovedError
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.errors import GraphError
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
 from graphexec.tools import AnyTool, Tool
+from graphexec.verify import UnprovedError
 
 _HERE = "this folder"
 # This package, what imports, and what is in no file.

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from graphexec.cli.exits import UsageFault, line_of
 from graphexec.cli.references import Machine, machine_at, machines_at, raised_at
-from graphexec.errors import GraphError, UnprovedError
-from graphexec.limits import LIMIT_NAMES, Limits
+from graphexec.errors import GraphError
+from graphexec.kernel.meters import Limits
+from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.verify.prove import verify
 from graphexec.verify.reports import Place, Subject, subject_of
-from graphexec.verify.verdict import Verdict, findings_of
+from graphexec.verify.verdict import UnprovedError, Verdict, findings_of
+
+# The limits that were typed, by name.
+ChosenLimits: TypeAlias = Mapping[str, float | None]
 
 
-def subjects_at(references: Sequence[str], limits: Limits | None) -> tuple[list[Subject], list[UsageFault]]:
+def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageFault]]:
     """Verify everything that is named: executors under limits of their own, graphs under `limits` or the default.
 
     A table that is refused, and an executor that is, while its module is imported, is a subject too; and so is what
@@ -37,7 +42,7 @@ def subjects_at(references: Sequence[str], limits: Limits | None) -> tuple[list[
     return [one if isinstance(one, Subject) else _verified(one, limits) for one in found], faults
 
 
-def verdict_at(reference: str, limits: Limits | None) -> Verdict:
+def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
     """Verify one machine; one that is refused while it is imported has its verdict with it. Raises `UsageFault`."""
     try:
         machine = machine_at(reference)
@@ -49,13 +54,30 @@ def verdict_at(reference: str, limits: Limits | None) -> Verdict:
     return verify(machine.graph, limits_of(machine, limits))
 
 
-def limits_of(machine: Machine, limits: Limits | None) -> Limits:
-    """The limits under which a machine is judged: its own, else those that were typed, else the default."""
-    return machine.limits or limits or Limits()
+def limits_of(machine: Machine, chosen: ChosenLimits | None) -> Limits:
+    """Return the limits under which a machine is judged: its own, else those that were typed, else the default.
+
+    Raises `LimitsError` for values that cannot be limits. A name that is no limit and no meter is taken for a budget.
+    """
+    if machine.limits is not None or chosen is None:
+        return machine.limits or Limits()
+    meters = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST, *machine.graph.meters.values())}
+    own = {name: value for name, value in chosen.items() if name in _OWN}
+    budgets = {name: value for name, value in chosen.items() if name not in own and name not in meters}
+    # Their names and values come from the command line, so no type checker can know them; Limits validates them.
+    return Limits(
+        {meter: chosen[name] for name, meter in meters.items() if name in chosen},
+        budgets=budgets,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        **own,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    )
 
 
-def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> Limits | None:
-    """The limits that the options mean; `None` where they say nothing. Raises `UsageFault`."""
+# The limits that belong to no meter and to no budget of a machine's own.
+_OWN = ("iterations", "seconds", "fan_out", "restarts")
+
+
+def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimits | None:
+    """Return the limits that the options name; `None` where they name none. Raises `UsageFault`."""
     limits: dict[str, float | None] = {}
     if max_iterations is not None:
         limits["iterations"] = max_iterations
@@ -66,12 +88,7 @@ def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> Limits | 
         if name in limits:
             raise UsageFault(f"the limit {name} is set twice; set it once")
         limits[name] = _number(name, value)
-    if not limits:
-        return None
-    # Their names come from the command line, so no checker can know them; Limits refuses what is none.
-    known = {name: value for name, value in limits.items() if name in LIMIT_NAMES}
-    own = {name: value for name, value in limits.items() if name not in LIMIT_NAMES}
-    return Limits(**known, budgets=own)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    return limits or None
 
 
 def _number(name: str, text: str) -> float | None:
@@ -87,7 +104,7 @@ def _number(name: str, text: str) -> float | None:
         raise UsageFault(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
 
 
-def _verified(machine: Machine, limits: Limits | None) -> Subject:
+def _verified(machine: Machine, limits: ChosenLimits | None) -> Subject:
     place = None if machine.file is None else Place(machine.file, machine.line)
     return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 

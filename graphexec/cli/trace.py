@@ -16,10 +16,11 @@ from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
 from graphexec.draw.words import counted, duration
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
-from graphexec.limits import Exhausted
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.meters import Exhausted
 from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.messages import ModelReply, ReplyDelta
+from graphexec.meters import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOOL_CALLS, reported_tokens
 from graphexec.result import Ending
 
 # What is shown of one observation: enough to see what it is. `--json` has all of it.
@@ -97,9 +98,9 @@ class Answer:
         spent = reached.spent
         costs = (
             counted(spent.iterations, "iteration"),
-            counted(spent.model_calls, "model call"),
-            counted(spent.tool_calls, "tool call"),
-            f"{spent.tokens:,} tokens ({spent.prompt_tokens:,} + {spent.completion_tokens:,})",
+            counted(int(spent[MODEL_CALLS]), "model call"),
+            counted(int(spent[TOOL_CALLS]), "tool call"),
+            f"{reported_tokens(spent):,} tokens ({spent[PROMPT_TOKENS]:,} + {spent[COMPLETION_TOKENS]:,})",
             duration(reached.seconds),
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))

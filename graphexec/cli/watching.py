@@ -21,9 +21,9 @@ from graphexec.cli.terminal import Symbols, clean
 from graphexec.cli.trace import Trace
 from graphexec.draw.picture import Arrow, Picture, picture_of
 from graphexec.draw.words import duration
-from graphexec.edge import END
-from graphexec.events import Answered, Asked, Entered, Event, Moved, Reported
-from graphexec.limits import Limits, Spent
+from graphexec.kernel.edge import END
+from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
+from graphexec.kernel.meters import Limits, Spent
 from graphexec.messages import ReplyDelta
 from graphexec.result import Ending
 

@@ -25,10 +25,12 @@ from graphexec.draw.sequence_svg import sequence_svg
 from graphexec.draw.svg import svg
 from graphexec.draw.terminal import terminal
 from graphexec.draw.timeline import timeline
-from graphexec.errors import InputError
-from graphexec.given import told
-from graphexec.graph import Graph, built
-from graphexec.limits import Limits
+from graphexec.errors import InputError, format_value
+from graphexec.kernel.events import Done
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.journal import Journal
+from graphexec.kernel.meters import Limits
+from graphexec.result import RunResult
 from graphexec.verify.verdict import Verdict
 
 __all__ = [
@@ -196,9 +198,9 @@ def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recordi
 
 
 def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
-    if isinstance(runs, AnyRun):
+    if isinstance(runs, (RunResult, Done, Journal, Recording, Recorder, BaseException)):
         return [runs]
     # Users without a type checker pass files, and nothing.
     if isinstance(runs, str) or not isinstance(runs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"runs is {told(runs)}; give what executor.run returned, or a list of such")
+        raise InputError(f"runs is {format_value(runs)}; give what executor.run returned, or a list of such")
     return list(runs)

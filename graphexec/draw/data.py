@@ -12,10 +12,21 @@ from typing import Any, TypeAlias, TypeGuard
 from pydantic_core import to_jsonable_python
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
-from graphexec.effects import All, AskHuman, CallAgent, CallModel, CallTool, Effect, Perform, ToolResult
-from graphexec.limits import Exhausted, Limits, Spent
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, ToolResult
+from graphexec.kernel.effects import All, Effect, Perform
+from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.machine import Acted, Observed, Replied
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
+from graphexec.meters import (
+    COMPLETION_TOKENS,
+    COST,
+    MODEL_CALLS,
+    PROMPT_TOKENS,
+    TOKENS,
+    TOOL_CALLS,
+    reported_tokens,
+    silent_calls,
+)
 
 # JSON: its values are arbitrary.
 Record: TypeAlias = dict[str, Any]
@@ -25,8 +36,23 @@ Said: TypeAlias = Message | str
 
 
 def spent_data(spent: Spent) -> Record:
-    """What is spent, by name."""
-    return {**counts(spent), "tokens": spent.tokens}
+    """Return what is spent, by name; `tokens` are those that were reported."""
+    meters = {name: count for name, count in spent.meters.items() if name != TOKENS.name}
+    return {
+        "iterations": spent.iterations,
+        "seconds": spent.seconds,
+        **dict.fromkeys(_REPORTED, 0),
+        "silent_calls": silent_calls(spent),
+        "restarts": spent.restarts,
+        "cost": 0.0,
+        **meters,
+        "budgets": dict(spent.budgets),
+        "tokens": reported_tokens(spent),
+    }
+
+
+# What a record has of every run, also of one that never took any of it.
+_REPORTED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, PROMPT_TOKENS, COMPLETION_TOKENS))
 
 
 def as_data(value: object) -> Any:
@@ -60,10 +86,33 @@ def several(replies: Any) -> Iterable[Any]:
     return (replies,) if isinstance(replies, Exhausted) else replies
 
 
-def counts(held: Limits | Spent) -> Record:
-    """Counts by name; not by `asdict`, which cannot copy the mapping of a machine's own budgets."""
-    told = {name: getattr(held, name) for name in _names_of(held)}
-    return {**told, "budgets": dict(held.budgets)}
+def limits_data(limits: Limits) -> Record:
+    """Return the limits by name; `None` is no limit."""
+    return {
+        "iterations": limits.iterations,
+        "seconds": limits.seconds,
+        **dict.fromkeys(_LIMITED),
+        **limits.meters,
+        "fan_out": limits.fan_out,
+        "restarts": limits.restarts,
+        "budgets": dict(limits.budgets),
+    }
+
+
+def read_limits(data: Record) -> Limits:
+    """Return the limits that `limits_data` wrote. Raises `LimitsError` and `TypeError` for what cannot be limits."""
+    own = {name: data[name] for name in ("iterations", "seconds", "fan_out", "restarts", "budgets") if name in data}
+    agent = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
+    meters = {
+        agent.get(name, Meter(name, whole=not isinstance(value, float))): value
+        for name, value in data.items()
+        if name not in own
+    }
+    return Limits(meters, **own)
+
+
+# The limits of an agent, which a record has whether they are set or not.
+_LIMITED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST))
 
 
 def _names_of(value: object) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from graphexec.draw.nests import Nest, nest_of
 from graphexec.draw.picture import Arrow, Box, Look, Picture
 from graphexec.draw.plain import plain, plain_lines
 from graphexec.draw.style import LIGHT, Colours
-from graphexec.edge import END
+from graphexec.kernel.edge import END
 
 # Shapes tell the kinds apart without colour. What is slanted is slanted little, however wide it is.
 _SHAPES: Mapping[Look, str] = {

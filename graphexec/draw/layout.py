@@ -16,8 +16,8 @@ from graphexec.draw.clarity import clashes, cost, settled
 from graphexec.draw.metrics import width
 from graphexec.draw.picture import Arrow, Box, Picture
 from graphexec.draw.places import Layout, Line, Place, Point
-from graphexec.edge import END
 from graphexec.errors import InputError
+from graphexec.kernel.edge import END
 
 TITLE, LINE, LABEL = 14.0, 11.0, 11.0
 # From one line of text to the next, as a part of its size.

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from graphexec.draw.marks import Mark
 from graphexec.draw.picture import Look, Picture
-from graphexec.edge import END
+from graphexec.kernel.edge import END
 
 Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "taken", "untaken", "current"]
 

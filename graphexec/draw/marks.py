@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from graphexec.edge import Edge
-from graphexec.graph import Graph
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.graph import Graph
 from graphexec.verify.verdict import Finding
 
 # red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.

@@ -13,7 +13,7 @@ from graphexec.draw.nests import Nest, nest_of
 from graphexec.draw.picture import Arrow, Look, Picture
 from graphexec.draw.plain import plain_lines
 from graphexec.draw.style import LIGHT
-from graphexec.edge import END
+from graphexec.kernel.edge import END
 
 # The shape of each kind of node, as Mermaid brackets it: shapes tell the kinds apart without colour.
 _SHAPES: Mapping[Look, tuple[str, str]] = {

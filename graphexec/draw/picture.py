@@ -10,13 +10,14 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from graphexec.draw.marks import Mark, Marks, marked_nodes, marks_of
-from graphexec.edge import END, Edge
-from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Effect, Perform
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool
 from graphexec.errors import InputError
-from graphexec.graph import Graph
-from graphexec.limits import ITERATIONS, Budget, Limits
-from graphexec.node import Node
-from graphexec.verify.flow import UNCOUNTED, caps_of, flow_of
+from graphexec.kernel.edge import END, Edge
+from graphexec.kernel.effects import Effect, Perform
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import ITERATIONS, Budget, Limits
+from graphexec.kernel.node import Node
+from graphexec.verify.flow import flow_of, limits_of
 from graphexec.verify.verdict import Verdict
 
 # What a node does, for whoever looks at it: `effect` asks for an effect of the user's own, `absent` is a node that
@@ -193,14 +194,9 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         first = "Unproved: it is not known that every run ends." if verdict.status == "unproved" else "Refuted."
         return (first, *map(str, errors))
     known = [
-        f"{bound.number:,g} {what}{'' if bound.number == 1 else 's'}"
-        f"{'' if bound.form in (None, f'{bound.number:g}') else f' ({bound.form})'}"
-        for bound, what in (
-            (bounds.transitions, "transition"),
-            (bounds.model_calls, "model call"),
-            (bounds.tool_calls, "tool call"),
-            (bounds.seconds, "second"),
-        )
+        f"{bound.number:,g} {name.removesuffix('s') if bound.number == 1 else name}".replace("_", " ")
+        + ("" if bound.form in (None, f"{bound.number:g}") else f" ({bound.form})")
+        for name, bound in bounds.rows()
         if bound.number is not None
     ]
     return (f"Proved: every run ends, after at most {_listed(known)}.",)
@@ -210,8 +206,7 @@ def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
     """The limits, of those that are set, that take each edge which only a spent limit takes."""
     graph, limits = verdict.graph, verdict.limits
     flow = flow_of(graph)
-    caps = caps_of(flow, limits)
-    known: Mapping[str, float | None] = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
+    known = limits_of(flow, limits)
     found: dict[tuple[str, str], dict[str, None]] = {
         (edge.source, edge.outcome.__name__): {} for edge in graph.edges if exhausts(graph, edge)
     }

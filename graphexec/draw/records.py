@@ -49,13 +49,14 @@ from graphexec.draw.data import (
     Record,
     Said,
     as_data,
-    counts,
     effect_data,
+    limits_data,
     members,
     messages_of,
     named,
     new_in,
     outcome_data,
+    read_limits,
     reply_data,
     several,
     spent_data,
@@ -63,18 +64,19 @@ from graphexec.draw.data import (
 )
 from graphexec.draw.picture import Picture, picture_of
 from graphexec.draw.wholeness import whole
-from graphexec.effects import All, CallModel, Effect
-from graphexec.errors import InputError, LimitsError, described
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
-from graphexec.given import told
-from graphexec.graph import Graph, built
-from graphexec.journal import Journal, journal_of
-from graphexec.limits import Limits, Spent
+from graphexec.effects import CallModel
+from graphexec.errors import InputError, LimitsError, described, format_value
+from graphexec.kernel.effects import All, Effect
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.journal import Journal, journal_of
+from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.kernel.stepping import replay
 from graphexec.messages import (
     ReplyDelta,
 )
 from graphexec.result import Ending, RunResult
-from graphexec.snapshot import Snapshot, snapshot_of
 from graphexec.verify.verdict import Verdict
 
 # What a result says of its fields where it does not say otherwise.
@@ -113,7 +115,7 @@ class Recorder:
         self._prompt: list[Said] = []
         self.records: list[Record] = []
         told = {"input": as_data(inputs), "model": model, "agent": agent, "tools": as_data(tools)}
-        known = {} if limits is None else {"limits": counts(limits)}
+        known = {} if limits is None else {"limits": limits_data(limits)}
         machine = picture_of(subject).to_data()
         self._add("start", **{name: one for name, one in told.items() if one is not None}, **known, machine=machine)
 
@@ -205,7 +207,7 @@ class Recording:
     def limits(self) -> Limits | None:
         """What the run may spend, if it is known."""
         limits = self.records[0].get("limits")
-        return None if limits is None else Limits(**limits)
+        return None if limits is None else read_limits(limits)
 
     @property
     def result(self) -> Record | None:
@@ -239,13 +241,13 @@ class Recording:
 
 
 # What the records of a run are made of. An exception is one that ended a run.
-AnyRun: TypeAlias = RunResult | Journal | Recording | Recorder | BaseException
+AnyRun: TypeAlias = RunResult | Done[Any] | Journal | Recording | Recorder | BaseException
 
 
 def recording_of(run: AnyRun) -> Recording:
-    """Return a run's records: of a result, a journal, a recorder, or an exception that ended a run.
+    """Return a run's records: of a result, its last event, a journal, a recorder, or an exception that ended a run.
 
-    Raises `InputError` for a result and for an exception without a journal, and for what is no run.
+    Raises `InputError` for a result, an event and an exception without a journal, and for what is no run.
     """
     match run:
         case Recording():
@@ -254,9 +256,9 @@ def recording_of(run: AnyRun) -> Recording:
             return run.recording
         case Journal():
             return _followed(run)
-        case RunResult(journal=Journal() as journal):
+        case RunResult(journal=Journal() as journal) | Done(journal=Journal() as journal):
             return _followed(journal)
-        case RunResult():
+        case RunResult() | Done():
             raise InputError("the result has no journal, so its way is not known; give one that executor.run returned")
         case BaseException():
             kept = journal_of(run)
@@ -264,7 +266,9 @@ def recording_of(run: AnyRun) -> Recording:
                 raise InputError(f"{type(run).__name__} did not end a run, so it has no way; give one that did")
             return _followed(kept, run)
         case _:
-            raise InputError(f"{told(run)} is not a run; give what executor.run returned, a Recorder or a Recording")
+            raise InputError(
+                f"{format_value(run)} is not a run; give what executor.run returned, a Recorder or a Recording"
+            )
 
 
 def ending(outcome: Ending | None) -> Record:
@@ -287,7 +291,7 @@ def _followed(journal: Journal, error: BaseException | None = None) -> Recording
     run = run_of(journal.start.value)
     recorder = Recorder(journal.graph.verify(journal.limits), inputs=journal.start.value if run is None else run.inputs)
     try:
-        for event in journal.events():
+        for event in replay(journal):
             recorder(event)
     except Exception:
         if error is None:

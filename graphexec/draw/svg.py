@@ -13,7 +13,7 @@ from graphexec.draw.picture import Arrow, Box, Look, Picture
 from graphexec.draw.places import Layout, Line, Place, Point
 from graphexec.draw.plain import plain
 from graphexec.draw.style import FONT, style
-from graphexec.edge import END
+from graphexec.kernel.edge import END
 
 # Around everything.
 _MARGIN = 20.0

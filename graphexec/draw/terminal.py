@@ -10,7 +10,7 @@ from graphexec.draw.marks import Mark
 from graphexec.draw.nests import Nest, Numbered, nest_of
 from graphexec.draw.picture import Arrow, Box, Look, Picture
 from graphexec.draw.plain import plain, plain_lines
-from graphexec.edge import END
+from graphexec.kernel.edge import END
 
 # Columns; only a name that is longer by itself takes more.
 _ROOM = 100

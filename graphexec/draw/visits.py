@@ -10,7 +10,7 @@ from typing import Any, final
 from graphexec.draw.data import Record
 from graphexec.draw.picture import Arrow
 from graphexec.draw.records import Recording
-from graphexec.limits import ITERATIONS, Exhausted
+from graphexec.kernel.meters import ITERATIONS, Exhausted
 
 # The events that happen at a node.
 _AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved"})

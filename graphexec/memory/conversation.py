@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
 from graphexec.agents.prompt import shown
-from graphexec.errors import InputError
-from graphexec.given import FLAG, TEXT, Kind, check, is_number, told, whole
+from graphexec.errors import InputError, format_value
+from graphexec.given import FLAG, TEXT, Kind, check, whole
+from graphexec.kernel.meters import is_number
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, Message, UserMessage, transcript
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 
 T = TypeVar("T")
 
@@ -94,25 +96,36 @@ class TurnMemory:
     # What is remembered does not depend on what is asked now; another memory's may.
     def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:  # noqa: ARG002
         """Return what is remembered as `{key: ...}`."""
-        return {self.key: self._told()}
+        return run_sync(self._load(BLOCKING))
 
     async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:  # noqa: ARG002 - as `load`
         """Return what is remembered, as `load` does."""
-        return {self.key: await waited(self._told, self._histories())}
+        return await self._load(ASYNC)
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         """Put this turn behind the others."""
-        self.history.add(self._turn(inputs, outputs))
+        run_sync(self._save(self._turn(inputs, outputs), BLOCKING))
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         """Put this turn behind the others, as `save` does."""
-        turn = self._turn(inputs, outputs)
-        await waited(lambda: self.history.add(turn), self._histories())
+        await self._save(self._turn(inputs, outputs), ASYNC)
 
     def clear(self) -> None:
         """Forget everything."""
         for history in self._histories():
             history.clear()
+
+    async def _load(self, io: IO) -> dict[str, Any]:
+        return {self.key: await self._call(self._told, io)}
+
+    async def _save(self, turn: Turn, io: IO) -> None:
+        await self._call(lambda: self.history.add(turn), io)
+
+    async def _call(self, function: Callable[[], T], io: IO) -> T:
+        """Call what reads or writes the histories: in a thread on an event loop, unless none of them blocks."""
+        if all(getattr(history, "instant", False) for history in self._histories()):
+            return function()
+        return await io.call(function)
 
     def _histories(self) -> tuple[History, ...]:
         return (self.history,)
@@ -204,22 +217,13 @@ class TokenWindowMemory(TurnMemory):
             # Users without a type checker pass a tokenizer's encode, which returns the tokens.
             if not is_number(counted):
                 raise InputError(
-                    f"TokenWindowMemory's count returned {told(counted)}; return how many tokens a text has"
+                    f"TokenWindowMemory's count returned {format_value(counted)}; return how many tokens a text has"
                 )
             left -= counted
             if left < 0:
                 break
             first -= 1
         return turns[first:]
-
-
-async def waited(call: Callable[[], T], histories: Sequence[History]) -> T:
-    """Call what reads or writes the histories: in a thread, unless none of them makes anybody wait."""
-    if all(getattr(history, "instant", False) for history in histories):
-        return call()
-    from graphexec.awaiting import from_thread
-
-    return await from_thread(call)
 
 
 def _text_at(key: str, values: Mapping[str, Any], option: str, place: str) -> str:

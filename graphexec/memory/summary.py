@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import final
 
 from graphexec.agents.prompt import Template, template
 from graphexec.errors import BadReply, InputError, described
 from graphexec.given import MODEL, Kind, check, whole
-from graphexec.memory.conversation import TurnMemory, waited
+from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
-from graphexec.reporting import report
+from graphexec.runtime.io import IO
+from graphexec.runtime.progress import report
 
 SUMMARY_PROMPT = """\
 Keep the notes on a conversation between {human} and {ai}.
@@ -31,9 +31,6 @@ courtesies. Write in the language of the conversation, and nothing but the notes
 _NOTHING_YET = "(none)"
 
 _PROMPT = Kind("a text with {summary} and {turns}", lambda value: isinstance(value, str))
-
-# What saving waits for: work with a history, or a model's answer. Each step knows what it is sent.
-_Step: TypeAlias = Callable[[], Any] | ChatRequest
 
 
 @final
@@ -96,34 +93,6 @@ class SummaryMemory(TurnMemory):
             raise InputError(f"SummaryMemory's prompt has {{{odd[0]}}}, which nothing fills; write {{{{ for a brace")
         object.__setattr__(self, "_template", read)
 
-    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Store this turn, then have the older ones summarised."""
-        with closing(self._saving(self._turn(inputs, outputs))) as steps:
-            step = _next(steps)
-            while step is not None:
-                try:
-                    reply = self.model.complete(step) if isinstance(step, ChatRequest) else step()
-                # What of it can be mended is for the steps to say; they raise the rest.
-                except Exception as error:  # noqa: BLE001
-                    step = _thrown(steps, error)
-                else:
-                    step = _next(steps, reply)
-
-    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Store this turn, then have the older ones summarised, as `save` does."""
-        with closing(self._saving(self._turn(inputs, outputs))) as steps:
-            step = _next(steps)
-            while step is not None:
-                try:
-                    if isinstance(step, ChatRequest):
-                        reply = await self.model.acomplete(step)
-                    else:
-                        reply = await waited(step, self._histories())
-                except Exception as error:  # noqa: BLE001 - as in `save`
-                    step = _thrown(steps, error)
-                else:
-                    step = _next(steps, reply)
-
     def _histories(self) -> tuple[History, ...]:
         return (self.history, self.summaries)
 
@@ -138,28 +107,28 @@ class SummaryMemory(TurnMemory):
             return (SystemMessage(told), *self._messages(since))
         return "\n".join([told, self._text(since)]) if since else told
 
-    def _saving(self, turn: Turn) -> Generator[_Step, Any, None]:
-        yield lambda: self.history.add(turn)
+    async def _save(self, turn: Turn, io: IO) -> None:
+        await self._call(lambda: self.history.add(turn), io)
         if not self._asking.acquire(blocking=False):
             # Another save is asking; the next one will summarise this turn as well.
             return
         try:
-            yield from self._summarising()
+            await self._summarise(io)
         # Whatever it was, the turn is stored: to raise would have a run that is gone on with store it once more.
         except Exception as error:  # noqa: BLE001
             report(SummaryFailed(error))
         finally:
             self._asking.release()
 
-    def _summarising(self) -> Generator[_Step, Any, None]:
-        turns: Sequence[Turn] = yield self.history.turns
+    async def _summarise(self, io: IO) -> None:
+        turns = await self._call(self.history.turns, io)
         older = turns[: max(0, len(turns) - self.keep_turns)]
-        request: ChatRequest | None = yield lambda: self._request(turns, older)
+        request = await self._call(lambda: self._request(turns, older), io)
         if request is None:
             return
-        reply: ModelReply = yield request
+        reply = await io.either(lambda: self.model.complete(request), lambda: self.model.acomplete(request))
         summary = Turn(_fingerprints(older)[-1], _read(reply))
-        yield lambda: self.summaries.add(summary)
+        await self._call(lambda: self.summaries.add(summary), io)
 
     def _request(self, turns: Sequence[Turn], older: Sequence[Turn]) -> ChatRequest | None:
         """What to ask the model for a summary of the older turns, unless there is one of as many or more."""
@@ -183,21 +152,6 @@ class SummaryMemory(TurnMemory):
                 if prints[covered - 1] in summaries:
                     return summaries[prints[covered - 1]], covered
         return "", 0
-
-
-# Any: what a step is answered with depends on the step.
-def _next(steps: Generator[_Step, Any, None], reply: Any = None) -> _Step | None:
-    try:
-        return steps.send(reply)
-    except StopIteration:
-        return None
-
-
-def _thrown(steps: Generator[_Step, Any, None], error: Exception) -> _Step | None:
-    try:
-        return steps.throw(error)
-    except StopIteration:
-        return None
 
 
 def _read(reply: ModelReply) -> str:

@@ -1,29 +1,26 @@
-"""One call of a model: its attempts, its deadline, and whether to try once more."""
+"""One call of a model's server: its attempts, its deadline, and what may be tried again."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graphexec.errors import ModelError, RateLimited, ServerError
 from graphexec.models.endpoint import Endpoint
-from graphexec.models.failures import Failure, breakdown, refusal, timed_out
-from graphexec.models.notices import Retried
-from graphexec.reporting import report
-from graphexec.waiting import sleep_while_waited_for
-
-if TYPE_CHECKING:
-    from tenacity import AsyncRetrying, RetryCallState, Retrying
+from graphexec.models.failures import LONGEST_ADVISED, Failure, breakdown, refusal, timed_out
+from graphexec.runtime.io import IO
+from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.threads import sleep_while_waited_for
 
 # Seconds. Half a second lets a server breathe; beyond eight, waiting longer has stopped helping.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
+# The share of a wait that chance may take off.
+JITTER = 0.5
 # Seconds. A server that is there takes a connection at once, however long it then thinks.
 CONNECT = 10.0
 
@@ -37,26 +34,39 @@ class Clock:
     sleep: Callable[[float], None] = sleep_while_waited_for
     asleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
+    async def wait(self, seconds: float, io: IO) -> None:
+        """Let that many seconds pass: by `sleep`, or on an event loop by `asleep`."""
+        await io.either(lambda: self.sleep(seconds), lambda: self.asleep(seconds))
+
 
 # A model's `clock` where no test has its own.
 REAL_TIME = Clock()
 
 
 class Attempts:
-    """The attempts of one call: raises the typed errors, and decides as tenacity's `stop`, `wait` and `retry`.
+    """The attempts of one call: raises the typed errors, and knows which of them may pass.
 
     `read` is the seconds that each attempt may wait for the server, `timeout` the seconds for all of them together.
     """
 
     def __init__(
-        self, endpoint: Endpoint, clock: Clock, *, read: float, timeout: float | None, max_retries: int
+        self, endpoint: Endpoint, clock: Clock, io: IO, *, read: float, timeout: float | None, max_retries: int
     ) -> None:
         self.endpoint = endpoint
+        self.io = io
+        self.policy = RetryPolicy(
+            attempts=max_retries + 1,
+            may_pass=self._may_pass,
+            first_wait=FIRST_WAIT,
+            longest_wait=LONGEST_WAIT,
+            jitter=JITTER,
+            advised=self._advised,
+            longest_advised=LONGEST_ADVISED,
+        )
         self._clock = clock
         self._read = read
         self._deadline = math.inf if timeout is None else clock.monotonic() + timeout
         self._timeout = timeout
-        self._retries_left = max_retries
         self._failure: Failure | None = None
         # Whether the connection may be one that lay idle, and whether that was already tried anew.
         self._reused = False
@@ -103,52 +113,31 @@ class Attempts:
         self._failure = refusal(self.endpoint, status, headers, body, now=self._clock.wall())
         return self._failure.error
 
-    def retrying(self) -> Retrying:
-        """Return what makes the attempts of a blocking call."""
-        from tenacity import Retrying
+    async def sleep(self, seconds: float) -> None:
+        """Let that many seconds pass."""
+        await self._clock.wait(seconds, self.io)
 
-        return Retrying(sleep=self._clock.sleep, stop=self._stop, wait=self._wait, retry=self._again, reraise=True)
+    def allows(self, seconds: float) -> bool:
+        """Return whether the call may go on after that many seconds."""
+        left = self.left
+        return left is None or seconds < left
 
-    def async_retrying(self) -> AsyncRetrying:
-        """Return what makes the attempts of an async call."""
-        from tenacity import AsyncRetrying
+    def begin_anew(self) -> bool:
+        """Return whether to try anew because a connection was closed while it lay idle: at most once for a call.
 
-        return AsyncRetrying(
-            sleep=self._clock.asleep, stop=self._stop, wait=self._wait, retry=self._again, reraise=True
-        )
-
-    def _again(self, state: RetryCallState) -> bool:
-        """Whether what the attempt raised may pass. A cancellation, or a stranger's exception, is never retried."""
-        raised = state.outcome.exception() if state.outcome is not None else None
-        return self._failure is not None and self._failure.error is raised and self._failure.transient
-
-    def _wait(self, state: RetryCallState) -> float:
-        """Return the seconds before the next attempt: what the server asks for, else ever more, with jitter."""
-        if self._anew:
-            return 0.0
-        advised = None if self._failure is None else self._failure.advised
-        if advised is not None:
-            return advised
-        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (state.attempt_number - 1))
-        # Jitter keeps clients apart that failed together; it is no secret.
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311
-
-    def _stop(self, state: RetryCallState) -> bool:
-        """Whether to give up: no retries left, or the wait would pass the deadline. If not, the retry is reported."""
-        if self._anew:
-            # A connection that was closed while it lay idle says nothing about the server: this is no retry.
-            self._tried_anew = True
+        That says nothing about the server, so it is no retry.
+        """
+        if not self._reused or self._tried_anew or self._failure is None or not self._failure.dropped:
             return False
-        self._retries_left -= 1
-        if self._retries_left < 0 or (self.left is not None and state.upcoming_sleep >= self.left):
-            return True
-        assert self._failure is not None, "only what failed is tried again"
-        report(Retried(self._failure.error, state.attempt_number, state.upcoming_sleep))
-        return False
+        self._tried_anew = True
+        return True
 
-    @property
-    def _anew(self) -> bool:
-        return self._reused and not self._tried_anew and self._failure is not None and self._failure.dropped
+    def _may_pass(self, error: Exception) -> bool:
+        # A cancellation, or a stranger's exception, is never retried.
+        return self._failure is not None and self._failure.error is error and self._failure.transient
+
+    def _advised(self, _: Exception) -> float | None:
+        return None if self._failure is None else self._failure.advised
 
     @property
     def _allowed(self) -> float:

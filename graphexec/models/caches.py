@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from graphexec.errors import InputError
 from graphexec.given import PATH, check, having, maybe, whole
 from graphexec.models.notices import CacheFailed
-from graphexec.reporting import report
+from graphexec.runtime.progress import report
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,12 +11,13 @@ from typing import Any
 
 from graphexec.errors import InputError
 from graphexec.given import MODEL, TEXT, check, maybe
-from graphexec.messages import Model, ModelReply, ModelRequest, Usage
+from graphexec.kernel.serialization import UNFIT, plain, read_as
+from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.caches import STORE, CacheStore, MemoryCache
 from graphexec.models.notices import Cached
-from graphexec.models.wrapping import Ask, Deadline, Do, Flow, WrappedModel, identity, shown
-from graphexec.reporting import report
-from graphexec.storing import UNFIT, plain, read_as
+from graphexec.models.wrapping import ModelCall, WrappedModel, identity, shown
+from graphexec.runtime.io import BLOCKING
+from graphexec.runtime.progress import report
 
 # Part of every key: entries of another form are misses.
 _FORM = 1
@@ -44,14 +45,15 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     kept: CacheStore = MemoryCache() if store is None else store
     instant = bool(getattr(kept, "instant", False))
 
-    def flow(request: ModelRequest, deadline: Deadline) -> Flow:
-        key = _key([_FORM, *told_apart, request])
-        found = _read((yield Do(partial(kept.get, key), instant)))
+    async def flow(call: ModelCall) -> ModelReply:
+        io = BLOCKING if instant else call.io
+        key = _key([_FORM, *told_apart, call.request])
+        found = _read(await io.call(partial(kept.get, key)))
         if found is not None:
             report(Cached(shown(model)))
             return found
-        reply: ModelReply = yield Ask(model, deadline.left)
-        yield Do(partial(kept.put, key, json.dumps(plain(reply))), instant)
+        reply = await call.ask(model)
+        await io.call(partial(kept.put, key, json.dumps(plain(reply))))
         return reply
 
     return WrappedModel("cached", [model], flow, instant=instant)

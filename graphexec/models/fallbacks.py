@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from graphexec.errors import InputError, ModelError, described
 from graphexec.given import MODEL, Kind, check
-from graphexec.messages import Model, ModelReply, ModelRequest
+from graphexec.messages import Model, ModelReply
 from graphexec.models.attempts import REAL_TIME, Clock
 from graphexec.models.notices import FellBack
-from graphexec.models.wrapping import Ask, Deadline, Flow, WrappedModel, errors_to_mend, shown
-from graphexec.reporting import report
+from graphexec.models.wrapping import ModelCall, WrappedModel, errors_to_mend, shown
+from graphexec.runtime.progress import report
 
 _EACH = Kind("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
 
@@ -32,22 +32,21 @@ def with_fallbacks(
         raise InputError(f"with_fallbacks was given no model but {shown(model)}; name the one to ask in its place")
     mendable = errors_to_mend("with_fallbacks", on)
 
-    # The request is the driver's to send.
-    def flow(_: ModelRequest, deadline: Deadline) -> Flow:
+    async def flow(call: ModelCall) -> ModelReply:
         earlier: list[str] = []
         for asked, following in pairwise((model, *others, None)):
             assert asked is not None, "only the last has no follower"
             try:
-                reply: ModelReply = yield Ask(asked, deadline.left)
+                return await call.ask(asked)
             except mendable as error:
-                if following is None or not deadline.allows(0):
+                if call.begun:
+                    raise
+                if following is None or not call.allows(0):
                     for note in earlier:
                         error.add_note(note)
                     raise
                 earlier.append(f"before that, {shown(asked)} failed with {described(error)}")
                 report(FellBack(error, shown(following)))
-            else:
-                return reply
         raise AssertionError("the last model answers or raises")
 
     return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock)

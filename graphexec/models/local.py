@@ -6,13 +6,13 @@ import os
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from graphexec.awaiting import from_thread
 from graphexec.errors import BadRequest, WeightsError
 from graphexec.given import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
@@ -22,6 +22,7 @@ from graphexec.models.llama_process import LlamaProcess, Settings
 from graphexec.models.openai_compatible import OpenAICompatible
 from graphexec.models.remote import TEMPERATURE
 from graphexec.models.weights import DEFAULT, gguf, pull, weights_path
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 # A tool that no template names of its own accord.
 _PROBE = "graphexecprobe"
@@ -101,47 +102,31 @@ class LocalModel:
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `OpenAICompatible.complete` does."""
-        return self._client(request).complete(request, timeout=timeout)
+        return run_sync(self._complete(request, timeout, BLOCKING))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does."""
-        return await (await self._aclient(request)).acomplete(request, timeout=timeout)
+        return await self._complete(request, timeout, ASYNC)
 
     def stream(
         self, request: ModelRequest, *, timeout: float | None = None
     ) -> Generator[ReplyDelta | ModelReply, None, None]:
         """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
-        # A generator of our own: whoever holds it holds this model too, whose server ends with it.
-        yield from self._client(request).stream(request, timeout=timeout)
+        return iterate_sync(self._stream(request, timeout, BLOCKING))
 
-    async def astream(
-        self,
-        request: ModelRequest,
-        *,
-        timeout: float | None = None,
+    def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
     ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
         """Give the answer piece by piece, as `stream` does."""
-        pieces = (await self._aclient(request)).astream(request, timeout=timeout)
-        try:
-            async for piece in pieces:
-                yield piece
-        finally:
-            await pieces.aclose()
+        return self._stream(request, timeout, ASYNC)
 
     def close(self) -> None:
         """End the server, whatever it is doing. A later call starts it again."""
-        with self._lock:
-            running, self._running = self._running, None
-        if running is not None:
-            running.client.close()
-            running.process.close()
+        run_sync(self._close(BLOCKING))
 
     async def aclose(self) -> None:
         """End the server, as `close` does, and close this event loop's connections to it."""
-        running = self._running
-        if running is not None:
-            await running.client.aclose()
-        self.close()
+        await self._close(ASYNC)
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +154,41 @@ class LocalModel:
         sampling = (self._context, self._temperature, self._max_tokens, self._chat_template)
         return f"LocalModel {self._name} {self._path} {sampling!r}"
 
-    def _client(self, request: ModelRequest) -> OpenAICompatible:
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        client = await self._client(request, io)
+        return await io.either(
+            lambda: client.complete(request, timeout=timeout), lambda: client.acomplete(request, timeout=timeout)
+        )
+
+    # A generator's frame holds this model, whose server ends with it.
+    async def _stream(
+        self, request: ModelRequest, timeout: float | None, io: IO
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        client = await self._client(request, io)
+        pieces = io.iterate(
+            lambda: client.stream(request, timeout=timeout), lambda: client.astream(request, timeout=timeout)
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    async def _close(self, io: IO) -> None:
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            try:
+                await io.either(running.client.close, running.client.aclose)
+            finally:
+                running.process.close()
+
+    async def _client(self, request: ModelRequest, io: IO) -> OpenAICompatible:
+        running = self._running
+        if running is not None and running.serves(request):
+            return running.client
+        # Starting blocks, and fetching does for long: an event loop goes on meanwhile.
+        return await io.call(partial(self._start_if_needed, request))
+
+    def _start_if_needed(self, request: ModelRequest) -> OpenAICompatible:
         """Return the client of the running server; start one where none runs. Raises `BadRequest` for tools in vain."""
         with self._lock:
             if self._running is None or not self._running.process.alive:
@@ -183,13 +202,6 @@ class LocalModel:
                     )
                 running.tells_tools = True
             return running.client
-
-    async def _aclient(self, request: ModelRequest) -> OpenAICompatible:
-        running = self._running
-        if running is not None and running.serves(request):
-            return running.client
-        # Starting blocks, and fetching does for long: the loop goes on meanwhile.
-        return await from_thread(partial(self._client, request))
 
     def _start(self) -> _Running:
         path = self._weights()

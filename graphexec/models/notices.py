@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphexec.errors import described
+from graphexec.runtime.progress import report
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Retried:
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} failed with {described(self.error)}; the next one follows in {self.wait:.1f} s"
+
+
+def report_retry(error: Exception, attempt: int, wait: float) -> None:
+    """Report an attempt that failed and is followed by another one."""
+    report(Retried(error, attempt, wait))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from graphexec.errors import InputError
 from graphexec.given import MODEL, Kind, check, number
-from graphexec.messages import Model, ModelReply, ModelRequest, Usage
-from graphexec.models.wrapping import Ask, Deadline, Flow, WrappedModel
+from graphexec.messages import Model, ModelReply, Usage
+from graphexec.models.wrapping import ModelCall, WrappedModel
 
 _MONEY = number("money per million tokens, 0 or more")
 
@@ -56,9 +56,8 @@ def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
     check("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
     known = prices if isinstance(prices, Price) else dict(prices)
 
-    # The request is the driver's to send.
-    def flow(_: ModelRequest, deadline: Deadline) -> Flow:
-        reply: ModelReply = yield Ask(model, deadline.left)
+    async def flow(call: ModelCall) -> ModelReply:
+        reply = await call.ask(model)
         price = known if isinstance(known, Price) else _price_of(reply.model, known)
         return replace(reply, cost=price.of(reply.usage))
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator
 from concurrent.futures import Future
-from typing import Any
 
 from graphexec.errors import InputError, NoTurn
 from graphexec.given import check, maybe, whole
-from graphexec.messages import Model, ModelReply, ModelRequest
+from graphexec.messages import Model, ModelReply
 from graphexec.models.attempts import REAL_TIME, Clock
 from graphexec.models.notices import Waited
-from graphexec.models.wrapping import Ask, Await, Deadline, Flow, Sleep, Step, WrappedModel
-from graphexec.reporting import report
+from graphexec.models.wrapping import ModelCall, WrappedModel
+from graphexec.runtime.progress import report
 
 
 def rate_limited(
@@ -45,46 +43,42 @@ def rate_limited(
     gate = None if at_once is None else Gate(at_once)
     pace = Pace([(count, span) for count, span in ((per_second, 1.0), (per_minute, 60.0)) if count is not None])
 
-    # The request is the driver's to send.
-    def flow(_: ModelRequest, deadline: Deadline) -> Flow:
+    async def flow(call: ModelCall) -> ModelReply:
         if gate is None:
-            yield from paced(deadline)
-            reply: ModelReply = yield Ask(model, deadline.left)
-            return reply
+            await wait_for_pace(call)
+            return await call.ask(model)
         turn = gate.enter()
         try:
             if not turn.done():
-                yield from passed(turn, deadline)
-            yield from paced(deadline)
-            reply = yield Ask(model, deadline.left)
-            return reply
+                await wait_for_turn(turn, call)
+            await wait_for_pace(call)
+            return await call.ask(model)
         finally:
             gate.leave(turn)
 
-    # Any: neither of the two has a use for what it is sent.
-    def passed(turn: Future[None], deadline: Deadline) -> Generator[Step, Any, None]:
-        began, left = clock.monotonic(), deadline.left
+    async def wait_for_turn(turn: Future[None], call: ModelCall) -> None:
+        began, left = clock.monotonic(), call.left
         try:
-            yield Await(turn, None if left is None else max(left, 0.0))
+            await call.io.wait(turn, None if left is None else max(left, 0.0))
         except TimeoutError:
             raise NoTurn(
-                f"a call had no turn within its timeout of {deadline.timeout:g} s, since others took theirs "
+                f"a call had no turn within its timeout of {call.timeout:g} s, since others took theirs "
                 f"({at_once} at once); give it more time, or allow more at once"
             ) from None
         report(Waited(clock.monotonic() - began, f"{at_once} at once"))
 
-    def paced(deadline: Deadline) -> Generator[Step, Any, None]:
-        began, left = clock.monotonic(), deadline.left
+    async def wait_for_pace(call: ModelCall) -> None:
+        began, left = clock.monotonic(), call.left
         start, why = pace.take(began, latest=None if left is None else began + left)
         if start is None:
             raise NoTurn(
-                f"a call would have its turn after its timeout of {deadline.timeout:g} s ({why}); give it more time, "
+                f"a call would have its turn after its timeout of {call.timeout:g} s ({why}); give it more time, "
                 f"or ask less often"
             )
         try:
             # A sleep may end a little early.
             while (wait := start - clock.monotonic()) > 0:
-                yield Sleep(wait)
+                await call.sleep(wait)
         except BaseException:
             pace.give_back(start)
             raise

@@ -14,8 +14,9 @@ from graphexec.models.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.connections import AsyncioClient, BlockingClient, Connections
 from graphexec.models.dialect import Dialect, Sampling
 from graphexec.models.endpoint import Endpoint, has_scheme
-from graphexec.models.exchange import Exchange, Opened
+from graphexec.models.exchange import Exchange
 from graphexec.models.failures import address_unusable, key_missing, key_unusable
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 TEMPERATURE = number("a number, 0 or more")
 _CLIENT = having("a client", "build_request", "send")
@@ -83,14 +84,11 @@ class RemoteModel:
         A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
         blocking read cannot be cut short.
         """
-        call = self._call(request, timeout, stream=False)
-        return call.attempts.retrying()(call.send)
+        return run_sync(self._complete(request, timeout, BLOCKING))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does, and never later than `timeout`."""
-        call = self._call(request, timeout, stream=False)
-        reply: ModelReply = await call.attempts.async_retrying()(call.asend)
-        return reply
+        return await self._complete(request, timeout, ASYNC)
 
     def stream(
         self, request: ModelRequest, *, timeout: float | None = None
@@ -100,40 +98,13 @@ class RemoteModel:
         Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
         Closing the iterator early closes the connection, and the server stops.
         """
-        call = self._call(request, timeout, stream=True)
-        opened = call.attempts.retrying()(call.open)
-        if isinstance(opened, ModelReply):
-            yield opened
-            return
-        deltas = opened.deltas
-        try:
-            # To its end, beyond the last event that counts: else the connection could not be used again.
-            while deltas is not None:
-                yield from deltas
-                deltas = call.following(opened)
-        finally:
-            opened.response.close()
-        yield opened.fold.reply()
+        return iterate_sync(self._stream(request, timeout, BLOCKING))
 
-    async def astream(
+    def astream(
         self, request: ModelRequest, *, timeout: float | None = None
     ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
         """Give the answer piece by piece, as `stream` does."""
-        call = self._call(request, timeout, stream=True)
-        opened: Opened | ModelReply = await call.attempts.async_retrying()(call.aopen)
-        if isinstance(opened, ModelReply):
-            yield opened
-            return
-        deltas = opened.deltas
-        try:
-            while deltas is not None:
-                for delta in deltas:
-                    yield delta
-                deltas = await call.afollowing(opened)
-        finally:
-            await opened.events.aclose()
-            await opened.response.aclose()
-        yield opened.fold.reply()
+        return self._stream(request, timeout, ASYNC)
 
     def close(self) -> None:
         """Close the connections of blocking calls. A later call opens new ones."""
@@ -168,12 +139,34 @@ class RemoteModel:
         """What tells its replies from another model's, in a cache."""
         return f"{type(self).__name__} {self._sampling!r} at {self._base_url}"
 
-    def _call(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> Exchange:
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        return await self._call(request, timeout, io, stream=False).send()
+
+    async def _stream(
+        self, request: ModelRequest, timeout: float | None, io: IO
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        call = self._call(request, timeout, io, stream=True)
+        opened = await call.open()
+        if isinstance(opened, ModelReply):
+            yield opened
+            return
+        deltas = opened.deltas
+        try:
+            # To its end, beyond the last event that counts: else the connection could not be used again.
+            while deltas is not None:
+                for delta in deltas:
+                    yield delta
+                deltas = await call.following(opened)
+        finally:
+            await call.close(opened)
+        yield opened.fold.reply()
+
+    def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
         check(f"a call of {type(self).__name__}", ("request", request, _REQUEST))
         endpoint = self._endpoint()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
         return Exchange(
-            Attempts(endpoint, self._clock, read=self._timeout, timeout=timeout, max_retries=self._max_retries),
+            Attempts(endpoint, self._clock, io, read=self._timeout, timeout=timeout, max_retries=self._max_retries),
             self._connections,
             self._dialect,
             request,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 from graphexec.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerError
 from graphexec.given import SECONDS, check, whole
-from graphexec.messages import Model, ModelReply, ModelRequest
-from graphexec.models.attempts import FIRST_WAIT, LONGEST_WAIT, REAL_TIME, Clock
+from graphexec.messages import Model, ModelReply
+from graphexec.models.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
 from graphexec.models.failures import LONGEST_ADVISED
-from graphexec.models.notices import Retried
-from graphexec.models.wrapping import Ask, Deadline, Flow, Sleep, WrappedModel, errors_to_mend
-from graphexec.reporting import report
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
+from graphexec.models.notices import report_retry
+from graphexec.models.wrapping import ModelCall, WrappedModel, errors_to_mend
+from graphexec.runtime.retry import retry
+from graphexec.runtime.retry_policy import RetryPolicy
 
 MAY_PASS: tuple[type[Exception], ...] = (RateLimited, ServerError, ConnectionFailed, ModelTimeout)
 
@@ -47,53 +44,29 @@ def retrying(
         ("longest_wait", longest_wait, SECONDS),
     )
     mendable = errors_to_mend("retrying", on)
+    policy = RetryPolicy(
+        attempts=attempts,
+        may_pass=lambda error: isinstance(error, mendable),
+        first_wait=first_wait,
+        longest_wait=longest_wait,
+        jitter=JITTER,
+        advised=_advised,
+        longest_advised=LONGEST_ADVISED,
+    )
 
-    def again(state: RetryCallState) -> bool:
-        return isinstance(_raised(state), mendable)
-
-    def wait(state: RetryCallState) -> float:
-        advised = _advised(state)
-        if advised is not None:
-            return advised
-        # An exponent beyond a float's would raise.
-        longest = min(longest_wait, first_wait * 2.0 ** min(state.attempt_number - 1, 1000))
-        # Jitter keeps clients apart that failed together; it is no secret.
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311
-
-    def told(state: RetryCallState) -> None:
-        error = _raised(state)
-        assert isinstance(error, Exception), "again saw one"
-        report(Retried(error, state.attempt_number, state.upcoming_sleep))
-
-    # The request is the driver's to send.
-    def flow(_: ModelRequest, deadline: Deadline) -> Flow:
-        from tenacity import Retrying
-
-        def stop(state: RetryCallState) -> bool:
-            return (
-                state.attempt_number >= attempts
-                or (_advised(state) or 0) > LONGEST_ADVISED
-                or not deadline.allows(state.upcoming_sleep)
-            )
-
-        # tenacity decides; that its `sleep` only notes the seconds lets the flow yield them.
-        waits: list[float] = []
-        for attempt in Retrying(sleep=waits.append, stop=stop, wait=wait, retry=again, before_sleep=told, reraise=True):
-            if waits:
-                yield Sleep(waits.pop())
-            with attempt:
-                reply: ModelReply = yield Ask(model, deadline.left)
-                return reply
-        raise AssertionError("tenacity gives up by raising")
+    async def flow(call: ModelCall) -> ModelReply:
+        return await retry(
+            partial(call.ask, model),
+            policy,
+            call.io,
+            announce=report_retry,
+            sleep=call.sleep,
+            allows=call.allows,
+        )
 
     return WrappedModel("retrying", [model], flow, clock=clock)
 
 
-def _raised(state: RetryCallState) -> BaseException | None:
-    return None if state.outcome is None else state.outcome.exception()
-
-
-def _advised(state: RetryCallState) -> float | None:
+def _advised(error: Exception) -> float | None:
     """The seconds that the server asks to wait, where it says."""
-    error = _raised(state)
     return error.retry_after if isinstance(error, RateLimited) else None

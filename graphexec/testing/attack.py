@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final
 
 from graphexec.actions import Run
-from graphexec.drive import World
-from graphexec.effects import CallAgent, CallModel, CallTool, Effect
+from graphexec.effects import CallAgent, CallModel, CallTool
 from graphexec.errors import ModelError
-from graphexec.graph import Graph
-from graphexec.handlers import Handler
-from graphexec.limits import Limits
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest
+from graphexec.meters import MODEL_CALLS, TOOL_CALLS
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import World
 from graphexec.testing.readable import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import Scripted, delay
@@ -95,18 +98,15 @@ class Adversary:
 
     def world(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> World:
         """The world in which everything that the graph asks for is answered by this adversary."""
-        handler = Handler(self._call, self._acall, instant=not self.attack.seconds)
+        handler = Handler(self._carry_out, instant=not self.attack.seconds)
         kinds = {kind for node in graph for kind in node.effects}
         return World(dict.fromkeys(kinds, handler), limits, clock=clock)
 
-    def _call(self, effect: Effect[Any], left: float | None) -> Any:
-        del left
-        return self._answer(effect, self._next(effect))
-
-    async def _acall(self, effect: Effect[Any], left: float | None) -> Any:
+    async def _carry_out(self, effect: Effect[Any], left: float | None, io: IO) -> Any:
         del left
         move = self._next(effect)
-        if move.seconds:
+        # A sync run has no virtual time to wait in.
+        if move.seconds and not io.blocking:
             await pause(move.seconds, stubborn=move.stubborn)
         return self._answer(effect, move)
 
@@ -133,13 +133,9 @@ class Adversary:
 
 def part_of(effect: Effect[Any]) -> Part:
     """Which part of an attack answers the effect."""
-    match effect.budget:
-        case "model_calls":
-            return "turns"
-        case "tool_calls":
-            return "results"
-        case None:
-            return "others"
+    if MODEL_CALLS in effect.charges:
+        return "turns"
+    return "results" if TOOL_CALLS in effect.charges else "others"
 
 
 def replies_by_part(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, final
 
 from graphexec.draw import Marks, draw
-from graphexec.edge import Edge
-from graphexec.engine import Walk
-from graphexec.events import Answered, Asked, Entered, Moved
 from graphexec.executor import AgentExecutor
-from graphexec.graph import Graph
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.events import Answered, Asked, Entered, Moved
+from graphexec.kernel.execution import Execution
+from graphexec.kernel.graph import Graph
 from graphexec.verify import puppets
 
 # Two graphs with one table are one: an executor's own, with its agent bound, and the one that it was made of.
@@ -43,25 +43,25 @@ class EdgeCoverage:
         self.own = False
         self._taken: dict[Key, _Taken] = {}
         # Checkers know that methods stay what they are.
-        self._walk: Any = Walk
-        self._path = Walk.path
+        self._execution: Any = Execution
+        self._path = Execution.path
 
     def begin(self) -> None:
-        """Record from now on: every run is watched, which makes it slower."""
-        walked = self._path
+        """Record from now on: every run is observed, which makes it slower."""
+        original = self._path
 
-        def path(walk: Walk, *, watched: bool = False) -> Generator[Any, Any, Any]:
-            if _of_puppets(walk.graph):
+        def path(execution: Execution, *, observed: bool = False) -> Generator[Any, Any, Any]:
+            if _of_puppets(execution.graph):
                 # They take every edge, whatever the nodes would do.
-                return walked(walk, watched=watched)
-            return self._followed(walk, walked(walk, watched=True), watched=watched)
+                return original(execution, observed=observed)
+            return self._followed(execution.graph, original(execution, observed=True), observed=observed)
 
         # The one place where all runs pass: drivers, `advance`, and the explorer.
-        self._walk.path = path
+        self._execution.path = path
 
     def end(self) -> None:
         """Record no more."""
-        self._walk.path = self._path
+        self._execution.path = self._path
 
     def know(self, name: str, graph: Graph[Any, Any]) -> None:
         """Take a name for a graph, whose edges count from now on whether it runs or not."""
@@ -86,9 +86,10 @@ class EdgeCoverage:
         if destination:
             yield from _draw(Path(destination), [(name, taken) for name, taken in named if _never(taken)] or named)
 
-    def _followed(self, walk: Walk, path: Generator[Any, Any, Any], *, watched: bool) -> Generator[Any, Any, Any]:
+    def _followed(
+        self, graph: Graph[Any, Any], path: Generator[Any, Any, Any], *, observed: bool
+    ) -> Generator[Any, Any, Any]:
         """Drive `path`, and hand on only what was asked for."""
-        graph = walk.graph
         taken = self._taken.setdefault((graph.start, graph.edges), _Taken(graph))
         answer: Any = None
         try:
@@ -97,7 +98,7 @@ class EdgeCoverage:
                 answer = None
                 if type(item) is Moved:
                     (taken.checks if self.own else taken.tests).add((item.node, type(item.outcome)))
-                if watched or not isinstance(item, _EVENTS):
+                if observed or not isinstance(item, _EVENTS):
                     answer = yield item
         except StopIteration as end:
             return end.value

@@ -14,15 +14,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from graphexec.by_hand import Asking, advance, begin
-from graphexec.edge import END
-from graphexec.effects import All, Effect
-from graphexec.engine import Cut
-from graphexec.events import Done
-from graphexec.limits import Limits, Spent
-from graphexec.snapshot import Snapshot
-from graphexec.testing.attack import part_of
-from graphexec.testing.runs import members
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import All, Effect
+from graphexec.kernel.events import Done
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.testing.runs import charges_of, members
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.testing.trial import Machine, Trial, trial_of
 from graphexec.verify.explore import RAISES
@@ -81,8 +80,8 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot: Snapshot
         self.state: Asking | Done[Any] | None = None
         self.asked: list[Effect[Any]] = []
-        # The parts of the world that those were asked of which no limit stops.
-        self.reserved: list[str] = []
+        # Those of them that no limit stops.
+        self.reserved: list[Effect[Any]] = []
         self.before = Spent()
         self.crashes = 0
         # The run's clock, as whoever drives it reads it.
@@ -172,13 +171,13 @@ class RunByHand(RuleBasedStateMachine):
         if self.state is None:
             return
         spent, before = self.state.snapshot.spent, self.before
-        models = sum(part_of(effect) == "turns" for effect in self.asked)
-        tools = sum(part_of(effect) == "results" for effect in self.asked)
-        assert (spent.model_calls, spent.tool_calls) == (models, tools), (
-            f"{models} and {tools} calls asked for: {spent}"
+        charged, measured = charges_of(self.asked), self._measured()
+        assert all(charged[name] == amount for name, amount in spent.meters.items() if name not in measured), (
+            f"{dict(charged)} charged: {spent}"
         )
+        assert all(spent[name] >= amount for name, amount in charged.items()), f"{dict(charged)} charged: {spent}"
         assert spent.restarts == self.crashes, f"{self.crashes} crashes: {spent}"
-        assert spent.tokens >= before.tokens, f"{before} became {spent}"
+        assert all(spent[name] >= amount for name, amount in before.meters.items()), f"{before} became {spent}"
         assert spent.seconds == self.seconds, f"{self.seconds:g} seconds: {spent}"
         self.before = spent
 
@@ -189,10 +188,11 @@ class RunByHand(RuleBasedStateMachine):
             return
         spent, limits = self.state.snapshot.spent, self.limits
         own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
+        # What is measured may pass its limit, once.
+        reserved, measured = charges_of(self.reserved), self._measured()
         counted = [
             (limits.iterations, spent.iterations),
-            (limits.model_calls, spent.model_calls - self.reserved.count("turns")),
-            (limits.tool_calls, spent.tool_calls - self.reserved.count("results")),
+            *((limit, spent[name] - reserved[name]) for name, limit in limits.meters.items() if name not in measured),
             *((limit, spent.budgets.get(name, 0)) for name, limit in own.items()),
         ]
         assert all(limit is None or reached <= limit for limit, reached in counted), f"{spent} within {limits}"
@@ -227,6 +227,11 @@ class RunByHand(RuleBasedStateMachine):
         assert isinstance(self.state, Asking), "the precondition"
         return self.state
 
+    def _measured(self) -> frozenset[str]:
+        """The meters of which replies may report more than was charged."""
+        effects = [effect for node in self.trial.graph for effect in node.effects]
+        return frozenset(meter.name for effect in effects for meter in effect.measures)
+
     def _may_crash(self) -> bool:
         return self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1)
 
@@ -240,4 +245,4 @@ class RunByHand(RuleBasedStateMachine):
         if isinstance(self.state, Asking):
             self.asked += members(self.state.effect)
             if self.trial.graph[self.state.snapshot.node].grace is not None:
-                self.reserved += [part_of(effect) for effect in members(self.state.effect)]
+                self.reserved += members(self.state.effect)

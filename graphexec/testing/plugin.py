@@ -165,8 +165,7 @@ def summary(name: str, verdict: Verdict) -> str:
         form = f" ({transitions.form} is {transitions.value:g})"
     said = [
         f"at most {_number(transitions)} transitions{form}",
-        _counted(bounds.model_calls, "model call"),
-        _counted(bounds.tool_calls, "tool call"),
+        *(_counted(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
     ]
     if bounds.seconds.number is not None:
         said.append(_counted(bounds.seconds, "second"))
@@ -231,7 +230,7 @@ def _said(check: Check, machine: Machine, options: Options) -> str | None:
 
 def _no_machine(name: str, machine: object) -> str | None:
     from graphexec.executor import AgentExecutor
-    from graphexec.graph import Graph
+    from graphexec.kernel.graph import Graph
 
     if isinstance(machine, (AgentExecutor, Graph)):
         return None

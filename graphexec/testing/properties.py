@@ -11,15 +11,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphexec.edge import END
-from graphexec.effects import Effect
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved, Reported
-from graphexec.graph import Graph
-from graphexec.limits import Limits
-from graphexec.snapshot import Snapshot
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.attack import PARTS, Attack, part_of
 from graphexec.testing.frames import place_of, with_own_frames
-from graphexec.testing.runs import Told, ended_async, ended_sync, members, moves_of, pauses, told_again, told_async
+from graphexec.testing.runs import (
+    Told,
+    charges_of,
+    ended_async,
+    ended_sync,
+    members,
+    moves_of,
+    pauses,
+    told_again,
+    told_async,
+)
 from graphexec.testing.trial import ENDLESS, Machine, Trial, graph_of, limits_of, options_fit, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, check, verify
 from graphexec.verify.explore import RAISES, Exploration, explore
@@ -132,8 +142,8 @@ def _bounded(exploration: Exploration, verdict: Verdict) -> Exploration:
     bounds = verdict.bounds
     assert bounds is not None, "what is proved has bounds"
     _within(exploration.longest, bounds.transitions, "transitions", verdict.limits)
-    _within(exploration.model_calls, bounds.model_calls, "model calls", verdict.limits)
-    _within(exploration.tool_calls, bounds.tool_calls, "tool calls", verdict.limits)
+    for name, bound in bounds.meters.items():
+        _within((exploration.charges or {})[name], bound, name.replace("_", " "), verdict.limits)
     return exploration
 
 
@@ -268,18 +278,16 @@ def check_bounds(told: Told, bounds: Bounds, limits: Limits, graph: Graph[Any, A
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
     asked = [one for event in told.events if isinstance(event, Asked) for one in members(event.effect)]
-    models = sum(part_of(one) == "turns" for one in asked)
-    tools = sum(part_of(one) == "results" for one in asked)
-    charged = [
+    unreserved = [
         one
         for event in told.events
         if isinstance(event, Asked) and graph[event.node].grace is None
         for one in members(event.effect)
     ]
-    limited = [sum(part_of(one) == part for one in charged) for part in ("turns", "results")]
+    charged, limited = charges_of(asked), charges_of(unreserved)
     _within(moved, bounds.transitions, "transitions", limits)
-    _within(models, bounds.model_calls, "model calls", limits)
-    _within(tools, bounds.tool_calls, "tool calls", limits)
+    for name, bound in bounds.meters.items():
+        _within(charged[name], bound, name.replace("_", " "), limits)
     last = told.events[-1] if told.events else None
     if isinstance(last, Done):
         # What ignores its cancellation is waited for a little, once.
@@ -287,9 +295,13 @@ def check_bounds(told: Told, bounds: Bounds, limits: Limits, graph: Graph[Any, A
         spent = last.spent
         # Only what is asked for takes time.
         assert abs(spent.seconds - told.seconds) < _ROUNDING, f"{told.seconds:g} seconds, but {spent}"
-        assert (spent.model_calls, spent.tool_calls) == (models, tools), f"{models} and {tools} calls, but {spent}"
-        for calls, limit in zip(limited, (limits.model_calls, limits.tool_calls), strict=True):
-            assert limit is None or calls <= limit, f"{models} model calls and {tools} tool calls within {limits}"
+        measured = {meter.name for node in graph for effect in node.effects for meter in effect.measures}
+        for name, amount in spent.meters.items():
+            limit = limits[name]
+            # What replies report is more than what was charged, if anything.
+            fits = amount >= charged[name] if name in measured else amount == charged[name]
+            assert fits, f"{charged[name]} {name.replace('_', ' ')}, but {spent}"
+            assert limit is None or limited[name] <= limit, f"{limited[name]} {name.replace('_', ' ')} within {limits}"
     for part in PARTS:
         # What is cut before it begins is never seen.
         assert told.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than were asked for"

@@ -10,14 +10,16 @@ import dataclasses
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias, final
+from types import new_class
+from typing import Any, Literal, TypeAlias, Union, final
 
-from graphexec.edge import END
-from graphexec.effects import All, Asks, CallModel, CallTool, Effect
-from graphexec.graph import Graph, Table, edges, graph, on
-from graphexec.limits import ITERATIONS, Budget, Exhausted
+from graphexec.effects import CallModel, CallTool
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import All, Asks, Effect
+from graphexec.kernel.graph import Graph, Table, edges, graph, on
+from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
+from graphexec.kernel.node import Node, charged, metered, node, renamed, reserved
 from graphexec.messages import CompletionRequest
-from graphexec.node import Node, charged, metered, node, renamed, reserved
 from graphexec.testing.readable import Readable
 
 # The classes of outcomes: each value carries the choices that are still to be made, so that a run is a function of the
@@ -29,7 +31,26 @@ SPENT = "Spent"
 # What nodes are metered by, besides iterations: budgets of their own, with limits of their own.
 BUDGETS: tuple[Budget, ...] = (ITERATIONS, Budget("alpha", 2), Budget("beta", 1))
 
-AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once"]
+# What effects of random machines charge and measure, besides calls of models and tools.
+METERS: tuple[Meter, ...] = (Meter("gold"), Meter("silver"), Meter("tin"))
+
+AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once", "errands", "errands at once"]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Errand(Readable):
+    """A class of effects: what each charges, by meter, and the meters that its reply reports."""
+
+    charges: tuple[tuple[str, int], ...] = ()
+    measures: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        parts = [
+            *(f"{amount} {name}" for name, amount in self.charges),
+            *(f"measures {name}" for name in self.measures),
+        ]
+        return f"errand of {', '.join(parts) or 'nothing'}"
 
 
 @final
@@ -51,8 +72,8 @@ class Way(Readable):
 class DrawnNode(Readable):
     """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
 
-    `spent` is where a limit sends the run: a node's number, or `None`: the end. With a `grace`, in seconds, what it
-    asks for is reserved; its entry costs nothing then.
+    It asks for each of its `errands` in turn. `spent` is where a limit sends the run: a node's number, or `None`: the
+    end. With a `grace`, in seconds, what it asks for is reserved; its entry costs nothing then.
     """
 
     ways: tuple[Way, ...]
@@ -62,6 +83,7 @@ class DrawnNode(Readable):
     most: int = 0
     spent: int | None = None
     grace: float | None = None
+    errands: tuple[Errand, ...] = ()
 
     def __repr__(self) -> str:
         words = [", ".join(map(repr, self.ways))]
@@ -69,6 +91,7 @@ class DrawnNode(Readable):
             words.append(f"costs {', '.join(self.meters)}")
         if self.asks != "nothing":
             words.append(f"asks {self.least}..{self.most} {self.asks}")
+            words += map(repr, self.errands)
         if self.grace is not None:
             words.append(f"reserved, {self.grace:g} s more")
         if self.limited:
@@ -111,6 +134,25 @@ def outcome_class(name: str) -> type[Any]:
     made = dataclasses.make_dataclass(name, fields, frozen=True)
     made.__module__ = __name__
     return final(made)
+
+
+@cache
+def errand_class(errand: Errand) -> type[Effect[Any]]:
+    """Return the class of such effects, made now. The reply, a number, is what it takes of each measured meter."""
+    meters = {meter.name: meter for meter in METERS}
+
+    def measure(self: Effect[Any], reply: int) -> tuple[int, ...]:
+        return (reply,) * len(self.measures)
+
+    namespace = {
+        "__slots__": (),
+        "__module__": __name__,
+        "charges": {meters[name]: amount for name, amount in errand.charges},
+        "measures": tuple(meters[name] for name in errand.measures),
+        "measure": measure,
+    }
+    parts = [*(f"{name}{amount}" for name, amount in errand.charges), *(f"measured_{name}" for name in errand.measures)]
+    return new_class("_".join(["Errand", *parts]), (Effect[int],), exec_body=lambda body: body.update(namespace))
 
 
 @cache
@@ -163,8 +205,8 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     def asking(value: Any) -> Generator[Any, Any, Any]:
         choice, rest = _choose(value.choices)
         count = drawn.least + choice % (drawn.most - drawn.least + 1)
-        asked: list[Effect[Any]] = [_effect(drawn.asks, each) for each in range(count)]
-        if drawn.asks == "tools at once":
+        asked: list[Effect[Any]] = [_effect(drawn, choice + each) for each in range(count)]
+        if drawn.asks in ("tools at once", "errands at once"):
             if asked:
                 yield All(tuple(asked))
         else:
@@ -177,6 +219,8 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     for one in classes[1:]:
         union |= one
     effects: Any = CallModel if drawn.asks == "models" else CallTool
+    if drawn.errands:
+        effects = Union[tuple(map(errand_class, drawn.errands))]  # noqa: UP007 - of classes that are made now
     annotations = {"value": _any_value(), "return": union if function is pure else Asks[effects, union]}
     function.__annotations__ = annotations
     made = renamed(node(function), f"n{number}")
@@ -194,8 +238,10 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     return made
 
 
-def _effect(asks: AsksFor, number: int) -> Effect[Any]:
-    return CallModel(CompletionRequest(str(number))) if asks == "models" else CallTool(str(number), "")
+def _effect(drawn: DrawnNode, number: int) -> Effect[Any]:
+    if drawn.errands:
+        return errand_class(drawn.errands[number % len(drawn.errands)])()
+    return CallModel(CompletionRequest(str(number))) if drawn.asks == "models" else CallTool(str(number), "")
 
 
 @cache

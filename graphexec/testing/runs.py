@@ -6,18 +6,20 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from graphexec.by_hand import advance, begin
-from graphexec.drive import arun, astream, run
-from graphexec.effects import All, Effect, Request
 from graphexec.errors import SnapshotError
-from graphexec.events import Done, Event, Moved
-from graphexec.limits import Limits
-from graphexec.rank import Ranks
-from graphexec.snapshot import Snapshot
+from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.events import Done, Event, Moved
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import advance, begin
+from graphexec.runtime.io import BLOCKING, run_sync
+from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.attack import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.errors import Deadlock
@@ -115,7 +117,7 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
             state = advance(trial.graph, snapshot, limits)
             if isinstance(state, Done):
                 break
-            answers = tuple(handlers[type(one)].call(one, None) for one in members(state.effect))
+            answers = tuple(run_sync(handlers[type(one)].answer(one, None, BLOCKING)) for one in members(state.effect))
             snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
     except SnapshotError as error:
         raise AssertionError(f"a run cannot be paused: {error}") from error
@@ -127,6 +129,14 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
 def members(effect: Request) -> Sequence[Effect[Any]]:
     """The effects of a batch, or the one that is asked for alone."""
     return effect.effects if isinstance(effect, All) else (effect,)
+
+
+def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
+    """What these effects charge together, by meter."""
+    charges: Counter[str] = Counter()
+    for effect in effects:
+        charges.update({meter.name: amount for meter, amount in effect.charges.items()})
+    return charges
 
 
 def moves_of(events: Sequence[Event[Any]]) -> list[str]:

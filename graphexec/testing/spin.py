@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
 from graphexec.testing.properties import EXHAUSTIVE, proved
 from graphexec.testing.trial import small
 from graphexec.verify.flow import flow_of

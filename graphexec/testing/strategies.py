@@ -13,12 +13,14 @@ from typing import Any
 from hypothesis import note
 from hypothesis import strategies as st
 
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import FrozenMapping, Limits
+from graphexec.meters import MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.testing.attack import PARTS, RAISES, Attack, Move, Part
-from graphexec.testing.random_graphs import BUDGETS, COLOURS, AsksFor, DrawnGraph, DrawnNode, Way
+from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnGraph, DrawnNode, Errand, Way
 from graphexec.testing.scripts import AgentScript, Call, Turn, TurnKind
 from graphexec.testing.trial import ENDLESS
+from graphexec.verify.settings import AGENT_METERS
 
 _KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")
 
@@ -85,27 +87,36 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
     they set stays set, and none is above it: what is proved for them holds for these.
     """
     within = within or Limits(iterations=None)
-    unbounded = within.iterations is within.model_calls is within.tool_calls is None
+    further = {name: limit for name, limit in within.meters.items() if name not in AGENT_METERS}
+    bounding = (within.iterations, within[MODEL_CALLS], within[TOOL_CALLS], *further.values())
+    unbounded = all(limit is None for limit in bounding)
 
-    def lower(limit: int | None, cap: int) -> int | None:
-        return draw(none_or(cap) if limit is None else st.integers(0, min(limit, cap)))
+    def lower(limit: float | None, cap: int) -> int | None:
+        return draw(none_or(cap) if limit is None else st.integers(0, min(int(limit), cap)))
 
-    model_calls = lower(within.model_calls, most)
+    model_calls = lower(within[MODEL_CALLS], most)
     # One of the two has to bound the run, where nothing else does.
     iterations = draw(st.integers(0, most)) if unbounded and model_calls is None else lower(within.iterations, most)
     chosen: dict[str, Any] = {
         "iterations": iterations,
         "model_calls": model_calls,
-        "tool_calls": lower(within.tool_calls, most + 2),
-        "tokens": lower(within.tokens, 2 * most),
+        "tool_calls": lower(within[TOOL_CALLS], most + 2),
+        "tokens": lower(within[TOKENS], 2 * most),
         "seconds": within.seconds,
         "fan_out": within.fan_out,
         "restarts": within.restarts,
         "budgets": within.budgets,
     }
+    usual: dict[str, Any] = {"iterations": Limits().iterations, "budgets": {}}
     # Only what is not as it always is, so that a failure shows what matters.
-    telling = {name: value for name, value in chosen.items() if value != getattr(Limits(), name)}
-    return draw(st.builds(Limits, **{name: st.just(value) for name, value in telling.items()}))
+    telling = {name: value for name, value in chosen.items() if value != usual.get(name)}
+    drawn = draw(st.builds(agent_limits, **{name: st.just(value) for name, value in telling.items()}))
+    if not further:
+        return drawn
+    # A limit on fractions may not be 0.
+    lowered = {name: draw(st.integers(0, limit)) for name, limit in further.items() if isinstance(limit, int)}
+    meters = {**drawn.meters, **further, **lowered}
+    return dataclasses.replace(drawn, meters=FrozenMapping(tuple(meters), tuple(meters.values())))
 
 
 def fractions() -> st.SearchStrategy[float]:
@@ -149,7 +160,21 @@ def attacks(draw: st.DrawFn, replies: Mapping[Part, Sequence[str]], *, max_moves
 
 
 # Half of the nodes ask for nothing.
-_ASKS: Sequence[AsksFor] = ("nothing", "nothing", "nothing", "models", "tools", "tools at once")
+_ASKS: Sequence[AsksFor] = (
+    *("nothing", "nothing", "nothing", "nothing"),
+    *("models", "tools", "tools at once"),
+    *("errands", "errands at once"),
+)
+
+
+@st.composite
+def errands(draw: st.DrawFn) -> Errand:
+    """Classes of effects: each charges up to two meters 1 to 3, and may report one."""
+    names = [meter.name for meter in METERS]
+    charged = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+    # Most effects report nothing.
+    measures = draw(st.sampled_from([(), (), (), *((name,) for name in names)]))
+    return Errand(tuple((name, draw(st.integers(1, 3))) for name in sorted(charged)), measures)
 
 
 @st.composite
@@ -173,16 +198,17 @@ def _drawn_nodes(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> Dr
     most = least + draw(st.integers(0, 1)) if asks != "nothing" else 0
     # Most often the end: what else is spent on the way from a spent limit may stop it again.
     spent = draw(st.sampled_from([None, None, *everywhere]))
-    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent, grace)
+    asked = draw(st.lists(errands(), min_size=1, max_size=2, unique=True)) if asks.startswith("errands") else []
+    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent, grace, tuple(asked))
 
 
 @st.composite
 def drawn_graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> DrawnGraph:
     """Random machines of up to `most` nodes, as plain data: `drawn.graph` is the real one, `drawn.value()` its start.
 
-    Nodes are pure or ask for models and tools, alone or at once, some of them reserved; their entries cost iterations,
-    budgets of their own, both, or nothing; edges reset budgets; what a spent limit takes leads to the end or to any
-    node. Many of them can run for ever (none of those without `loops`).
+    Nodes are pure or ask for models, tools and errands, alone or at once, some of them reserved; their entries cost
+    iterations, budgets of their own, both, or nothing; edges reset budgets; what a spent limit takes leads to the end
+    or to any node. Many of them can run for ever (none of those without `loops`).
     """
     count = draw(st.integers(1, most))
     nodes = [draw(_drawn_nodes(number, count, loops=loops)) for number in range(count)]

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
 from graphexec.actions import Run
-from graphexec.effects import CallAgent, CallModel, Effect
-from graphexec.errors import InputError
+from graphexec.effects import CallAgent, CallModel
+from graphexec.errors import InputError, format_value
 from graphexec.executor import AgentExecutor
-from graphexec.given import Kind, check, maybe, told, whole
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.given import Kind, check, maybe, whole
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
 from graphexec.machine import Ready
 from graphexec.messages import ModelReply
 from graphexec.testing.attack import Part, replies_by_part
 from graphexec.verify.explore import EXCEPTIONS, LIMITS, RAISES
+from graphexec.verify.flow import lowered
 from graphexec.verify.oracle import Oracle, Replies, replies_of
 
 Machine: TypeAlias = AgentExecutor | Graph[Any, Any]
@@ -84,7 +85,7 @@ def graph_of(machine: Machine) -> Graph[Any, Any]:
     # Users without a type checker pass the function that makes one, and the class itself.
     if not isinstance(machine, AgentExecutor):  # pyright: ignore[reportUnnecessaryIsInstance]
         what = "what it returns, an executor or a graph" if inspect.isfunction(machine) else "an executor or a graph"
-        raise InputError(f"the machine is {told(machine)}; give {what}")
+        raise InputError(f"the machine is {format_value(machine)}; give {what}")
     return machine.graph
 
 
@@ -133,17 +134,5 @@ def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
 
     What is not limited stays so: what is proved for the limits holds for these.
     """
-
-    def at_most(limit: int | None) -> int | None:
-        return None if limit is None else min(limit, most)
-
-    own = {name: at_most(limits.budgets.get(name, limit)) for name, limit in graph.budgets.items()}
-    return dataclasses.replace(
-        limits,
-        iterations=at_most(limits.iterations),
-        model_calls=at_most(limits.model_calls),
-        tool_calls=at_most(limits.tool_calls),
-        tokens=at_most(limits.tokens),
-        restarts=at_most(limits.restarts),
-        budgets=own,
-    )
+    small_ones = lowered(limits, graph.budgets, most)
+    return small_ones if limits.restarts is None else replace(small_ones, restarts=min(limits.restarts, most))

@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from graphexec.actions import Run
-from graphexec.annotations import resolved
 from graphexec.errors import ToolDefinitionError
+from graphexec.kernel.signatures import resolved
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[Any], tuple[str, ...]]:

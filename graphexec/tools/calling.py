@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
@@ -12,14 +12,20 @@ from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, described
 from graphexec.given import Kind, check, maybe
-from graphexec.handlers import Handler
-from graphexec.tools.retrying import Came, Raised, aretried, retried
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.progress import report
+from graphexec.runtime.retry import retry
+from graphexec.runtime.threads import NotDone, own_loop
+from graphexec.tools.retry import Raised, ToolRetried
 from graphexec.tools.showing import told_instead
 from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy
-from graphexec.waiting import NotDone, own_loop, wait_for
 
 # Sets, because a checker that narrowed to the class would not know what is in it.
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
+
+# What comes of an attempt.
+Came: TypeAlias = ToolResult | Raised
 
 # Whether the name of a tool must be called as it is written.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
@@ -48,10 +54,13 @@ def calling(
         ("tool_lookup", lookup, _LOOKUP),
         ("max_observation", max_observation, maybe(LENGTH, "no limit")),
     )
+    exact = lookup == "exact"
     known = _by_name([_with_defaults(one, on_error, max_observation) for one in tools.values()], lookup)
 
-    def prepared(effect: CallTool) -> tuple[AnyTool, dict[str, Any]] | ToolResult:
-        tool = known.get(effect.name if lookup == "exact" else effect.name.casefold())
+    # Written as one function: each call in between is one more for every step of a run.
+    async def answer(effect: CallTool, left: float | None, io: IO) -> ToolResult:
+        del left
+        tool = known.get(effect.name if exact else effect.name.casefold())
         if tool is None:
             return ToolResult(_unknown(effect.name, tools), "unknown_tool")
         try:
@@ -60,36 +69,21 @@ def calling(
             return ToolResult(str(error), "bad_arguments")
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything, as a tool may
             return _failed(tool, error)
-        if not tool.given_the_run:
-            return tool, arguments
-        run = Run({}) if effect.run is None else effect.run
-        return tool, {**arguments, **dict.fromkeys(tool.given_the_run, run)}
-
-    def call(effect: CallTool, left: float | None) -> ToolResult:
-        del left
-        found = prepared(effect)
-        if isinstance(found, ToolResult):
-            return found
-        tool, arguments = found
-        if tool.retry is None:
-            came = _attempted(tool, arguments)
+        if tool.given_the_run:
+            arguments.update(dict.fromkeys(tool.given_the_run, Run({}) if effect.run is None else effect.run))
+        if tool.timeout is None and tool.retry is None:
+            came = await _call(tool, arguments, io)
         else:
-            came = retried(tool.name, tool.retry, partial(_attempted, tool, arguments))
-        return _failed(tool, came.error) if isinstance(came, Raised) else came
+            came = await _retry(tool, arguments, io)
+        if type(came) is not Raised:
+            return came
+        try:
+            return _failed(tool, came.error)
+        finally:
+            # From Python 3.13 on the traceback of the error holds this frame, too.
+            del came
 
-    async def acall(effect: CallTool, left: float | None) -> ToolResult:
-        del left
-        found = prepared(effect)
-        if isinstance(found, ToolResult):
-            return found
-        tool, arguments = found
-        if tool.retry is None:
-            came = await _aattempted(tool, arguments)
-        else:
-            came = await aretried(tool.name, tool.retry, partial(_aattempted, tool, arguments))
-        return _failed(tool, came.error) if isinstance(came, Raised) else came
-
-    return Handler(call, acall)
+    return Handler(answer)
 
 
 def _with_defaults(tool: AnyTool, on_error: ErrorPolicy, max_observation: int | None) -> AnyTool:
@@ -124,26 +118,47 @@ def _unknown(requested: str, names: Iterable[str]) -> str:
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 
-def _attempted(tool: AnyTool, arguments: dict[str, Any]) -> Came:
+async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
+    """Call a tool as often as its policy says."""
+    if tool.retry is None:
+        return await _attempt(tool, arguments, io)
+
+    async def attempt() -> ToolResult:
+        came = await _attempt(tool, arguments, io)
+        if isinstance(came, Raised):
+            try:
+                raise came
+            finally:
+                # Its traceback holds this frame, which is not to hold it.
+                del came
+        return came
+
+    def announce(raised: Exception, attempt: int, wait: float) -> None:
+        assert isinstance(raised, Raised), "nothing else may pass"
+        assert isinstance(raised.error, Exception), "only such classes are called again after"
+        report(ToolRetried(tool.name, raised.error, attempt, wait))
+
+    try:
+        return await retry(attempt, tool.retry, io, announce=announce)
+    except Raised as raised:
+        return raised.with_traceback(None)
+
+
+async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
     """Call a tool once, within its timeout."""
     if tool.timeout is None:
-        return _called(tool, arguments)
-    came = wait_for(partial(_called, tool, arguments), tool.timeout)
+        return await _call(tool, arguments, io)
+    came = await io.within(partial(_call, tool, arguments, io), tool.timeout)
     return _timed_out(tool) if isinstance(came, NotDone) else came
 
 
-async def _aattempted(tool: AnyTool, arguments: dict[str, Any]) -> Came:
-    if tool.is_async and tool.timeout is None:
-        return await _acalled(tool, arguments)
-    # asyncio is loaded by those who have a loop.
-    from graphexec.awaiting import await_for, from_thread
-
-    called = _acalled(tool, arguments) if tool.is_async else from_thread(partial(_called, tool, arguments))
-    came = await called if tool.timeout is None else await await_for(called, tool.timeout)
-    return _timed_out(tool) if isinstance(came, NotDone) else came
+def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, Came]:
+    """Call a tool once, however long it takes."""
+    call = partial(_call_tool, tool, arguments)
+    return io.either(call, partial(_await_tool, tool, arguments)) if tool.is_async else io.call(call)
 
 
-def _called(tool: AnyTool, arguments: dict[str, Any]) -> Came:
+def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
     try:
         if tool.is_async:
             return _done(tool, own_loop(partial(tool.function, **arguments)))
@@ -159,7 +174,7 @@ def _called(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         return Raised(error)
 
 
-async def _acalled(tool: AnyTool, arguments: dict[str, Any]) -> Came:
+async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
     try:
         return _done(tool, await tool.function(**arguments))
     except BaseException as error:

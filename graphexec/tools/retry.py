@@ -1,4 +1,4 @@
-"""When a tool that failed is called again: how often, after what, after how long a wait; and the news of it."""
+"""The retries of tools: their policy, and the news of them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ from dataclasses import dataclass
 from typing import final
 
 from graphexec.errors import described
+from graphexec.runtime.retry_policy import RetryPolicy
 
 # Seconds. Waits double; beyond a minute, waiting longer has stopped helping.
 LONGEST_WAIT = 60.0
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """Call a tool up to `times` more, when it raises an exception of the classes `on`.
+class Raised(Exception):
+    """What a tool raised: `error`. So it cannot be mistaken for what is raised around the tool."""
 
-    `wait` is the seconds before the first of these calls; it doubles for each further one, up to `LONGEST_WAIT`.
-    """
-
-    times: int
-    on: tuple[type[Exception], ...] = (Exception,)
-    wait: float = 0.0
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        super().__init__(error)
 
 
 @final
@@ -37,3 +34,16 @@ class ToolRetried:
     def __str__(self) -> str:
         text = f"attempt {self.attempt} of {self.tool} failed with {described(self.error)}"
         return f"{text}; the next one follows in {self.wait:.1f} s"
+
+
+def tool_policy(times: int, on: tuple[type[Exception], ...], wait: float) -> RetryPolicy:
+    """Return the policy of a tool that is called up to `times` more, where it raises an exception of the classes `on`.
+
+    `wait` is the seconds before the first of these calls; it doubles for each further one, up to `LONGEST_WAIT`.
+    """
+    return RetryPolicy(
+        attempts=times + 1,
+        may_pass=lambda raised: isinstance(raised, Raised) and isinstance(raised.error, on),
+        first_wait=wait,
+        longest_wait=max(wait, LONGEST_WAIT),
+    )

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 from pydantic_core import ValidationError
 
-from graphexec.errors import ToolDefinitionError
-from graphexec.given import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Kind, check, maybe, told, whole
+from graphexec.errors import ToolDefinitionError, format_value
+from graphexec.given import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Kind, check, maybe, whole
 from graphexec.json_text import read_container
 from graphexec.messages import ToolSpec
-from graphexec.tools.retry import Retry
+from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.tools.retry import tool_policy
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -68,7 +69,7 @@ class Tool(Generic[P, R_co]):
     timeout: float | None = None
     on_error: ErrorPolicy | None = None
     is_async: bool = False
-    retry: Retry | None = None
+    retry: RetryPolicy | None = None
     max_observation: int | None = None
     given_the_run: tuple[str, ...] = ()
 
@@ -209,7 +210,9 @@ def tool(  # noqa: PLR0913
     `**kwargs`, if there is no description, or for an option that cannot be.
     """
     if isinstance(function, str):
-        raise ToolDefinitionError(f"tool was given the text {told(function)}; write @tool(name={told(function)}), say")
+        raise ToolDefinitionError(
+            f"tool was given the text {format_value(function)}; write @tool(name={format_value(function)}), say"
+        )
     subject = name if isinstance(name, str) and name else "a tool"
     check(
         subject,
@@ -255,7 +258,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
             return str(schema.get("type", "any"))
 
 
-def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str) -> Retry | None:
+def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str) -> RetryPolicy | None:
     classes = on if isinstance(on, tuple) else (on,)
     for one in classes:
         # Users without a type checker give texts, and classes that are no Exception.
@@ -263,14 +266,14 @@ def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: 
             raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
     if not times and (wait or classes != (Exception,)):
         raise ToolDefinitionError(f"{name} says how to retry, but not to; add retries=2, say")
-    return Retry(times, classes, wait) if times else None
+    return tool_policy(times, classes, wait) if times else None
 
 
 def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
     if not callable(function):
-        raise ToolDefinitionError(f"tool was given {told(function)}; write @tool above a function, with def")
+        raise ToolDefinitionError(f"tool was given {format_value(function)}; write @tool above a function, with def")
     called = name or str(getattr(function, "__name__", type(function).__name__))
     described = description or inspect.getdoc(function)
     if not described:

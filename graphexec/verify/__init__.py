@@ -2,18 +2,29 @@
 
 from graphexec.verify.certificate import Bound, Bounds, Certificate
 from graphexec.verify.checker import check
+from graphexec.verify.difference import Change, Delta, Difference, diff
+from graphexec.verify.networks import dominates, postdominates, shortest_path, to_networkx
 from graphexec.verify.prove import verify
-from graphexec.verify.verdict import CODES, Finding, Verdict, Witness, findings_of
+from graphexec.verify.verdict import CODES, Finding, UnprovedError, Verdict, Witness, findings_of
 
 __all__ = [
     "CODES",
     "Bound",
     "Bounds",
     "Certificate",
+    "Change",
+    "Delta",
+    "Difference",
     "Finding",
+    "UnprovedError",
     "Verdict",
     "Witness",
     "check",
+    "diff",
+    "dominates",
     "findings_of",
+    "postdominates",
+    "shortest_path",
+    "to_networkx",
     "verify",
 ]

@@ -15,9 +15,10 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from graphexec.actions import Run, Steps
-from graphexec.effects import All, CallAgent, CallModel, CallTool, Perform, Request
-from graphexec.graph import Graph
-from graphexec.limits import Limits, Spent
+from graphexec.effects import CallAgent, CallModel, CallTool
+from graphexec.kernel.effects import All, Perform, Request
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits, Spent
 
 # A sequence up to this long is told apart by its order and length; of a longer one only what is in it counts, so that a
 # history in a value of the user's does not make every run a state of its own.
@@ -119,14 +120,10 @@ def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None], *, gra
     for limit, count in (
         (limits.iterations, spent.iterations),
         (None if limits.seconds is None else limits.seconds + grace, spent.seconds),
-        (limits.model_calls, spent.model_calls),
-        (limits.tool_calls, spent.tool_calls),
-        # As they are charged: a call takes one at least.
-        (limits.tokens, spent.charged_tokens),
-        (limits.cost, spent.cost),
+        *((limit, spent[name]) for name, limit in limits.meters.items()),
     ):
         if limit is not None:
-            # What has passed its limit, as tokens and seconds can, is like what has reached it.
+            # What has passed its limit, as seconds and what is measured can, is like what has reached it.
             counted.append(min(limit, count))
     counted += [
         spent.budgets.get(name, 0) for name, limit in own.items() if limits.budgets.get(name, limit) is not None

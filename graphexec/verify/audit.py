@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphexec.edge import END
 from graphexec.errors import CertificateError
-from graphexec.limits import LIMIT_NAMES
+from graphexec.kernel.edge import END
+from graphexec.meters import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.verify.certificate import Certificate
 from graphexec.verify.checker import check_ranks
 from graphexec.verify.flow import Transition
 from graphexec.verify.trace import REPORT, WHOLE, Record, Trace, Violation, Visit, shown
-
-# What is counted in whole numbers besides the machine's own budgets. Entries cost exactly what a transition says, calls
-# at least so much.
-_CALLS = ("model_calls", "tool_calls", "tokens")
 
 # Seconds. A deadline is a point in time; control returns a little after it, on a busy machine later.
 _GRACE = 1.0
@@ -68,7 +64,7 @@ def audit(records: Sequence[Record], certificate: Certificate) -> Audit:
 
 def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
     most = certificate.bounds.transitions.number
-    trace = Trace(records)
+    trace = Trace(records, certificate.flow)
     visits, result = trace.visits, trace.result
     status = "" if result is None else str(result["status"])
     # Where other limits held, what was proved is of other runs, and says nothing of this one.
@@ -95,25 +91,30 @@ def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
 
 
 def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
-    """What was spent of everything that is counted, at each point. Tokens are summed as they are charged.
+    """What was spent of everything that has a limit, at each point. Tokens are summed as they are charged.
 
-    That is one for a call at least, whatever its provider reports.
+    That is one for a call at least, whatever its provider reports; a trace has those that were reported.
     """
+    flow = certificate.flow
+    own = {name for name, _ in flow.budgets}
+    names = dict.fromkeys((*_counted(certificate), *certificate.limits))
+    calls, tokens = MODEL_CALLS.name, TOKENS.name
     counts: list[Counts] = []
-    names = [*_counted(certificate), "seconds", "cost", "restarts"]
     for one in spent:
-        now = {name: one.get(name, 0) if name in LIMIT_NAMES else one["budgets"].get(name, 0) for name in names}
+        now = {name: (one["budgets"] if name in own else one).get(name, 0) for name in names}
         last: Counts = counts[-1] if counts else dict.fromkeys(names, 0)
-        told = now["tokens"] - (spent[len(counts) - 1]["tokens"] if counts else 0)
-        counts.append({**now, "tokens": last["tokens"] + max(told, now["model_calls"] - last["model_calls"])})
+        if calls in flow.charged and tokens in flow.charged:
+            told = now[tokens] - (spent[len(counts) - 1][tokens] if counts else 0)
+            now[tokens] = last[tokens] + max(told, now[calls] - last[calls])
+        counts.append(now)
     return counts
 
 
 def _limits(told: Record, certificate: Certificate) -> Iterator[Violation]:
     """Whether the run had the limits of the proof."""
     own = {name: told.get("budgets", {}).get(name, limit) for name, limit in certificate.flow.budgets}
-    ran: dict[str, float | None] = {name: told.get(name) for name in LIMIT_NAMES}
-    ran |= own
+    ran = {name: limit for name, limit in told.items() if name != "budgets"}
+    ran = {name: ran.get(name) for name in (*ran, *certificate.limits)} | own
     for name, limit in ran.items():
         proved = certificate.limits.get(name)
         if limit != proved:
@@ -168,15 +169,16 @@ def _misfit(way: Transition, visit: Visit, counts: tuple[Counts, Counts], certif
     """Why the visit's requests and the counters before and after it are not this transition's; `None` if they are."""
     before, after = counts
     least = dict(way.spends)
-    most = {"model_calls": way.model_calls, "tool_calls": way.tool_calls}
+    charged, bounded = certificate.flow.charged, certificate.flow.bounded
     for name in _counted(certificate):
         was, now, wanted = before[name], after[name], least.get(name, 0)
         if name in way.resets:
             if now:
                 return f"resets {name}, of which {shown(now)} is spent after it"
-        elif now - was < wanted or (name not in _CALLS and now - was > wanted):
+        elif now - was < wanted or (name not in charged and now - was > wanted):
+            # Entries cost exactly what a transition says, effects at least so much.
             return f"spends {wanted} of {name}, of which {shown(was)} is spent before it and {shown(now)} after it"
-        elif (bound := most.get(name)) is not None and now - was > bound:
+        elif name in bounded and (bound := way.calls(name)) is not None and now - was > bound:
             return f"makes at most {bound:,} {name.replace('_', ' ')}, and {shown(now - was)} are counted"
     asked = len(visit.asked)
     if way.kind == "move" and asked < way.asks:
@@ -186,7 +188,8 @@ def _misfit(way: Transition, visit: Visit, counts: tuple[Counts, Counts], certif
     if way.kind == "gate" and not any(_used_up(cause, before, certificate) for cause in way.causes):
         return f"is taken when a limit is spent, and none of {', '.join(way.causes)} is"
     if way.kind == "within" and not any(_stops(cause, way, counts, certificate) for cause in way.causes):
-        return f"is taken when a limit stops what is asked for, and none of {', '.join(way.causes)} can have"
+        causes = ", ".join(_causes(way, certificate))
+        return f"is taken when a limit stops what is asked for, and none of {causes} can have"
     return None
 
 
@@ -204,11 +207,14 @@ def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certifica
     limit = certificate.limits.get(cause)
     if limit is None or cause == "fan_out":
         return limit is not None
-    if cause in ("seconds", "cost", "restarts"):
+    if not way.largest(cause):
+        # Time, crashes, and what is only measured.
         return _used_up(cause, after, certificate)
-    most = way.tool_calls if cause == "tool_calls" else way.model_calls
-    # A call without tokens counts as one; how many of them had none is not told.
-    spent = after["tokens"] + after["model_calls"] if cause == "tokens" else before[cause]
+    most = way.calls(cause)
+    spent = after[cause] if cause in certificate.flow.measured else before[cause]
+    if cause == TOKENS.name:
+        # A call without tokens counts as one; how many of them had none is not told.
+        spent += after.get(MODEL_CALLS.name, 0)
     return most is None or spent + most > limit
 
 
@@ -233,10 +239,10 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
 
 
 def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
-    """Whether the limits are kept; of tokens only the calls before the last are bound to."""
+    """Whether the limits are kept; of what is measured only the effects before the last are bound to."""
     for name in _counted(certificate):
         limit, allowed = certificate.limits.get(name), _allowed(name, certificate)
-        if name == "tokens" or limit is None or allowed is None:
+        if name in certificate.flow.measured or limit is None or allowed is None:
             continue
         most = f"the limit is {shown(limit)}"
         if allowed > limit:
@@ -248,13 +254,12 @@ def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Cert
 
 
 def _allowed(name: str, certificate: Certificate) -> float | None:
-    """How much may be spent of something: its limit and, of calls, what is reserved."""
-    limit = certificate.limits.get(name)
-    if limit is None or name not in ("model_calls", "tool_calls"):
+    """How much may be spent of something: its limit and, of what effects charge, what is reserved."""
+    limit, bound = certificate.limits.get(name), certificate.bounds.meters.get(name)
+    if limit is None or bound is None:
         return limit
-    bound: float | None = getattr(certificate.bounds, name).number
     reserved = any(one.reserved for one in certificate.flow.transitions)
-    return bound if reserved and bound is not None else limit
+    return bound.number if reserved and bound.number is not None else limit
 
 
 def _beyond(visits: Sequence[Visit], result: Record | None, certificate: Certificate, last: int) -> Iterator[Violation]:
@@ -266,16 +271,22 @@ def _beyond(visits: Sequence[Visit], result: Record | None, certificate: Certifi
         yield Violation(moved[int(most)], f"these are more than the {shown(most)} transitions that were proved", REPORT)
     if result is None:
         return
-    for name in ("model_calls", "tool_calls", "seconds"):
-        bound = getattr(bounds, name).number
-        took, grace = (result["seconds"], _GRACE) if name == "seconds" else (result["spent"][name], 0)
+    for name, bound in [(name, one.number) for name, one in (*bounds.meters.items(), ("seconds", bounds.seconds))]:
+        took, grace = (result["seconds"], _GRACE) if name == "seconds" else (result["spent"].get(name, 0), 0)
         if bound is not None and took > bound + grace:
             fact = f"the {name.replace('_', ' ')} of the run are {shown(took)}, and at most {shown(bound)} was proved"
             yield Violation(last, fact, REPORT)
 
 
 def _counted(certificate: Certificate) -> tuple[str, ...]:
-    return ("iterations", *_CALLS, *(name for name, _ in certificate.flow.budgets))
+    """What is counted in whole numbers: the iterations, what effects charge, and the machine's own budgets."""
+    return ("iterations", *certificate.flow.charged, *(name for name, _ in certificate.flow.budgets))
+
+
+def _causes(way: Transition, certificate: Certificate) -> list[str]:
+    """The causes of a transition to name: what is reported beside the tokens is mostly not limited."""
+    hidden = {PROMPT_TOKENS.name, COMPLETION_TOKENS.name}
+    return [name for name in way.causes if name not in hidden or certificate.limits.get(name) is not None]
 
 
 def _none(limit: float | None) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from graphexec.errors import CertificateError
-from graphexec.rank import Ranks
+from graphexec.kernel.ranks import Ranks
+from graphexec.meters import MODEL_CALLS, TOOL_CALLS
 from graphexec.verify.flow import Flow, Transition
 
-# Of the JSON form; it changes when a checker of the old form could misread the new one.
-VERSION = 1
+# Of the JSON form; it changes when a checker of the old form could misread the new one. Version 1, of graphexec 0.1,
+# had the meters of agents by name.
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,45 @@ class Bound:
         return f"{self.form} = {number} ({how})"
 
 
+# Of what nothing in a machine charges.
+NOTHING = Bound("0", 0, exact=True, value=0)
+
+
+def shown_meters(names: Collection[str]) -> list[str]:
+    """Return the meters to show of a machine with those of these names, in their order.
+
+    Calls of models and of tools are among them, unless the machine has other meters and none of these.
+    """
+    calls = (MODEL_CALLS.name, TOOL_CALLS.name)
+    return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a run: transitions taken, calls asked for, and seconds until control returns."""
+    """The bounds of a run: transitions taken, what effects charge, and seconds until control returns.
+
+    `meters` has a bound for each meter that effects charge and no reply reports: of what is measured nothing is known
+    before.
+    """
 
     transitions: Bound
-    model_calls: Bound
-    tool_calls: Bound
+    meters: Mapping[str, Bound]
     seconds: Bound
+
+    @property
+    def model_calls(self) -> Bound:
+        """The bound on the calls of models."""
+        return self.meters.get(MODEL_CALLS.name, NOTHING)
+
+    @property
+    def tool_calls(self) -> Bound:
+        """The bound on the calls of tools."""
+        return self.meters.get(TOOL_CALLS.name, NOTHING)
+
+    def rows(self) -> tuple[tuple[str, Bound], ...]:
+        """Return every bound and its name, in the order in which they are shown."""
+        meters = [(name, self.meters.get(name, NOTHING)) for name in shown_meters(self.meters)]
+        return (("transitions", self.transitions), *meters, ("seconds", self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +119,10 @@ class Certificate:
         except (ValueError, KeyError, TypeError) as error:
             raise CertificateError(f"this is no certificate: {error!r}; give what to_json wrote") from None
         if version != VERSION:
-            raise CertificateError(f"this is a certificate of version {version}, not {VERSION}; prove the machine anew")
+            raise CertificateError(
+                f"this certificate has version {version!r}, and this graphexec reads version {VERSION}; prove the "
+                f"machine anew (version 1 is of graphexec 0.1)"
+            )
         try:
             certificate = _read(data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -103,25 +139,39 @@ def _sum_of(data: Mapping[str, Any]) -> str:
 
 
 def _read(data: Mapping[str, Any]) -> Certificate:
-    flow = data["flow"]
+    flow, bounds = data["flow"], data["bounds"]
     return Certificate(
         Flow(
             flow["start"],
             tuple(flow["nodes"]),
             tuple(_transition(one) for one in flow["transitions"]),
             tuple((name, limit) for name, limit in flow["budgets"]),
+            tuple(flow["measured"]),
         ),
         dict(data["limits"]),
         {
             node: tuple((int(number), tuple(budgets)) for number, budgets in rank)
             for node, rank in data["ranks"].items()
         },
-        Bounds(**{name: Bound(**bound) for name, bound in data["bounds"].items()}),
+        Bounds(
+            Bound(**bounds["transitions"]),
+            {name: Bound(**bound) for name, bound in bounds["meters"].items()},
+            Bound(**bounds["seconds"]),
+        ),
     )
 
 
 # Any: a field of a JSON object; a wrong one is found when it is compared with the digest.
 def _transition(data: Mapping[str, Any]) -> Transition:
-    spends = tuple((name, int(amount)) for name, amount in data["spends"])
-    lists: dict[str, Any] = {"spends": spends, "resets": tuple(data["resets"]), "causes": tuple(data["causes"])}
+    lists: dict[str, Any] = {
+        "spends": _amounts(data["spends"]),
+        "resets": tuple(data["resets"]),
+        "causes": tuple(data["causes"]),
+        "kinds": tuple(map(_amounts, data["kinds"])),
+    }
     return Transition(**{**data, **lists})
+
+
+# Any: as above.
+def _amounts(data: Any) -> tuple[tuple[str, int], ...]:
+    return tuple((name, int(amount)) for name, amount in data)

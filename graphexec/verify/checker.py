@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from graphexec.edge import END
 from graphexec.errors import CertificateError
-from graphexec.faults import faults_of
-from graphexec.graph import Graph
+from graphexec.kernel.edge import END
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.validation import faults_of
 from graphexec.verify.certificate import Certificate
 from graphexec.verify.flow import Transition, flow_of
 
@@ -37,10 +37,6 @@ def check_ranks(certificate: Certificate) -> None:
         raise CertificateError("the certificate proves nothing: " + "; ".join(faults))
 
 
-# What is spent within a visit, and not by its entry.
-_CALLED = {"model_calls", "tool_calls", "tokens"}
-
-
 def _open_ends(certificate: Certificate) -> Iterator[str]:
     """A run is never stuck, and never leaves the nodes that have a rank."""
     flow = certificate.flow
@@ -50,9 +46,14 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
         row = [one for one in flow.transitions if one.source == node]
         if node not in certificate.ranks or not row:
             yield f"{node} has no rank, or no transition"
-        entry = {name for one in row if one.kind != "gate" for name, _ in one.spends} - _CALLED
+        # What effects charge is spent within a visit, and not by its entry.
+        entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asked_for(one, name)}
         if entry and not any(one.kind == "gate" and entry <= {*one.causes} for one in row):
             yield f"{node} has no way out when {', '.join(sorted(entry))} is spent"
+
+
+def _asked_for(one: Transition, name: str) -> bool:
+    return any(name == meter for kind in one.kinds for meter, _ in kind)
 
 
 def _not_falling(certificate: Certificate) -> Iterator[str]:

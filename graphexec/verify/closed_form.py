@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphexec.edge import END
+from graphexec.kernel.edge import END
 from graphexec.verify import polynomial
 from graphexec.verify.flow import Transition
 from graphexec.verify.polynomial import Polynomial, most

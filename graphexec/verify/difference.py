@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar, final
 
-from graphexec.edge import Edge
-from graphexec.graph import Graph
-from graphexec.limits import LIMIT_NAMES, Budget, Limits
-from graphexec.node import Node
-from graphexec.verify.certificate import Bounds
+from graphexec.errors import InputError, format_value
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.meters import Budget, Limits
+from graphexec.kernel.node import Node
+from graphexec.verify.certificate import NOTHING, Bound, Bounds
 from graphexec.verify.prove import verify
 from graphexec.verify.verdict import Verdict
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -29,10 +33,27 @@ class Change:
         return f"{_SIGNS[self.how]} {self.what} {self.text}"
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Delta(Generic[T]):
+    """What was added, what was removed, and what was changed: each as (before, after)."""
+
+    added: tuple[T, ...]
+    removed: tuple[T, ...]
+    changed: tuple[tuple[T, T], ...]
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changed from one machine to another, and the verdicts on both. The bodies of nodes are not compared."""
+    """What changed from one machine to another, and the verdicts on both. The bodies of nodes are not compared.
 
+    `nodes` and `edges` are what changed in the table; `changes` is all of it, a line each, that in what is proved
+    included.
+    """
+
+    nodes: Delta[Node[Any, Any]]
+    edges: Delta[Edge]
     changes: tuple[Change, ...]
     before: Verdict
     after: Verdict
@@ -45,24 +66,54 @@ class Difference:
         return "\n".join(map(str, self.changes)) if self.changes else "no difference in nodes, edges, limits and bounds"
 
 
-def difference(
-    old: Graph[Any, Any], new: Graph[Any, Any], limits: Limits, *, old_limits: Limits | None = None
+def diff(
+    before: Graph[Any, Any],
+    after: Graph[Any, Any],
+    limits: Limits | None = None,
+    *,
+    limits_before: Limits | None = None,
 ) -> Difference:
-    """Compare two machines under `limits`, or the old one under `old_limits`. Costs two proofs.
+    """Compare two machines under `limits` (`Limits()` unless given), or the first under `limits_before`.
 
-    Nodes and edges are told apart by their names. A function's body is not looked at, and neither is its line. A limit
-    of a budget that only one of them has is that one's. Raises `LimitsError` for a limit of one that neither has.
+    Nodes are told apart by their names, edges by their source and the name of their outcome. A function's body is not
+    looked at, and neither is its line. A limit of a budget that only one of them has is that one's.
+
+    Costs two proofs. Raises `LimitsError` for a limit of a budget that neither has, and `InputError` for what is no
+    graph, or no limits.
     """
-    before = verify(old, _fit(limits if old_limits is None else old_limits, old, new))
-    after = verify(new, _fit(limits, new, old))
+    for one in (before, after):
+        built(one, "diff(executor.graph, other_executor.graph)")
+    limits = Limits() if limits is None else limits
+    limits_before = limits if limits_before is None else limits_before
+    for given in (limits, limits_before):
+        # Users without a type checker pass a number.
+        if not isinstance(given, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"the limits are {format_value(given)}; give Limits(iterations=...), say")
+    old = verify(before, _fit(limits_before, before, after))
+    new = verify(after, _fit(limits, after, before))
+    nodes = _delta(before.nodes, after.nodes, _aspects)
+    edges = _delta(_by_outcome(before.edges), _by_outcome(after.edges), str)
     changes = [
-        *_starts(old, new),
-        *_nodes(old, new),
-        *_edges(old.edges, new.edges),
-        *_limits(before, after),
-        *_verdicts(before, after),
+        *_starts(before, after),
+        *_node_changes(nodes),
+        *_edge_changes(edges),
+        *_limits(old, new),
+        *_verdicts(old, new),
     ]
-    return Difference(tuple(changes), before, after)
+    return Difference(nodes, edges, tuple(changes), old, new)
+
+
+def _delta(before: Mapping[K, T], after: Mapping[K, T], aspects: Callable[[T], object]) -> Delta[T]:
+    """What differs in `aspects`, of things that are told apart by their keys."""
+    return Delta(
+        tuple(one for key, one in after.items() if key not in before),
+        tuple(one for key, one in before.items() if key not in after),
+        tuple((one, after[key]) for key, one in before.items() if key in after and aspects(one) != aspects(after[key])),
+    )
+
+
+def _by_outcome(edges: Sequence[Edge]) -> dict[tuple[str, str], Edge]:
+    return {(edge.source, edge.outcome.__name__): edge for edge in edges}
 
 
 def _starts(old: Graph[Any, Any], new: Graph[Any, Any]) -> Iterator[Change]:
@@ -70,23 +121,30 @@ def _starts(old: Graph[Any, Any], new: Graph[Any, Any]) -> Iterator[Change]:
         yield Change("start", "changed", f"was {old.start}, now {new.start}")
 
 
-def _nodes(old: Graph[Any, Any], new: Graph[Any, Any]) -> Iterator[Change]:
-    for name, node in old.nodes.items():
-        if name not in new:
-            yield Change("node", "removed", name)
-            continue
-        was, now = _told(node), _told(new[name])
+def _node_changes(nodes: Delta[Node[Any, Any]]) -> Iterator[Change]:
+    for node in nodes.removed:
+        yield Change("node", "removed", node.name)
+    for old, new in nodes.changed:
+        was, now = _aspects(old), _aspects(new)
         for aspect in was:
             if was[aspect] != now[aspect]:
-                text = f"{name} {aspect}: was {was[aspect] or 'nothing'}, now {now[aspect] or 'nothing'}"
+                text = f"{old.name} {aspect}: was {was[aspect] or 'nothing'}, now {now[aspect] or 'nothing'}"
                 yield Change("node", "changed", text)
-    for name, node in new.nodes.items():
-        if name not in old:
-            meters = _told(node)["metered by"]
-            yield Change("node", "added", f"{name}, metered by {meters}" if meters else name)
+    for node in nodes.added:
+        meters = _aspects(node)["metered by"]
+        yield Change("node", "added", f"{node.name}, metered by {meters}" if meters else node.name)
 
 
-def _told(node: Node[Any, Any]) -> Mapping[str, str]:
+def _edge_changes(edges: Delta[Edge]) -> Iterator[Change]:
+    for edge in edges.removed:
+        yield Change("edge", "removed", str(edge))
+    for old, new in edges.changed:
+        yield Change("edge", "changed", f"was {old}, now {new}")
+    for edge in edges.added:
+        yield Change("edge", "added", str(edge))
+
+
+def _aspects(node: Node[Any, Any]) -> Mapping[str, str]:
     """What the table knows of a node, as text."""
     most = "any number" if node.most is None else str(node.most)
     effects = ", ".join(kind.__name__ for kind in node.effects)
@@ -108,30 +166,26 @@ def _names(kinds: Sequence[type]) -> str:
     return " | ".join(kind.__name__ for kind in kinds)
 
 
-def _edges(old: Sequence[Edge], new: Sequence[Edge]) -> Iterator[Change]:
-    was = {(edge.source, edge.outcome.__name__): edge for edge in old}
-    now = {(edge.source, edge.outcome.__name__): edge for edge in new}
-    for place, edge in was.items():
-        if place not in now:
-            yield Change("edge", "removed", str(edge))
-        elif str(edge) != str(now[place]):
-            yield Change("edge", "changed", f"was {edge}, now {now[place]}")
-    for place, edge in now.items():
-        if place not in was:
-            yield Change("edge", "added", str(edge))
-
-
 def _limits(before: Verdict, after: Verdict) -> Iterator[Change]:
-    was, now = _by_name(before), _by_name(after)
+    meters = dict.fromkeys((*before.limits.meters, *after.limits.meters))
+    was, now = _by_name(before, meters), _by_name(after, meters)
     for name in was:
         if name in now and was[name] != now[name]:
             yield Change("limit", "changed", f"{name}: was {_none(was[name])}, now {_none(now[name])}")
 
 
-def _by_name(verdict: Verdict) -> dict[str, float | None]:
-    """Every limit, those of the machine's own budgets included."""
-    told: dict[str, float | None] = {name: getattr(verdict.limits, name) for name in LIMIT_NAMES}
-    return {**told, **verdict.graph.budgets, **verdict.limits.budgets}
+def _by_name(verdict: Verdict, meters: Iterable[str]) -> dict[str, float | None]:
+    """Every limit, those of these meters and of the machine's own budgets included."""
+    limits = verdict.limits
+    return {
+        "iterations": limits.iterations,
+        "seconds": limits.seconds,
+        **{name: limits[name] for name in meters},
+        "fan_out": limits.fan_out,
+        "restarts": limits.restarts,
+        **verdict.graph.budgets,
+        **limits.budgets,
+    }
 
 
 def _fit(limits: Limits, graph: Graph[Any, Any], other: Graph[Any, Any]) -> Limits:
@@ -152,14 +206,17 @@ def _verdicts(before: Verdict, after: Verdict) -> Iterator[Change]:
     yield from (Change("finding", "removed", str(finding)) for place, finding in was.items() if place not in now)
     yield from (Change("finding", "added", str(finding)) for place, finding in now.items() if place not in was)
     old, new = _bounds(before.bounds), _bounds(after.bounds)
-    for name in old:
-        if old[name] != new[name]:
-            yield Change("bound", "changed", f"{name}: was {old[name]}, now {new[name]}")
+    for name in {**old, **new}:
+        was_bound, bound = old.get(name, _missing(before)), new.get(name, _missing(after))
+        if was_bound != bound:
+            yield Change("bound", "changed", f"{name.replace('_', ' ')}: was {was_bound}, now {bound}")
 
 
 def _bounds(bounds: Bounds | None) -> dict[str, str]:
-    """The bounds as text, by name; where nothing is proved there is none."""
-    return {
-        field.name.replace("_", " "): "no bound" if bounds is None else str(getattr(bounds, field.name))
-        for field in fields(Bounds)
-    }
+    """The bounds as text, by name."""
+    return {} if bounds is None else {name: str(bound) for name, bound in bounds.rows()}
+
+
+def _missing(verdict: Verdict) -> str:
+    """The bound on what a machine does not charge; where nothing is proved there is none."""
+    return str(Bound(None, None) if verdict.bounds is None else NOTHING)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, cycle, islice
 from typing import Any
 
-from graphexec.edge import Edge
-from graphexec.graph import Graph
-from graphexec.limits import Limits
-from graphexec.rank import Ranks
-from graphexec.snapshot import Snapshot
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.verify.flow import Transition
 from graphexec.verify.puppets import Pull, Pulled, Puppets
 from graphexec.verify.stepping import Over

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
 
-from graphexec.edge import Edge
 from graphexec.errors import InputError, ParseError
 from graphexec.given import Kind, check, each, whole
-from graphexec.graph import Graph, built
-from graphexec.limits import Limits
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.meters import Limits
+from graphexec.meters import MODEL_CALLS, TOOL_CALLS
 from graphexec.verify.alike import asked_shape, counters, grace_of, shape
+from graphexec.verify.certificate import shown_meters
 from graphexec.verify.failure import Failure, Raised, raised_by
+from graphexec.verify.flow import flow_of
 from graphexec.verify.oracle import Oracle
 from graphexec.verify.search import search
 from graphexec.verify.statespace import Endless, Events, Space, extent
@@ -65,8 +68,9 @@ class Exploration:
     """What exploring a machine has found.
 
     `runs` were followed, each until it ended or came to a state known already; so many as `paths` there are in all.
-    `longest` is the most transitions of any run, `model_calls` and `tool_calls` the most calls. These four are `None`
-    where a run is `endless`, and the last three count what is asked again after a crash.
+    `longest` is the most transitions of any run, `charges` the most that a run charges each meter of which no reply
+    reports more. These three are `None` where a run is `endless`, and the last one counts what is asked again after a
+    crash.
 
     `endings` counts the runs followed by the class of the outcome that ends them, `exceptions` by that of the exception
     that a node raises, and `injected` by the exception that the world makes of an answer (a model's error, a tool's).
@@ -77,8 +81,7 @@ class Exploration:
     states: int
     paths: int | None
     longest: int | None
-    model_calls: int | None
-    tool_calls: int | None
+    charges: Mapping[str, int] | None
     endings: Mapping[str, int]
     exceptions: Mapping[str, int]
     injected: Mapping[str, int]
@@ -90,17 +93,28 @@ class Exploration:
     raised: tuple[Raised, ...] = ()
 
     @property
+    def model_calls(self) -> int | None:
+        """The most calls of models."""
+        return None if self.charges is None else self.charges.get(MODEL_CALLS.name, 0)
+
+    @property
+    def tool_calls(self) -> int | None:
+        """The most calls of tools."""
+        return None if self.charges is None else self.charges.get(TOOL_CALLS.name, 0)
+
+    @property
     def holds(self) -> bool:
         """Whether every run ends, no node raises what it may not, and no assertion fails."""
         return self.endless is None and not self.failures and not self.raised
 
     def __str__(self) -> str:
         lines = [f"{self.runs:,} runs were followed, of {self.states:,} states"]
-        if self.paths is not None:
-            lines = [
-                f"{lines[0]}, for {self.paths:,} in all; at most {self.longest:,} transitions, "
-                f"{self.model_calls:,} model calls and {self.tool_calls:,} tool calls"
+        if self.charges is not None:
+            *most, last = [
+                f"{self.longest:,} transitions",
+                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in shown_meters(self.charges)),
             ]
+            lines = [f"{lines[0]}, for {self.paths:,} in all; at most {', '.join(most)} and {last}"]
         lines += [f"endless: {self.endless}"] if self.endless else []
         lines += [f"fails: {failure}" for failure in self.failures]
         lines += [f"raises: {raised}" for raised in self.raised]
@@ -187,8 +201,7 @@ def explored(
         states=len(space.ways),
         paths=whole and whole.runs,
         longest=whole and whole.transitions,
-        model_calls=whole and whole.model_calls,
-        tool_calls=whole and whole.tool_calls,
+        charges=whole and {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
         endings=Counter(over.name for over in ends if over.how == "done"),
         exceptions=raising - injected,
         injected=injected,

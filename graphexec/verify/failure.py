@@ -13,9 +13,6 @@ from types import MappingProxyType
 from typing import Any, final
 
 from graphexec.actions import Steps
-from graphexec.by_hand import Asking, advance, begin
-from graphexec.edge import Edge
-from graphexec.engine import Cut
 from graphexec.errors import (
     CertificateError,
     InputError,
@@ -26,11 +23,16 @@ from graphexec.errors import (
     UndeclaredOutcome,
     UnhandledOutcome,
 )
-from graphexec.events import Event, Moved
-from graphexec.graph import Graph
-from graphexec.limits import Limits
-from graphexec.snapshot import Snapshot
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.events import Event, Moved
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits, Meter
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.meters import agent_limits
 from graphexec.verify import temporal
+from graphexec.verify.settings import AGENT_METERS
 from graphexec.verify.stepping import Choice, Over, Stepping
 from graphexec.verify.temporal import BROKEN, Assertion
 
@@ -243,6 +245,8 @@ class _Source:
         if type(value) in (list, tuple):
             inside = ", ".join(map(self.of, many))
             return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(many) == 1 else ''})"
+        if isinstance(value, Limits):
+            return self._limits(value)
         if is_dataclass(value):
             return f"{self.need(type(value))}({', '.join(self._given(value))})"
         if not isinstance(value, (str, bytes, int, float, type(None))):
@@ -251,6 +255,24 @@ class _Source:
         if isinstance(value, float) and not math.isfinite(value):
             return f"float('{value}')"
         return repr(value)
+
+    def _limits(self, limits: Limits) -> str:
+        """Limits by their meters: those of agents by name."""
+        meters = limits.meters
+        usual = Limits()
+        own = ("iterations", "seconds", "fan_out", "restarts")
+        given = [f"{name}={value!r}" for name in own if (value := getattr(limits, name)) != getattr(usual, name)]
+        given += [f"budgets={dict(limits.budgets)!r}"] if limits.budgets else []
+        if not meters:
+            return f"{self.need(Limits)}({', '.join(given)})"
+        if meters.keys() <= set(AGENT_METERS):
+            given += [f"{name}={limit}" for name, limit in meters.items()]
+            return f"{self.need(agent_limits)}({', '.join(given)})"
+        # A limit that is no whole number is of a meter that counts fractions.
+        fractions = {name: ", whole=False" if isinstance(limit, float) else "" for name, limit in meters.items()}
+        items = [f"{self.need(Meter)}({name!r}{fractions[name]}): {limit}" for name, limit in meters.items()]
+        of_meters = f"{{{', '.join(items)}}}"
+        return f"{self.need(Limits)}({', '.join([of_meters, *given])})"
 
     def _given(self, value: Any) -> list[str]:
         given: list[str] = []

@@ -1,8 +1,8 @@
 """What a proof sees of a machine: names and whole numbers, no functions and no values.
 
-A run is a walk through this flow with a counter for each budget. A *visit* to a node ends with one transition, and the
-engine lets it end only with one that the table has; so whatever nodes, models and tools do, what holds of every walk
-holds of every run.
+A run is a walk through this flow with a counter for each budget and each meter that effects charge. A *visit* to a node
+ends with one transition, and the engine lets it end only with one that the table has; so whatever nodes, models and
+tools do, what holds of every walk holds of every run.
 """
 
 from __future__ import annotations
@@ -14,25 +14,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphexec.graph import Graph
-from graphexec.limits import Limits
-from graphexec.node import Node
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
+from graphexec.kernel.node import Node
 
 # `move`: the node returned this outcome.  `gate`: it was not entered, because something that its entry costs was used
 # up.  `within`: a limit stopped it after its entry was charged.
 Kind: TypeAlias = Literal["move", "gate", "within"]
+
+# What an effect of some class charges, by meter; 0 of a meter that it only measures, so that it is compared before it.
+Charges: TypeAlias = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One way in which a visit to `source` can end.
 
-    `spends` are the budgets that each such visit spends, with the least it can spend of them; it is possible only if
-    that much is left. `resets` are full again after it. `causes` are the limits one of which must be spent for a `gate`
-    or a `within` (of a gate: a counter of them at 0, or the run's `seconds` or `restarts`); without any of them there
-    is no such transition. Such a visit asks for `asks` effects at least; `model_calls` and `tool_calls` are the most
-    calls that it can make (`None`: only the limit `fan_out`, or the limit on such calls, bounds them). Those of a
-    `reserved` visit are not charged to the limits, and may take `grace` seconds beyond the run's deadline.
+    `spends` are the budgets and meters that each such visit spends, with the least it can spend of them; it is possible
+    only if that much is left. `resets` are full again after it. `causes` are the limits one of which must be spent for
+    a `gate` or a `within` (of a gate: a counter of them at 0, or the run's `seconds` or `restarts`); without any of
+    them there is no such transition. Such a visit asks for `asks` effects at least and for `most` at most (`None`: only
+    the limit `fan_out`, or a limit on what they charge, bounds them), each of one of `kinds`. What a `reserved` visit
+    asks for is not charged to the limits, and may take `grace` seconds beyond the run's deadline.
     """
 
     source: str
@@ -43,9 +47,9 @@ class Transition:
     resets: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
     asks: int = 0
-    model_calls: int | None = 0
-    tool_calls: int | None = 0
-    # `None`, where the calls are charged.
+    most: int | None = 0
+    kinds: tuple[Charges, ...] = ()
+    # `None`, where effects are charged to the limits.
     grace: float | None = None
 
     @property
@@ -53,18 +57,49 @@ class Transition:
         """Whether no limit stops what such a visit asks for."""
         return self.grace is not None
 
+    @property
+    def charged(self) -> frozenset[str]:
+        """The meters that its effects charge."""
+        return frozenset(name for kind in self.kinds for name, amount in kind if amount)
+
+    def largest(self, meter: str) -> int:
+        """Return the most that one of its effects charges a meter."""
+        return max((amount for kind in self.kinds for name, amount in kind if name == meter), default=0)
+
+    def calls(self, meter: str) -> int | None:
+        """Return the most that such a visit charges a meter; `None` if its number of effects is open."""
+        largest = self.largest(meter)
+        if not largest:
+            return 0
+        return None if self.most is None else self.most * largest
+
     def __str__(self) -> str:
         return f"{self.source} --{self.outcome}--> {self.target}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Flow:
-    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits."""
+    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits.
+
+    `measured` are the charged meters of which replies may report more than was charged.
+    """
 
     start: str
     nodes: tuple[str, ...]
     transitions: tuple[Transition, ...]
     budgets: tuple[tuple[str, int | None], ...] = ()
+    measured: tuple[str, ...] = ()
+
+    @property
+    def charged(self) -> tuple[str, ...]:
+        """The meters that effects charge, in whole numbers: those that are not measured first, each sorted by name."""
+        names = frozenset[str]().union(*(one.charged for one in self.transitions))
+        return tuple(sorted(names, key=lambda name: (name in self.measured, name)))
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """The meters that effects charge and no reply reports: what a run takes of them is known beforehand."""
+        return tuple(name for name in self.charged if name not in self.measured)
 
     @property
     def grace(self) -> float:
@@ -76,26 +111,51 @@ class Flow:
         """The SHA-256 of the flow, which tells machines apart (not the bodies of their nodes)."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
+    def factors(self, meter: str) -> dict[str, int]:
+        """Return the meters that bound a charged one, with a factor: no more is charged than so many times the other.
+
+        Of each effect that charges it, the charge of the other is multiplied. Its own factor is 1, and comes first.
+        """
+        kinds = [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.kinds)]
+        charging = [kind for kind in kinds if kind.get(meter)]
+        others = [name for name in self.charged if name != meter and all(kind.get(name) for kind in charging)]
+        return {meter: 1, **{name: max(-(-kind[meter] // kind[name]) for kind in charging) for name in others}}
+
 
 def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
-    """The limit of each budget that is counted in whole numbers, by name; `None` is no limit."""
+    """The limit of each budget and meter that a proof counts, in whole numbers, by name; `None` is no limit."""
+    # What is charged is whole, and so is its limit.
+    charged: dict[str, Any] = {name: limits[name] for name in flow.charged}
     own = {name: limits.budgets.get(name, limit) for name, limit in flow.budgets}
-    return {
-        "iterations": limits.iterations,
-        "model_calls": limits.model_calls,
-        "tool_calls": limits.tool_calls,
-        "tokens": limits.tokens,
-        **own,
-    }
+    return {ITERATIONS.name: limits.iterations, **charged, **own}
 
 
-# The limits that no counter of whole numbers stands for.
-UNCOUNTED = ("seconds", "cost", "fan_out", "restarts")
+def limits_of(flow: Flow, limits: Limits) -> dict[str, float | None]:
+    """The limit of everything, by name: what `caps_of` counts, and what no counter of whole numbers stands for."""
+    uncounted = {"seconds": limits.seconds, "fan_out": limits.fan_out, "restarts": limits.restarts}
+    return {**limits.meters, **uncounted, **caps_of(flow, limits)}
 
 
-def possible(transition: Transition, limits: Limits, caps: Mapping[str, int | None]) -> bool:
-    """Whether there is such a transition under these limits: one that a spent limit takes needs a limit."""
-    known = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
+def lowered(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Limits:
+    """Return the limits with none of those that are set above `most`; `budgets` are the machine's own, by name.
+
+    Seconds, fan-out, restarts and what is counted in fractions stay as they are.
+    """
+
+    def at_most(limit: int | None) -> int | None:
+        return None if limit is None else min(limit, most)
+
+    meters = {name: min(limit, most) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}
+    return dataclasses.replace(
+        limits,
+        iterations=at_most(limits.iterations),
+        meters=FrozenMapping(tuple(meters), tuple(meters.values())),
+        budgets={name: at_most(limits.budgets.get(name, limit)) for name, limit in budgets.items()},
+    )
+
+
+def possible(transition: Transition, known: Mapping[str, float | None]) -> bool:
+    """Whether there is such a transition under the limits `known`: one that a spent limit takes needs a limit."""
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
 
@@ -113,46 +173,53 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
             transitions += [
                 dataclasses.replace(way, target=edge.target, resets=resets) for way in _visits(node, outcome)
             ]
-    return Flow(graph.start, tuple(graph.nodes), tuple(transitions), tuple(graph.budgets.items()))
+    effects = [effect for node in graph for effect in node.effects]
+    charged = {meter.name for effect in effects for meter in effect.charges}
+    measured = {meter.name for effect in effects for meter in effect.measures}
+    return Flow(
+        graph.start,
+        tuple(graph.nodes),
+        tuple(transitions),
+        tuple(graph.budgets.items()),
+        tuple(sorted(charged & measured)),
+    )
 
 
 def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     """The ways in which a visit can end with `outcome`; where they lead is left open."""
     entry = {budget.name: 1 for budget in node.meters}
-    asked = _asked(node)
-    models, tools = _most(node, "model_calls"), _most(node, "tool_calls")
-    here = Transition(node.name, outcome.__name__, "", model_calls=models, tool_calls=tools, grace=node.grace)
+    here = Transition(node.name, outcome.__name__, "", grace=node.grace)
+    kinds = () if node.most == 0 else tuple(dict.fromkeys(map(_charges, node.effects)))
+    asking = dataclasses.replace(here, most=node.most, kinds=kinds)
     if outcome in node.returns:
-        yield dataclasses.replace(here, spends=tuple({**entry, **asked}.items()), asks=node.least)
+        # No limit stops what is reserved, and so none has to be left for it.
+        asked = {} if node.grace is not None else _least(kinds, node.least)
+        yield dataclasses.replace(asking, spends=tuple({**entry, **asked}.items()), asks=node.least)
     if outcome is node.spent_outcome:
         if entry:
-            yield dataclasses.replace(
-                here, kind="gate", causes=(*entry, "seconds", "restarts"), model_calls=0, tool_calls=0
-            )
+            yield dataclasses.replace(here, kind="gate", causes=(*entry, "seconds", "restarts"))
         if node.most != 0:
-            charged = _charged(node)
-            causes = [*charged, *(("cost",) if "model_calls" in charged else ())]
+            causes = [] if node.grace is not None else _stopping(kinds)
             causes += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
-            yield dataclasses.replace(here, kind="within", spends=tuple(entry.items()), causes=tuple(causes))
+            yield dataclasses.replace(asking, kind="within", spends=tuple(entry.items()), causes=tuple(causes))
 
 
-def _charged(node: Node[Any, Any]) -> list[str]:
-    """The limits that what the node asks for is charged to."""
-    if node.grace is not None:
-        return []
-    budgets = {effect.budget for effect in node.effects}
-    models = ["model_calls", "tokens"] if "model_calls" in budgets else []
-    return [*models, "tool_calls"] if "tool_calls" in budgets else models
+def _charges(effect: type[Effect[Any]]) -> Charges:
+    """What such an effect charges, then what it only measures, each sorted by name."""
+    charges = {meter.name: amount for meter, amount in effect.charges.items()}
+    measured = {meter.name: 0 for meter in effect.measures if meter.name not in charges}
+    return (*sorted(charges.items()), *sorted(measured.items()))
 
 
-def _asked(node: Node[Any, Any]) -> dict[str, int]:
+def _least(kinds: tuple[Charges, ...], asks: int) -> dict[str, int]:
     """What each visit that returns is sure to have been charged for the effects it asked for."""
-    budgets = {effect.budget for effect in node.effects}
-    if not node.least or len(budgets) != 1:
-        return {}
-    return dict.fromkeys(_charged(node), node.least)
+    names = dict.fromkeys(name for kind in kinds for name, _ in kind)
+    least = {name: asks * min(dict(kind).get(name, 0) for kind in kinds) for name in names}
+    return {name: amount for name, amount in least.items() if amount}
 
 
-def _most(node: Node[Any, Any], budget: str) -> int | None:
-    """How many calls of a kind a visit can make."""
-    return node.most if any(effect.budget == budget for effect in node.effects) else 0
+def _stopping(kinds: tuple[Charges, ...]) -> list[str]:
+    """The meters whose limits can stop what is asked for: first those that are charged, then those only measured."""
+    charged = {name for kind in kinds for name, amount in kind if amount}
+    measured = {name for kind in kinds for name, _ in kind} - charged
+    return [*sorted(charged), *sorted(measured)]

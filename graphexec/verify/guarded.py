@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from graphexec.edge import END
 from graphexec.errors import LimitsError
-from graphexec.limits import LIMIT_NAMES, Limits
-from graphexec.verify.flow import Flow, Transition, caps_of
+from graphexec.kernel.edge import END
+from graphexec.kernel.meters import Limits
+from graphexec.verify.flow import Flow, Transition, caps_of, limits_of
 
 # The integers of SPIN and of TLC have 32 bits. One is kept for the step after the last one that is allowed.
 _MOST = 2**31 - 2
@@ -48,7 +48,7 @@ def guarded(flow: Flow, limits: Limits) -> Program:
     Raises `LimitsError` for a limit that is too large for a model checker.
     """
     caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
-    limited = {*caps, *(name for name in LIMIT_NAMES if getattr(limits, name) is not None)}
+    limited = {name for name, limit in limits_of(flow, limits).items() if limit is not None}
     found = [command for each in flow.transitions if (command := _command(each, caps, limited))]
     used = {name for command in found for name in (*dict(command.takes), *command.empty)}
     counters = {name: whole_number(f"the limit {name}", cap) for name, cap in caps.items() if name in used}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from graphexec.limits import LIMIT_NAMES, Limits
-from graphexec.verify.flow import Flow, Transition, caps_of
+from graphexec.kernel.meters import ITERATIONS, Limits
+from graphexec.verify.flow import Flow, Transition, caps_of, lowered
 from graphexec.verify.product import Product
 from graphexec.verify.ranking import Core, ranked
+from graphexec.verify.settings import limit_remedy
 from graphexec.verify.verdict import Finding, Witness
 
 # States of the product that are searched for an endless run; then again with small limits, where there are fewer.
@@ -42,11 +43,7 @@ def _timeless(core: Core) -> list[Transition]:
 
 
 def _endless(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
-    caps = caps_of(flow, limits)
-    small = {name: min(limit, _SMALL) for name, limit in caps.items() if limit is not None}
-    own = {name: small.pop(name) for name, _ in flow.budgets if name in small}
-    given: dict[str, Any] = {**small, "budgets": {**limits.budgets, **own}}
-    for tried in (limits, dataclasses.replace(limits, **given)):
+    for tried in (limits, lowered(limits, dict(flow.budgets), _SMALL)):
         found = Product(flow, tried, sure=True).lasso(_STATES, within=within)
         if found is not None:
             return Witness(tuple(found[0]), tuple(found[1]), tried)
@@ -90,7 +87,7 @@ def _kind(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[str, 
 
 def _idle(flow: Flow, caps: Mapping[str, int | None], loop: Sequence[Transition]) -> list[str]:
     """The budgets that would bound the loop, were there a limit to them: it spends and does not refill them."""
-    own = ["iterations", *(name for name, _ in flow.budgets)]
+    own = [ITERATIONS.name, *(name for name, _ in flow.budgets)]
     spent = {name for one in loop for name, _ in one.spends} - {name for one in loop for name in one.resets}
     return [name for name in own if name in spent and caps[name] is None]
 
@@ -121,10 +118,10 @@ def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) 
             f"lead {stops[0].outcome} of {stops[0].source} out of the loop; if {stops[0].source} is to run when the "
             f"limit is spent, give it a budget of its own"
         )
-    calls = [] if refills else [name for name in ("model_calls", "tokens", "tool_calls") if name in spent]
-    for name in (*_idle(flow, caps, loop), *calls):
+    charged = [] if refills else sorted(name for name in flow.charged if name in spent)
+    for name in (*_idle(flow, caps, loop), *charged):
         if caps[name] is None and _mended(core, core.transitions, [*finite, name]):
-            return _limit(name)
+            return limit_remedy(name, flow.charged)
     keeping = [dataclasses.replace(one, resets=()) if one in refills else one for one in core.transitions]
     kept = ""
     if refills and _mended(core, keeping, finite):
@@ -184,11 +181,3 @@ def _metering(flow: Flow, core: Core, node: str, budget: str = "") -> str:
         metered = any(one.kind == "gate" for one in own)
         return text.replace("its @node", "its @metered") if metered else f"{text}, in the place of its @charged"
     return f"{text}, and on({outcome}, {shown[0].target if shown else 'END'}) in its row"
-
-
-def _limit(name: str) -> str:
-    if name in LIMIT_NAMES:
-        return f"set max_{name} (Limits({name}=...))"
-    nested, _, budget = name.rpartition(".")
-    where = f'embed(..., own=[Budget("{budget}", 3)]) for {nested}' if nested else f'Budget("{budget}", 3)'
-    return f'give the budget {name} a limit: {where}, or Limits(budgets={{"{name}": 3}})'

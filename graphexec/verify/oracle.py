@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeAlias, final, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
 from graphexec.agents import Agent
-from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Decided, Effect, Perform, ToolResult, Unreadable
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Decided, ToolResult, Unreadable
 from graphexec.errors import InputError, ParseError
-from graphexec.graph import Graph
+from graphexec.kernel.effects import Effect, Perform
+from graphexec.kernel.graph import Graph
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 from graphexec.verify.alike import texts

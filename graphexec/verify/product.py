@@ -15,12 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from graphexec.edge import END
-from graphexec.limits import Limits
-from graphexec.verify.flow import UNCOUNTED, Flow, Transition, caps_of, possible
+from graphexec.kernel.edge import END
+from graphexec.kernel.meters import Limits
+from graphexec.verify.components import strongly_connected_components
+from graphexec.verify.flow import Flow, Transition, caps_of, limits_of, possible
+from graphexec.verify.paths import find_cycle, find_path, label_edges
 
 # A node, and what is left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
+
+# A step from a state to another, by a transition.
+_Labelled: TypeAlias = tuple[State, State, Transition]
 
 
 @final
@@ -31,53 +36,41 @@ class Product:
     takes all the time there is: so each way through it is a run.
     """
 
-    __slots__ = ("_nodes", "_rows", "_sure", "begin")
+    __slots__ = ("_nodes", "_rows", "begin")
 
     def __init__(self, flow: Flow, limits: Limits, *, sure: bool = False) -> None:
         self._nodes = len(flow.nodes)
-        self._sure = sure
         caps = caps_of(flow, limits)
-        known = {**caps, **{name: getattr(limits, name) for name in UNCOUNTED}}
-        transitions = [one for one in flow.transitions if possible(one, limits, caps)]
+        known = limits_of(flow, limits)
+        transitions = [one for one in flow.transitions if possible(one, known)]
         # A visit that has to ask for more than one may does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
         most = limits.fan_out or 0
         transitions = [one for one in transitions if one.asks <= most or one.source not in limited]
-        counted = {name for one in transitions for spends in self._spending(one) for name, _ in spends}
+        spending = [list(_sure_spending(one, known)) if sure else [_Spending(one.spends)] for one in transitions]
+        counted = {name for several in spending for each in several for name, _ in each.spends}
         counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
         place = {name: index for index, name in enumerate(counts)}
         timed = sure and limits.seconds is not None
         waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
         self._rows: dict[str, list[_Move]] = {name: [] for name in flow.nodes}
-        for one in transitions:
+        for one, several in zip(transitions, spending, strict=True):
             needs = (_surely if sure else _perhaps)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
             row = self._rows[one.source]
-            for spending in self._spending(one):
-                spends = tuple((place[name], amount) for name, amount in spending if name in place)
+            for each in several:
+                spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
+                timely = tuple((place[name], 1) for name in each.compared if name in place)
                 # What is reserved is counted too, though nothing need be left for it.
                 move = (
-                    _Move(one, (), resets, needs, drains=spends) if one.reserved else _Move(one, spends, resets, needs)
+                    _Move(one, (), resets, needs, drains=spends)
+                    if one.reserved
+                    else _Move(one, spends, resets, needs, timely)
                 )
                 row.extend(_by_the_clock(move, len(place), waiting.get(one.source)) if timed else [move])
         # Time is left, or it is not.
         clock = (int(limits.seconds != 0),) if timed else ()
         self.begin: State = (flow.start, (*counts.values(), *clock))
-
-    def _spending(self, one: Transition) -> list[tuple[tuple[str, int], ...]]:
-        """What such a visit may spend: the least, and where it matters the most, on calls of one kind or the other."""
-        if not self._sure or one.kind != "move":
-            return [one.spends]
-        least = {name: amount for name, amount in one.spends if name in _CALLED}
-        entry = tuple((name, amount) for name, amount in one.spends if name not in _CALLED)
-        found: list[tuple[tuple[str, int], ...]] = []
-        for name, kind in _CALLS.items():
-            most = _below(one, name)
-            counts = {max(least.values())} if least else {one.asks}
-            if most != 0 and (not least or name in least):
-                counts |= {most} if most is not None else set()
-                found += [(*entry, *((budget, count) for budget in kind if count)) for count in sorted(counts)]
-        return list(dict.fromkeys(found)) or [one.spends]
 
     def size(self) -> int:
         """How many states there may be at most."""
@@ -92,7 +85,7 @@ class Product:
         for move in self._rows.get(node, ()):
             if (
                 all(left[index] >= amount for index, amount in move.spends)
-                and all(left[index] for index in move.timely)
+                and all(left[index] >= least for index, least in move.timely)
                 and (move.needs is None or any(left[index] < below for index, below in move.needs))
             ):
                 yield move.transition, (move.transition.target, move.after(left))
@@ -101,6 +94,9 @@ class Product:
         """The most that any run counts, by each of the weights. Only for a flow that is proved to end."""
         best: dict[State, tuple[int, ...]] = {}
         nothing = (0,) * len(weights)
+        # By identity: to hash a transition takes longer than to weigh it.
+        every = [move.transition for row in self._rows.values() for move in row]
+        weighed = {id(one): tuple([weight(one) for weight in weights]) for one in every}
         opened: set[State] = set()
         waiting: list[tuple[State, list[tuple[Transition, State]] | None]] = [(self.begin, None)]
         while waiting:
@@ -118,7 +114,7 @@ class Product:
             for one, target in steps:
                 on = best.get(target, nothing)
                 value = tuple(
-                    max(old, weight(one) + more) for old, weight, more in zip(value, weights, on, strict=True)
+                    max(old, weight + more) for old, weight, more in zip(value, weighed[id(one)], on, strict=True)
                 )
             best[state] = value
         return list(best[self.begin])
@@ -128,50 +124,45 @@ class Product:
 
         Its loop consists of transitions `within`.
         """
+        explored = list(self._explored(most))
         inside = frozenset(within)
-        came: dict[State, tuple[State, Transition] | None] = {self.begin: None}
-        # Loaded by those who look for loops.
-        import networkx as nx
-
-        graph: nx.DiGraph[State] = nx.DiGraph()
-        waiting = deque([self.begin])
-        while waiting and len(came) <= most:
-            state = waiting.popleft()
-            for one, target in self.steps(state):
-                if target[0] == END.name:
-                    continue
-                if one in inside:
-                    graph.add_edge(state, target)
-                if target not in came:
-                    came[target] = (state, one)
-                    waiting.append(target)
-        order = {state: number for number, state in enumerate(came)}
+        following: dict[State, list[State]] = {}
+        for source, target, one in explored:
+            following.setdefault(source, [])
+            following.setdefault(target, [])
+            if one in inside:
+                following[source].append(target)
+        order = {state: number for number, state in enumerate(following)}
+        components = enumerate(strongly_connected_components(following))
+        place = {state: number for number, component in components for state in component}
+        parts: dict[int, list[_Labelled]] = {}
+        for source, target, one in explored:
+            if one in inside and place[source] == place[target]:
+                parts.setdefault(place[source], []).append((source, target, one))
         best: tuple[State, list[Transition]] | None = None
-        for component in nx.strongly_connected_components(graph):
+        for _, part in sorted(parts.items()):
+            network = label_edges(part)
             # Those that are reached first come first, and a few are enough: any loop convinces.
-            for state in sorted(component, key=order.__getitem__)[:_ROOTS]:
-                loop = self._round(state, component, inside)
-                if loop is not None and (best is None or len(loop) < len(best[1])):
+            for state in sorted(network, key=order.__getitem__)[:_ROOTS]:
+                loop = find_cycle(network, state)
+                if best is None or len(loop) < len(best[1]):
                     best = (state, loop)
         if best is None:
             return None
-        return _back(came, best[0]), best[1]
+        return find_path(label_edges(explored), self.begin, best[0]) or [], best[1]
 
-    def _round(self, begin: State, component: set[State], inside: frozenset[Transition]) -> list[Transition] | None:
-        """The shortest way from a state to itself within its component."""
-        came: dict[State, tuple[State, Transition] | None] = {begin: None}
-        waiting = deque([begin])
-        while waiting:
+    def _explored(self, most: int) -> Iterator[_Labelled]:
+        """The steps from each of the first `most` states to the next, those to the end left out."""
+        found = {self.begin}
+        waiting = deque(found)
+        while waiting and len(found) <= most:
             state = waiting.popleft()
             for one, target in self.steps(state):
-                if one not in inside:
-                    continue
-                if target == begin:
-                    return [*_back(came, state), one]
-                if target in component and target not in came:
-                    came[target] = (state, one)
-                    waiting.append(target)
-        return None
+                if target[0] != END.name:
+                    yield state, target, one
+                    if target not in found:
+                        found.add(target)
+                        waiting.append(target)
 
 
 _ROOTS = 50
@@ -181,15 +172,15 @@ _ROOTS = 50
 class _Move:
     """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
 
-    One of its `needs` must be below what it says (`None`: it needs none), and something left of each of `timely`.
-    What it `drains` it takes if it is there.
+    One of its `needs` must be below what it says (`None`: it needs none), and so much left of each of `timely`. What it
+    `drains` it takes if it is there.
     """
 
     transition: Transition
     spends: tuple[tuple[int, int], ...]
     sets: tuple[tuple[int, int], ...]
     needs: tuple[tuple[int, int], ...] | None
-    timely: tuple[int, ...] = ()
+    timely: tuple[tuple[int, int], ...] = ()
     drains: tuple[tuple[int, int], ...] = ()
 
     def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
@@ -210,9 +201,33 @@ class _Move:
 _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 
 
-# What a call of each kind is charged to.
-_CALLS = {"model_calls": ("model_calls", "tokens"), "tool_calls": ("tool_calls",)}
-_CALLED = [name for kind in _CALLS.values() for name in kind]
+@dataclass(frozen=True, slots=True)
+class _Spending:
+    """What a visit may spend; of what it has only `compared`, something must be left."""
+
+    spends: tuple[tuple[str, int], ...]
+    compared: tuple[str, ...] = ()
+
+
+def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
+    """What such a visit may spend: the least, and where it matters the most, on effects of one kind."""
+    if one.kind != "move" or not one.kinds:
+        yield _Spending(one.spends)
+        return
+    asked = {name for kind in one.kinds for name, _ in kind}
+    entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
+    found: dict[_Spending, None] = {}
+    for kind in one.kinds:
+        charges = [(name, amount) for name, amount in kind if amount]
+        # A limit on fractions is above 0, and nothing need be taken of what is only compared.
+        limited = [name for name, amount in kind if not amount and isinstance(limits.get(name), int)]
+        compared = () if one.reserved else tuple(limited)
+        for count in sorted({one.asks, one.asks if one.most is None else one.most}):
+            if not count:
+                found[_Spending(entry)] = None
+            elif all(limits[name] for name in compared):
+                found[_Spending((*entry, *((name, amount * count) for name, amount in charges)), compared)] = None
+    yield from found
 
 
 def _perhaps(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
@@ -233,26 +248,26 @@ def _surely(one: Transition, limits: Mapping[str, float | None], place: Mapping[
     needed: list[tuple[int, int]] = []
     for name in one.causes:
         limit, below = limits.get(name), _below(one, name)
-        # What calls cost is not known.
-        if limit is None or name in ("seconds", "restarts", "cost"):
+        if limit is None or name in ("seconds", "restarts"):
             continue
-        if below is None or (name not in place and limit < below):
+        if below is None or (name not in place and _is_below(limit, below)):
             return None
         if name in place:
             needed.append((place[name], below))
     return tuple(needed)
 
 
-def _by_the_clock(plain: _Move, clock: int, waiting: tuple[int, ...] | None) -> Iterator[_Move]:
+def _by_the_clock(plain: _Move, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[_Move]:
     """A transition where a clock, in its own place among the counters, may be over.
 
-    It is over once what a visit asked for took all the time there was, which needs something left of each of `waiting`
+    It is over once what a visit asked for took all the time there was, which needs so much left of each of `waiting`
     (`None`: nothing is asked for). Then nothing is asked for any more, and nothing entered that costs anything.
     """
     one = plain.transition
+    in_time = (clock, 1)
     if one.grace is not None:
         # It may take time beyond the limit; without any, it asks for nothing any more, as others do.
-        intime = (clock,) if one.kind == "move" and one.asks and not one.grace else ()
+        intime = (in_time,) if one.kind == "move" and one.asks and not one.grace else ()
         yield dataclasses.replace(plain, timely=intime)
         if waiting is not None:
             yield dataclasses.replace(plain, needs=None, sets=(*plain.sets, (clock, 0)), timely=intime)
@@ -260,36 +275,34 @@ def _by_the_clock(plain: _Move, clock: int, waiting: tuple[int, ...] | None) -> 
     if one.kind == "gate":
         yield dataclasses.replace(plain, needs=(*(plain.needs or ()), (clock, 1)))
         return
-    entered = (clock,) if one.spends or one.asks else ()
-    yield dataclasses.replace(plain, timely=entered)
+    entered = (in_time,) if one.spends or one.asks else ()
+    yield dataclasses.replace(plain, timely=(*plain.timely, *entered))
     if one.kind == "within" and not one.spends:
         yield dataclasses.replace(plain, needs=((clock, 1),))
     if waiting is not None:
         # Answered too late, or cut.
         over = (*plain.sets, (clock, 0))
-        yield dataclasses.replace(plain, sets=over, needs=None, timely=(clock, *waiting))
+        yield dataclasses.replace(plain, sets=over, needs=None, timely=(*plain.timely, in_time, *waiting))
 
 
-def _waiting(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> tuple[int, ...] | None:
+def _waiting(
+    one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]
+) -> tuple[tuple[int, int], ...] | None:
     """What must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
-    budgets = [name for name in one.causes if name not in ("seconds", "restarts")]
-    if any(limits.get(name) == 0 for name in budgets):
+    least = {name: max(1, one.largest(name)) for name in one.causes if name not in ("seconds", "restarts")}
+    if any((limit := limits.get(name)) is not None and _is_below(limit, amount) for name, amount in least.items()):
         return None
-    return tuple(place[name] for name in budgets if name in place)
+    return tuple((place[name], amount) for name, amount in least.items() if name in place)
 
 
 def _below(one: Transition, name: str) -> int | None:
     """Below what the rest of a limit must be for it to stop a visit: the most the visit wants at once."""
-    if one.kind == "gate":
-        return 1
-    # Each model call takes a token at least, and is let through only if there is one for it.
-    return {"model_calls": one.model_calls, "tokens": one.model_calls, "tool_calls": one.tool_calls}.get(name)
+    if name == "fan_out":
+        return None
+    # Of what an entry costs, and of what is only compared, something must be left.
+    return one.calls(name) if one.largest(name) else 1
 
 
-def _back(came: Mapping[State, tuple[State, Transition] | None], state: State) -> list[Transition]:
-    """The way that was found to a state."""
-    way: list[Transition] = []
-    while (step := came[state]) is not None:
-        state, one = step
-        way.append(one)
-    return way[::-1]
+def _is_below(limit: float, amount: int) -> bool:
+    """Whether so much is never left. A limit on fractions is above 0, and only compared."""
+    return isinstance(limit, int) and limit < amount

@@ -12,19 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from itertools import permutations
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
-from graphexec.by_hand import begin
-from graphexec.effects import All, Budget, Effect, Perform, Request
-from graphexec.engine import Cut, Walk
 from graphexec.errors import InputError, UnhandledOutcome
-from graphexec.events import Answered, Asked, Entered, Moved
-from graphexec.graph import Graph
-from graphexec.limits import Exhausted, Limits, Spent
-from graphexec.node import Node
-from graphexec.rank import Ranks
-from graphexec.snapshot import Snapshot
+from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.events import Answered, Asked, Entered, Moved
+from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
+from graphexec.kernel.node import Node
+from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import begin
 from graphexec.verify.alike import counters, grace_of
 from graphexec.verify.explore import MOST_STATES, Exploration, explored
 from graphexec.verify.flow import Kind
@@ -34,28 +35,50 @@ from graphexec.verify.stepping import Over
 from graphexec.verify.temporal import members
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _OfModel(Effect[None]):
-    budget: ClassVar[Budget | None] = "model_calls"
+class PuppetEffect(Effect[None]):
+    """What a puppet asks for in the place of an effect: it costs the same, and its reply reports nothing more."""
+
+    __slots__ = ()
+
+    def measure(self, reply: None) -> tuple[float, ...]:
+        """Return 0 for each meter, of which nothing is taken beyond the charge."""
+        del reply
+        return (0,) * len(self.measures)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _OfTool(Effect[None]):
-    budget: ClassVar[Budget | None] = "tool_calls"
+@cache
+def _puppet_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter]) -> PuppetEffect:
+    """The one effect with these charges and measures."""
+    kind: type[PuppetEffect] = type(
+        "PuppetEffect", (PuppetEffect,), {"__slots__": (), "charges": dict(charges), "measures": tuple(measures)}
+    )
+    return kind()
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _OfOther(Effect[None]):
-    pass
+def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
+    """An effect for each way in which the node's effects are charged, and compared with limits that may stop them."""
+    effects: dict[PuppetEffect, None] = {}
+    for effect in node.effects:
+        # A limit on fractions is above 0, and nothing of them is reported.
+        compared = (
+            meter
+            for meter in effect.measures
+            if meter.whole and meter not in effect.charges and limits[meter] is not None
+        )
+        effects[_puppet_effect(frozenset(effect.charges.items()), frozenset(compared))] = None
+    return list(effects)
 
 
-_PUPPET_EFFECTS: dict[str | None, Effect[Any]] = {"model_calls": _OfModel(), "tool_calls": _OfTool(), None: _OfOther()}
+def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
+    """The limits on what the node asks for; none, where it is reserved."""
+    if node.grace is not None:
+        return {}
+    meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
+    return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
 
-# What is left of each limit on a kind of effect, by what such an effect is charged to.
-_Left: TypeAlias = Mapping[str | None, Sequence[int]]
+
+# What the limits leave of each meter that has one.
+_Left: TypeAlias = Mapping[Meter, float]
 
 # When what a node asks for is answered: in time, after the deadline, or not at all, since the deadline cut it. Or the
 # run crashes, before the node is entered or while it waits for what it asks for, and is taken up again.
@@ -65,10 +88,10 @@ Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting"]
 @final
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What a puppet is made to do: ask for effects, charged to these limits in this order, then return an outcome."""
+    """What a puppet is made to do: ask for these effects in this order, then return an outcome."""
 
     outcome: type
-    asks: tuple[str | None, ...] = ()
+    asks: tuple[PuppetEffect, ...] = ()
     pace: Pace = "in time"
     order: Literal["at once", "one by one"] = "at once"
 
@@ -98,6 +121,8 @@ class Puppets:
         self._pull = Pull(object)
         self._returned = False
         self._grace = grace_of(graph)
+        self._effects = {node.name: _puppet_effects(node, limits) for node in graph}
+        self._limited = {node.name: _limited_meters(node, limits) for node in graph}
         self.graph: Graph[Any, Any] = Graph(map(self._puppet, graph), graph.edges, graph.start)
 
     def begun(self) -> Snapshot:
@@ -129,8 +154,8 @@ class Puppets:
         if pull.pace == "crash":
             return Pulled((), None, snapshot.restarted())
         self._pull, self._returned = pull, False
-        walk = Walk(self.graph, snapshot, self._limits, self._ranks)
-        path = walk.path(watched=True)
+        execution = Execution(self.graph, snapshot, self._limits, self._ranks)
+        path = execution.path(observed=True)
         events: list[Any] = []
         kind: Kind | None = None
         answer: Any = None
@@ -139,14 +164,14 @@ class Puppets:
                 item: Any = path.send(answer)
                 answer = None
                 if type(item) is Entered and events:
-                    return Pulled(tuple(events), kind, walk.snapshot())
+                    return Pulled(tuple(events), kind, execution.snapshot())
                 if type(item) is Asked and pull.pace == "crash waiting":
-                    return Pulled((*events, item), None, walk.snapshot().restarted())
+                    return Pulled((*events, item), None, execution.snapshot().restarted())
                 if not isinstance(item, (Entered, Asked, Answered, Moved)):
-                    answer = self._answer(item, snapshot.spent.seconds, walk.deadline)
+                    answer = self._answer(item, snapshot.spent.seconds, execution.deadline)
                     continue
                 if type(item) is Moved:
-                    kind = "move" if self._returned else "within" if walk.snapshot().entered else "gate"
+                    kind = "move" if self._returned else "within" if execution.snapshot().entered else "gate"
                 events.append(item)
         except StopIteration as end:
             return Pulled(tuple(events), kind, Over("done", type(end.value).__name__))
@@ -164,7 +189,12 @@ class Puppets:
             outcome = pulled.moved and type(pulled.moved.outcome)
             after = then if isinstance(then, Over) else self.alike(then)
             asked = [event for event in pulled.events if type(event) is Asked]
-            charged = Counter(member.budget for event in asked for member in members(event.effect))
+            # By name, which is hashed faster than a meter.
+            charged = Counter(
+                frozenset((meter.name, amount) for meter, amount in member.charges.items())
+                for event in asked
+                for member in members(event.effect)
+            )
             if (key := (pulled.kind, outcome, after, frozenset(charged.items()))) not in seen:
                 seen.add(key)
                 yield pull, pulled
@@ -179,53 +209,42 @@ class Puppets:
         return dataclasses.replace(
             node,
             function=self._asking if node.kind == "asks" else self._returning,
-            effects=node.effects
-            if node.kind == "opaque"
-            else tuple(dict.fromkeys(type(_PUPPET_EFFECTS[effect.budget]) for effect in node.effects)),
+            effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
             when_spent=None if spent is None else _leaving(spent),
             settings={},
         )
 
     def _left(self, node: Node[Any, Any], spent: Spent) -> _Left:
-        """What the limits leave for each kind of effect that the node may ask for."""
-        limits = self._limits
-        rests: dict[str | None, list[int]] = {kind.budget: [] for kind in node.effects}
-        for budget, limit, count in (
-            ("model_calls", limits.model_calls, spent.model_calls),
-            # A puppet's call takes one token.
-            ("model_calls", limits.tokens, spent.charged_tokens),
-            ("tool_calls", limits.tool_calls, spent.tool_calls),
-        ):
-            if limit is not None and budget in rests and node.grace is None:
-                rests[budget].append(max(0, limit - count))
-        return rests
+        """What the limits leave for what the node may ask for."""
+        return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
 
-    def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[str | None, ...]]:
+    def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[PuppetEffect, ...]]:
         """What a visit can ask for, of each kind and mixed: the least, the most, all that a limit allows, one more."""
         if node.kind != "asks":
             return [()]
         ends = {node.least, node.least + 1 if node.most is None else node.most}
         if node.most is None and (fan_out := self._limits.fan_out) is not None:
             ends |= {fan_out, fan_out + 1}
-        found: list[tuple[str | None, ...]] = []
-        for budget, rests in left.items():
-            counts = ends.union(*({rest, rest + 1} for rest in rests))
-            found += [(budget,) * count for count in sorted(counts) if _may_ask(node, count)]
-        if len(left) > 1:
+        effects = self._effects[node.name]
+        found: list[tuple[PuppetEffect, ...]] = []
+        for effect in effects:
+            rest = _allowed(effect, left)
+            counts = ends if rest is None else ends | {rest, rest + 1}
+            found += [(effect,) * count for count in sorted(counts) if _may_ask(node, count)]
+        if len(effects) > 1:
             # Where it may ask for two at all, it may ask for one of each.
             found += [
                 asks
                 for count in sorted({*ends, max(2, node.least)})
                 if _may_ask(node, count)
-                for asks in _mixed(count, left)
+                for asks in _mixed(count, effects, left)
             ]
         return list(dict.fromkeys(found))
 
-    def _one_by_one(self, node: Node[Any, Any], asks: tuple[str | None, ...], left: _Left) -> Iterator[Pull]:
+    def _one_by_one(self, node: Node[Any, Any], asks: tuple[PuppetEffect, ...], left: _Left) -> Iterator[Pull]:
         """The same, asked for one by one, where a limit tells it from all at once: what came before it is charged."""
         fan_out = self._limits.fan_out
-        refused = any(asks.count(budget) > rest for budget, rests in left.items() for rest in rests)
-        if refused or (fan_out is not None and node.most is None and len(asks) > fan_out):
+        if _is_refused(asks, left) or (fan_out is not None and node.most is None and len(asks) > fan_out):
             yield Pull(node.returns[0], asks, order="one by one")
         if self._limits.seconds is not None:
             yield Pull(node.returns[0], asks, "cut", "one by one")
@@ -236,7 +255,7 @@ class Puppets:
         return bare(self._pull.outcome)
 
     def _asking(self, value: object) -> Generator[Any, Any, object]:
-        effects = tuple(_PUPPET_EFFECTS[budget] for budget in self._pull.asks)
+        effects = self._pull.asks
         if len(effects) == 1 or self._pull.order == "one by one":
             yield from effects
         elif effects:
@@ -260,20 +279,41 @@ def _may_ask(node: Node[Any, Any], count: int) -> bool:
     return node.least <= count and (node.most is None or count <= node.most)
 
 
-def _mixed(count: int, left: _Left) -> Iterator[tuple[str | None, ...]]:
+def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
+    """Whether the limits do not allow all of these."""
+    return any(
+        sum(effect.charges.get(meter, 0) for effect in asks) > rest
+        or (not rest and any(meter in effect.measures for effect in asks))
+        for meter, rest in left.items()
+    )
+
+
+def _allowed(effect: PuppetEffect, left: _Left) -> int | None:
+    """How many of these effects the limits allow; `None` if no limit counts them."""
+    counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
+    if any(not rest and meter in effect.measures for meter, rest in left.items()):
+        return 0
+    return min(counts, default=None)
+
+
+def _mixed(count: int, effects: Sequence[PuppetEffect], left: _Left) -> Iterator[tuple[PuppetEffect, ...]]:
     """So many effects of several kinds: one of one kind and the rest of another, and as many of each as there are.
 
     In every order, which matters where they are asked for one by one.
     """
-    for kinds in permutations(left):
+    for kinds in permutations(effects):
         first, last = kinds[0], kinds[-1]
         if count > 1:
             yield (first,) * (count - 1) + (last,)
             yield (first,) + (last,) * (count - 1)
-        asks: tuple[str | None, ...] = ()
+        asks: tuple[PuppetEffect, ...] = ()
+        rest = dict(left)
         for kind in kinds:
-            rest = count - len(asks)
-            asks += (kind,) * (rest if kind is last else min([rest, *left[kind]]))
+            open_ = count - len(asks)
+            allowed = None if kind is last else _allowed(kind, rest)
+            several = open_ if allowed is None else min(open_, allowed)
+            asks += (kind,) * several
+            rest = {meter: amount - several * kind.charges.get(meter, 0) for meter, amount in rest.items()}
         yield asks
 
 

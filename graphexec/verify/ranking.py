@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphexec.edge import END
-from graphexec.rank import Level, Ranks
+from graphexec.kernel.edge import END
+from graphexec.kernel.ranks import Level, Ranks
+from graphexec.verify.components import strongly_connected_components
 from graphexec.verify.flow import Transition
 
 
@@ -47,14 +48,12 @@ def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iter
 
 def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[tuple[list[str], list[Transition]]]:
     """The strongly connected components, each with the transitions inside it; what can be reached comes first."""
-    # Loaded by the first proof: a table is drawn without it.
-    import networkx as nx
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from((one.source, one.target) for one in transitions)
-    # networkx yields a component after all those that it reaches.
-    found = [list(component) for component in nx.strongly_connected_components(graph)]
+    following: dict[str, list[str]] = {name: [] for name in nodes}
+    for one in transitions:
+        following[one.source].append(one.target)
+        # A draft may lead to nodes that it does not have.
+        following.setdefault(one.target, [])
+    found = strongly_connected_components(following)
     place = {name: number for number, component in enumerate(found) for name in component}
     within: Mapping[int, list[Transition]] = defaultdict(list)
     for one in transitions:

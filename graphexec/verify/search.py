@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from graphexec.edge import Edge
 from graphexec.errors import InputError
-from graphexec.events import Asked, Moved
-from graphexec.graph import Graph
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.events import Asked, Moved
+from graphexec.kernel.graph import Graph
 from graphexec.verify.statespace import Broken, Events, Space, Thrown, Way
 from graphexec.verify.stepping import Over
 from graphexec.verify.temporal import BROKEN, Assertion, members
@@ -99,14 +99,14 @@ class _Search(Generic[P, C]):
         self, before: int | None, choice: C | None, states: tuple[Hashable, ...], events: Events, then: P | Over
     ) -> Way[C]:
         edges: list[Edge] = []
-        models = tools = 0
+        charges: dict[str, int] = {}
         for place, event in enumerate(events):
             if type(event) is Moved:
                 edges.append(self._edges[event.node, type(event.outcome)])
             elif type(event) is Asked:
-                budgets = [member.budget for member in members(event.effect)]
-                models += budgets.count("model_calls")
-                tools += budgets.count("tool_calls")
+                for member in members(event.effect):
+                    for meter, amount in member.charges.items():
+                        charges[meter.name] = charges.get(meter.name, 0) + amount
             if self._assertions:
                 after = tuple(
                     assertion.after(state, event) for assertion, state in zip(self._assertions, states, strict=True)
@@ -119,7 +119,7 @@ class _Search(Generic[P, C]):
         target = (
             then if isinstance(then, Over) else self._numbered(_Found(then, states, length, before, choice, events))
         )
-        return Way(choice, tuple(edges), models, tools, target)
+        return Way(choice, tuple(edges), charges, target)
 
     def _numbered(self, found: _Found[P, C]) -> int:
         key = (self._alike(found.place), found.states)

@@ -7,15 +7,18 @@ one with a cycle has an endless run.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 
-from graphexec.edge import Edge
-from graphexec.events import Event
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.events import Event
+from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.stepping import Over
 from graphexec.verify.temporal import Assertion
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 C = TypeVar("C")
 
@@ -25,12 +28,11 @@ Events: TypeAlias = tuple[Event[Any], ...]
 @final
 @dataclass(frozen=True, slots=True)
 class Way(Generic[C]):
-    """One way on from a state: by which `choice`, over which edges, with how many calls, to a state or the end."""
+    """One way on from a state: by which `choice`, over which edges, charging which meters, to a state or the end."""
 
     choice: C | None
     edges: tuple[Edge, ...]
-    model_calls: int
-    tool_calls: int
+    charges: Mapping[str, int]
     target: int | Over
 
 
@@ -90,11 +92,10 @@ class Endless:
 @final
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How long runs can be: the most transitions, model calls and tool calls of any, and how many runs there are."""
+    """How long runs can be: the most transitions of any, the most charged by meter, and how many runs there are."""
 
     transitions: int
-    model_calls: int
-    tool_calls: int
+    charges: Mapping[str, int]
     runs: int
 
 
@@ -103,26 +104,25 @@ def extent(space: Space[Any]) -> Extent | Endless:
     for number, ways in ((None, [space.first]), *enumerate(space.ways)):
         for way in ways:
             if isinstance(way.target, Over) and way.target.how == "endless":
-                return _going_round(() if number is None else _shortest(space, [space.first], number), way.edges)
+                return _going_round(() if number is None else _way_to(space, number), way.edges)
     order, looping = _ordered(space)
     if looping is not None:
-        stem = _shortest(space, [space.first], looping)
-        return Endless(stem, _shortest(space, space.ways[looping], looping))
+        return Endless(_way_to(space, looping), _edges(find_cycle(_network(space), looping)))
     known: dict[int, Extent] = {}
     for number in order:
         known[number] = _joined(space.ways[number], known)
     return _joined([space.first], known)
 
 
-_OVER = Extent(0, 0, 0, 1)
+_OVER = Extent(0, {}, 1)
 
 
 def _joined(ways: Iterable[Way[Any]], known: Mapping[int, Extent]) -> Extent:
     pairs = [(way, _OVER if isinstance(way.target, Over) else known[way.target]) for way in ways]
+    meters = dict.fromkeys(meter for way, then in pairs for meter in (*way.charges, *then.charges))
     return Extent(
         max(len(way.edges) + then.transitions for way, then in pairs),
-        max(way.model_calls + then.model_calls for way, then in pairs),
-        max(way.tool_calls + then.tool_calls for way, then in pairs),
+        {meter: max(way.charges.get(meter, 0) + then.charges.get(meter, 0) for way, then in pairs) for meter in meters},
         sum(then.runs for _, then in pairs),
     )
 
@@ -163,15 +163,22 @@ def _going_round(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
     return Endless((*stem, *edges[:rest]), edges[rest : rest + size])
 
 
-def _shortest(space: Space[Any], ways: Sequence[Way[Any]], target: int) -> tuple[Edge, ...]:
-    """The edges of the way with the fewest choices that begins with one of `ways` and comes to the state `target`."""
-    queue = deque((way, way.edges) for way in ways)
-    seen: set[int] = set()
-    # The state was found by a way that leads to it.
-    while True:
-        way, edges = queue.popleft()
-        if way.target == target:
-            return edges
-        if not isinstance(way.target, Over) and way.target not in seen:
-            seen.add(way.target)
-            queue.extend((following, edges + following.edges) for following in space.ways[way.target])
+def _way_to(space: Space[Any], number: int) -> tuple[Edge, ...]:
+    """The edges of a way with the fewest choices to a state."""
+    return _edges(find_path(_network(space), _BEGIN, number) or ())
+
+
+def _edges(ways: Iterable[Way[Any]]) -> tuple[Edge, ...]:
+    return tuple(edge for way in ways for edge in way.edges)
+
+
+# Before the first state.
+_BEGIN = -1
+
+
+def _network(space: Space[Any]) -> nx.DiGraph[int]:
+    """The states, with the ways between them as labels."""
+    rows = ((_BEGIN, [space.first]), *enumerate(space.ways))
+    return label_edges(
+        (number, way.target, way) for number, ways in rows for way in ways if not isinstance(way.target, Over)
+    )

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
 
-from graphexec.by_hand import begin
-from graphexec.effects import All, Effect, Request
-from graphexec.engine import Cut, Walk
 from graphexec.errors import ModelError, SnapshotError
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import begin
 from graphexec.messages import ModelReply, Usage
-from graphexec.snapshot import Snapshot
+from graphexec.meters import COST, MODEL_CALLS, TOKENS
 from graphexec.verify.oracle import Oracle, Reply
 
 # replies: in time.  replies late: when the deadline has passed, which only a handler that cannot be cut can do.  cuts:
@@ -79,7 +80,7 @@ class Stepping:
 
     def begun(self, value: object) -> Stepped:
         """A run up to its first request."""
-        return self._on(Walk(self.graph, begin(self.graph, value), self.limits), [], ())
+        return self._on(Execution(self.graph, begin(self.graph, value), self.limits), [], ())
 
     def onward(self, waiting: Waiting, choice: Choice) -> Stepped:
         """A run from one request to the next. Costs the steps on the way and a replay of the node."""
@@ -90,15 +91,15 @@ class Stepping:
             case "cancels":
                 return (), Over("cancelled", "")
             case "crashes":
-                return self._on(Walk(self.graph, _resumed(snapshot, self.graph), self.limits), [], waiting.had)
+                return self._on(Execution(self.graph, _resumed(snapshot, self.graph), self.limits), [], waiting.had)
             case "replies" | "replies late" | "cuts":
-                walk = Walk(self.graph, snapshot, self.limits)
-                at = snapshot.spent.seconds if choice.kind == "replies" else walk.deadline or 0.0
-                settled = walk.answered(effect, choice.value, at)
+                execution = Execution(self.graph, snapshot, self.limits)
+                at = snapshot.spent.seconds if choice.kind == "replies" else execution.deadline or 0.0
+                settled = execution.answered(effect, choice.value, at)
                 # The engine tells of a reply when it comes; of one that it is resumed with, it told before.
                 took = at - snapshot.spent.seconds
                 news = Answered(snapshot.node, effect, settled.replies[-1], took, settled.spent)
-                return self._on(Walk(self.graph, settled, self.limits), [news], (*waiting.had, str(choice)))
+                return self._on(Execution(self.graph, settled, self.limits), [news], (*waiting.had, str(choice)))
 
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Everything that the world can do then."""
@@ -117,13 +118,13 @@ class Stepping:
 
     def _priced(self, oracle: Oracle) -> Callable[[Effect[Any]], list[Reply]]:
         """The replies, and where tokens or money are limited those of a model once more that take all there is."""
-        tokens, money = self.limits.tokens, self.limits.cost
+        tokens, money = self.limits[TOKENS], self.limits[COST]
 
         def replies(effect: Effect[Any]) -> list[Reply]:
             known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
             dear: list[tuple[str, dict[str, Any]]] = []
             if tokens is not None:
-                dear.append(("tokens", {"usage": Usage(completion_tokens=tokens)}))
+                dear.append(("tokens", {"usage": Usage(completion_tokens=int(tokens))}))
             if money is not None:
                 dear.append(("money", {"cost": money}))
             return known + [
@@ -135,14 +136,14 @@ class Stepping:
 
         return replies
 
-    def _on(self, walk: Walk, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
-        path = walk.path(watched=True)
+    def _on(self, execution: Execution, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
+        path = execution.path(observed=True)
         try:
             while len(events) < _ENDLESS:
                 item: Any = next(path)
                 if type(item) is Asked:
                     events.append(item)
-                    waiting = Waiting(walk.snapshot(), item.effect, had)
+                    waiting = Waiting(execution.snapshot(), item.effect, had)
                     return tuple(events), waiting
                 if type(item) is Moved:
                     had = ()
@@ -150,7 +151,7 @@ class Stepping:
                 events.append(item)
             return tuple(events), Over("endless", "")
         except StopIteration as end:
-            events.append(Done(end.value, walk.snapshot()))
+            events.append(Done(end.value, execution.snapshot()))
             return tuple(events), Over("done", type(end.value).__name__)
         except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything; it ends this run
             return tuple(events), Over("raised", type(error).__name__)
@@ -190,7 +191,7 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
 
 
 def _model(effect: Request) -> bool:
-    return not isinstance(effect, All) and effect.budget == "model_calls"
+    return not isinstance(effect, All) and MODEL_CALLS in effect.charges
 
 
 def _for_nothing(reply: Reply) -> Reply:

@@ -16,11 +16,12 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from graphexec.effects import All, CallTool, Effect, Request
-from graphexec.errors import InputError
-from graphexec.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.given import NAME, Kind, told
-from graphexec.node import Node
+from graphexec.effects import CallTool
+from graphexec.errors import InputError, format_value
+from graphexec.given import NAME, Kind
+from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.kernel.node import Node
 
 # The name of the tool that there is not: what every model calls that calls one that it has not got.
 UNKNOWN: Final = "no_such_tool"
@@ -78,7 +79,7 @@ class Predicate:
 def predicate(function: Callable[[Event[Any]], bool]) -> Predicate:
     """Make a predicate of a function of one event."""
     if not callable(function):
-        raise InputError(f"predicate is given {told(function)}; give a function of one event")
+        raise InputError(f"predicate is given {format_value(function)}; give a function of one event")
     return Predicate(f"predicate({getattr(function, '__name__', repr(function))})", function, (function,))
 
 
@@ -129,7 +130,7 @@ def calls_tool(*names: str) -> Predicate:
     Whatever tool that there is not a model calls, `explore` has it call `no_such_tool`: that name is one, too.
     """
     if not names or not all(map(NAME.fits, names)):
-        raise InputError(f"calls_tool is given {', '.join(map(told, names)) or 'nothing'}; give names of tools")
+        raise InputError(f"calls_tool is given {', '.join(map(format_value, names)) or 'nothing'}; give names of tools")
     return Predicate(
         f"calls_tool({', '.join(map(repr, names))})",
         lambda event: (
@@ -265,27 +266,31 @@ _EFFECT = Kind("a class of effects", lambda value: isinstance(value, type) and i
 def _predicates(text: str, *given: object) -> None:
     for one in given:
         if not isinstance(one, Predicate):
-            what = "predicate(function)" if callable(one) else f"calls_tool({told(one)}), left({told(one)}) or the like"
-            raise InputError(f"{told(one)} in {text} is no predicate; write {what}")
+            what = (
+                "predicate(function)"
+                if callable(one)
+                else f"calls_tool({format_value(one)}), left({format_value(one)}) or the like"
+            )
+            raise InputError(f"{format_value(one)} in {text} is no predicate; write {what}")
 
 
 def _name(of: str, node: object) -> str:
     if isinstance(node, Node):
         return node.name
     if not NAME.fits(node):
-        raise InputError(f"{of} is given {told(node)}; give a node, or its name as a text")
+        raise InputError(f"{of} is given {format_value(node)}; give a node, or its name as a text")
     return str(node)
 
 
 def _outcome(of: str, outcome: object) -> None:
     if outcome is not None and not isinstance(outcome, type):
-        raise InputError(f"{of} is given the outcome {told(outcome)}; give a class of outcomes")
+        raise InputError(f"{of} is given the outcome {format_value(outcome)}; give a class of outcomes")
 
 
 def _effect(of: str, effect: object) -> None:
     if not _EFFECT.fits(effect):
         kind = type(effect).__name__ if issubclass(type(effect), Effect) else "AskHuman"
-        raise InputError(f"{of} is given {told(effect)}; give a class of effects: {of}({kind})")
+        raise InputError(f"{of} is given {format_value(effect)}; give a class of effects: {of}({kind})")
 
 
 def _of(

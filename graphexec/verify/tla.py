@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from graphexec.edge import END
 from graphexec.errors import InputError
-from graphexec.limits import Limits
+from graphexec.kernel.edge import END
+from graphexec.kernel.meters import Limits
 from graphexec.verify.flow import Flow
 from graphexec.verify.guarded import Command, guarded, identifiers, remark, whole_number
 

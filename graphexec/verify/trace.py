@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
-from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Perform
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool
+from graphexec.kernel.effects import Perform
+from graphexec.meters import MODEL_CALLS, TOOL_CALLS
+from graphexec.verify.flow import Flow
 
 REPORT = "the trace was changed, or the engine broke its word; keep the trace, and report it"
 WHOLE = "give all that graphexec run --json printed"
@@ -14,14 +17,13 @@ WHOLE = "give all that graphexec run --json printed"
 # Any: the values of a record are JSON.
 Record: TypeAlias = Mapping[str, Any]
 
-# What effects are charged to, by the names that records give them; that of the users' own is not known.
-_BUDGETS: Mapping[str, str | None] = {
-    kind.__name__: kind.budget for kind in (CallModel, CallAgent, CallTool, AskHuman, Perform)
+# What effects charge, by the names that records give them; that of the users' own is not known.
+_CHARGES: Mapping[str, Mapping[str, int]] = {
+    kind.__name__: {meter.name: amount for meter, amount in kind.charges.items()}
+    for kind in (CallModel, CallAgent, CallTool, AskHuman, Perform)
 }
 
-_WHOLE_NUMBERS = ("iterations", "model_calls", "tool_calls", "tokens", "restarts")
-
-# What no edge makes full again, besides the calls, which are counted one by one.
+# What no edge makes full again, besides the charged meters, which are counted effect by effect, and the measured ones.
 _RISING = ("seconds", "tokens", "cost", "restarts")
 
 
@@ -55,9 +57,20 @@ class Visit:
 
 @final
 class Trace:
-    """The records of one run, read once: `visits`, `result` (`None`: it is cut off), and `faults`."""
+    """The records of one run, read once: `visits`, `result` (`None`: it is cut off), and `faults`.
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    The `flow` is that of the machine which ran: it has the meters that effects charge, and how much.
+    """
+
+    def __init__(self, records: Sequence[Record], flow: Flow) -> None:
+        # Of which no reply reports more than was charged. Those of agents are in every trace.
+        self._meters = tuple(dict.fromkeys((MODEL_CALLS.name, TOOL_CALLS.name, *flow.bounded)))
+        kinds = dict.fromkeys(kind for one in flow.transitions for kind in one.kinds)
+        self._kinds = [{name: amount for name, amount in kind if name in self._meters} for kind in kinds]
+        # What is only measured may be counted in fractions.
+        measured = {name for kind in kinds for name, amount in kind if not amount} - {*flow.charged}
+        self._whole = tuple(dict.fromkeys(("iterations", *self._meters, *flow.charged, "tokens", "restarts")))
+        self._rising = tuple(dict.fromkeys((*_RISING, *flow.measured, *sorted(measured))))
         self.visits: list[Visit] = []
         self.result: Record | None = None
         self.faults: list[Violation] = []
@@ -83,7 +96,7 @@ class Trace:
     def _numbers(self, line: int, record: Record) -> Iterator[Violation]:
         """Counts that are none."""
         spent: Record = record.get("spent", {})
-        counts = {name: spent[name] for name in _WHOLE_NUMBERS if name in spent} | spent.get("budgets", {})
+        counts = {name: spent[name] for name in self._whole if name in spent} | spent.get("budgets", {})
         for name, count in counts.items():
             if type(count) is not int or count < 0:
                 yield Violation(line, f"{name} is {count!r}; what is counted is whole and not below 0", REPORT)
@@ -127,7 +140,7 @@ class Trace:
         self.visits.append(self._at)
 
     def _first(self, line: int, spent: Record) -> None:
-        counts = {name: spent.get(name, 0) for name in _WHOLE_NUMBERS} | spent["budgets"]
+        counts = {name: spent.get(name, 0) for name in self._whole} | spent["budgets"]
         if any(counts.values()):
             told = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
             self._fault(line, f"the run begins with {told} spent")
@@ -165,28 +178,29 @@ class Trace:
         self._at, self._waits = None, None
 
     def _charged(self, line: int, spent: Record) -> None:
-        """Compare the calls that are counted with those that were asked for, and the clock with what it was."""
+        """Compare what is charged with what was asked for, and the clock with what it was."""
         if not self.visits or self._spent is None:
             return
         visit = self.visits[-1]
         self._rises(line, self._spent, spent)
         self._spent = spent
-        budgets = [_BUDGETS.get(effect, "unknown") for effect in visit.asked]
-        unknown = budgets.count("unknown")
+        known = [_CHARGES[effect] for effect in visit.asked if effect in _CHARGES]
+        unknown = len(visit.asked) - len(known)
         # Where an error ended the run, the last request need not be among what is known to be spent.
         open_ = self.result is not None and self._at is not None
-        counted = {name: spent.get(name, 0) - visit.spent.get(name, 0) for name in ("model_calls", "tool_calls")}
+        counted = {name: spent.get(name, 0) - visit.spent.get(name, 0) for name in self._meters}
+        least = {name: sum(charges.get(name, 0) for charges in known) for name in counted}
         for name, count in counted.items():
-            asked = budgets.count(name)
-            if not (0 if open_ else asked) <= count <= asked + unknown:
-                calls = name.replace("_", " ")
-                self._fault(line, f"{visit.node} asked for {asked:,} {calls}, and {count:,} are counted")
-        known = sum(budgets.count(name) for name in counted)
-        if sum(counted.values()) > known + unknown and not any(one.line == line for one in self.faults):
-            self._fault(line, f"{visit.node} asked for {known + unknown:,} effects, and more calls are counted")
+            largest = max((kind.get(name, 0) for kind in self._kinds), default=0)
+            if not (0 if open_ else least[name]) <= count <= least[name] + unknown * largest:
+                meter = name.replace("_", " ")
+                self._fault(line, f"{visit.node} asked for {least[name]:,} {meter}, and {count:,} are counted")
+        most = sum(least.values()) + unknown * max((sum(kind.values()) for kind in self._kinds), default=0)
+        if sum(counted.values()) > most and not any(one.line == line for one in self.faults):
+            self._fault(line, f"{visit.node} asked for {len(visit.asked):,} effects, and more calls are counted")
 
     def _rises(self, line: int, before: Record, after: Record) -> None:
-        for name in _RISING:
+        for name in self._rising:
             was, now = before.get(name, 0), after.get(name, 0)
             if now < was:
                 self._fault(line, f"{name} go back from {shown(was)} to {shown(now)}")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from graphexec.errors import Fault, GraphError
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.errors import Fault, GraphError, GraphexecError
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
 from graphexec.verify.certificate import Bounds, Certificate
 from graphexec.verify.flow import Transition
 
@@ -133,17 +133,26 @@ class Verdict:
         """The findings that stand against a proof, a line each."""
         return "\n".join(str(finding) for finding in self.findings if finding.severity == "error") or self.status
 
+    def require_proof(self) -> None:
+        """Raise `UnprovedError` unless every run is proved to end."""
+        if not self.proved:
+            raise UnprovedError(self)
+
     def __str__(self) -> str:
         lines = [self.status.upper()]
         if self.bounds is not None:
-            bounds = self.bounds
-            lines += [
-                f"  transitions: {bounds.transitions}",
-                f"  model calls: {bounds.model_calls}",
-                f"  tool calls: {bounds.tool_calls}",
-                f"  seconds: {bounds.seconds}",
-            ]
+            lines += [f"  {name.replace('_', ' ')}: {bound}" for name, bound in self.bounds.rows()]
         return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
+
+
+class UnprovedError(GraphexecError, ValueError):
+    """A machine was to be run whose runs are not proved to end. `verdict` says why, with a counterexample."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(
+            f"{verdict.why}\nA machine runs only if it is proved to end; mend it, or pass may_run_forever=True"
+        )
 
 
 def findings_of(error: GraphError) -> tuple[Finding, ...]:

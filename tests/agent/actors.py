@@ -10,9 +10,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Ready, Run, Steps, Tool, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Ready, Run, Steps, Tool, tool
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
 from graphexec.result import Ending
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import BLOCKING
+from graphexec.runtime.io import run_sync as run_coroutine
 from tests.three_drivers import EVERY, Driver, Script, Told, agreed
 
 AnyTool: TypeAlias = Tool[..., Any]
@@ -138,3 +141,9 @@ def run_sync(executor: AgentExecutor, inputs: Any = "q") -> Any:
 # How an executor is run, for tests in which that makes no difference.
 Running: TypeAlias = Callable[..., Any]
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+
+
+def reply_of(handler: Handler, effect: Effect[Any], left: float | None = None) -> Any:
+    """What a handler replies in a sync run."""
+    reply: Any = run_coroutine(handler.answer(effect, left, BLOCKING))
+    return reply

@@ -36,6 +36,7 @@ from tests.agent.actors import (
     fail,
     observations,
     prompt,
+    reply_of,
     run_async,
     run_sync,
     scripted,
@@ -256,14 +257,14 @@ def titled(*names: str) -> dict[str, AnyTool]:
 def test_an_unknown_name_is_answered_with_the_closest_one_behind_langchains_sentence(
     requested: str, suggested: str
 ) -> None:
-    result = calling(titled("web_search", "Calculate")).call(CallTool(requested, "x"), None)
+    result = reply_of(calling(titled("web_search", "Calculate")), CallTool(requested, "x"))
     first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
     assert result == ToolResult(first + suggested, "unknown_tool")
 
 
 @given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
 def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name: str, names: list[str]) -> None:
-    result = calling(titled(*names)).call(CallTool(name, "x"), None)
+    result = reply_of(calling(titled(*names)), CallTool(name, "x"))
     if name in names:
         assert result == ToolResult("x")
     else:
@@ -275,16 +276,16 @@ def test_names_in_another_case_are_found_if_so_wanted() -> None:
     tools = titled("Web_Search", "Straße")
     handler = calling(tools, lookup="case_insensitive")
     for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
-        assert handler.call(CallTool(name, "x"), None) == ToolResult("x")
-    assert handler.call(CallTool("websearch", "x"), None).observation == (
+        assert reply_of(handler, CallTool(name, "x")) == ToolResult("x")
+    assert reply_of(handler, CallTool("websearch", "x")).observation == (
         "websearch is not a valid tool, try one of [Web_Search, Straße]. Did you mean Web_Search?"
     )
-    assert calling(tools).call(CallTool("web_search", "x"), None).status == "unknown_tool"
+    assert reply_of(calling(tools), CallTool("web_search", "x")).status == "unknown_tool"
 
 
 def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() -> None:
     tools = titled("search", "Search")
-    assert calling(tools).call(CallTool("Search", "x"), None) == ToolResult("x")
+    assert reply_of(calling(tools), CallTool("Search", "x")) == ToolResult("x")
     with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
         calling(tools, lookup="case_insensitive")
 
@@ -329,7 +330,7 @@ class Point:
         ("naïve ☃ 日本 \U0001f600", "naïve ☃ 日本 \U0001f600"),
         ("x" * 1_000_000, "x" * 1_000_000),
     ],
-    ids=repr,
+    ids=lambda one: repr(one)[:80],
 )
 def test_any_observation_is_kept_as_it_is_and_shown_to_the_model_as_text(returned: Any, shown: str) -> None:
     def give() -> Any:
@@ -358,8 +359,8 @@ def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -
 
 def test_the_handler_of_tools_answers_without_an_executor() -> None:
     handler = calling({"echo": echo})
-    assert handler.call(CallTool("echo", "hi"), None) == ToolResult("hi")
-    assert handler.call(CallTool("echo", {"text": "hi"}), 1.0) == ToolResult("hi")
+    assert reply_of(handler, CallTool("echo", "hi")) == ToolResult("hi")
+    assert reply_of(handler, CallTool("echo", {"text": "hi"}), 1.0) == ToolResult("hi")
 
 
 def test_a_tool_of_one_set_is_a_tool_wherever_it_stands() -> None:

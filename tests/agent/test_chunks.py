@@ -35,7 +35,7 @@ from graphexec import (
     tool,
 )
 from graphexec.chunks import Chunks
-from graphexec.events import Moved
+from graphexec.kernel.events import Moved
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.agent.actors import act, answer, call, echo, fail, scripted

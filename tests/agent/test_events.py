@@ -105,13 +105,13 @@ def test_every_call_is_told_with_what_it_asked_and_what_came() -> None:
     ]
     (answered,) = [event for event in told.events if isinstance(event, Answered) and isinstance(event.effect, All)]
     assert [result.observation for result in answered.reply][::2] == ["a", "b"]
-    assert answered.spent.tool_calls == 3
+    assert answered.spent["tool_calls"] == 3
 
 
 def test_what_is_spent_grows_event_by_event_up_to_the_end() -> None:
     told = told_by_every_driver(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
     spent = [event.spent for event in told.events if isinstance(event, (Entered, Answered, Done))]
-    assert [(one.iterations, one.model_calls, one.tool_calls) for one in spent] == [
+    assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
         (0, 0, 0),
         (1, 1, 0),
         (1, 1, 0),

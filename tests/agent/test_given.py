@@ -10,23 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.given import (
-    FLAG,
-    MODEL,
-    NAME,
-    PATH,
-    SECONDS,
-    TEXT,
-    TIMEOUT,
-    Kind,
-    check,
-    each,
-    having,
-    maybe,
-    told,
-    whole,
-)
+from graphexec.errors import InputError, ToolDefinitionError, format_value
+from graphexec.given import FLAG, MODEL, NAME, PATH, SECONDS, TEXT, TIMEOUT, Kind, check, each, having, maybe, whole
 from graphexec.models.scripted import ScriptedModel
 
 numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
@@ -63,7 +48,7 @@ def test_a_kind_tells_its_values_from_others(kind: Kind, fits: list[Any], others
 
 @given(st.one_of(st.text(), st.lists(st.text()), st.from_type(type)))
 def test_whatever_it_is_is_told_in_one_short_line(value: object) -> None:
-    said = told(value)
+    said = format_value(value)
     assert len(said) <= 120
     assert len(said.splitlines()) == 1
 

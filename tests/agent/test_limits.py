@@ -78,7 +78,7 @@ def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: in
     assert told.outcome.limit == Exhausted("iterations", allowed, allowed)
     assert told.outcome.output == "Agent stopped due to iteration limit or time limit."
     assert statuses(told) == [status] * allowed
-    assert (told.spent.iterations, told.spent.model_calls) == (allowed, allowed)
+    assert (told.spent.iterations, told.spent["model_calls"]) == (allowed, allowed)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_finishing_on_the_last_allowed_iteration_wins(limit: str) -> None:
     )
     assert isinstance(told.outcome, AgentFinish)
     assert told.outcome.output == "done"
-    assert told.spent.model_calls == 3
+    assert told.spent["model_calls"] == 3
 
 
 def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> None:
@@ -141,7 +141,7 @@ def test_an_iteration_with_several_actions_counts_once() -> None:
     batch = [act("echo", text=str(number)) for number in range(3)]
     told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
     assert observations(told) == ["0", "1", "2"] * 2
-    assert told.spent.tool_calls == 6
+    assert told.spent["tool_calls"] == 6
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 4])
@@ -154,7 +154,7 @@ def test_model_calls_are_limited_exactly(allowed: int) -> None:
     assert isinstance(told.outcome, StoppedResponse)
     assert told.outcome.limit == Exhausted("model_calls", allowed, allowed)
     assert told.outcome.output == "Agent stopped due to model call limit."
-    assert told.spent.model_calls == len(told.outcome.steps) == allowed
+    assert told.spent["model_calls"] == len(told.outcome.steps) == allowed
 
 
 @pytest.mark.parametrize(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
@@ -167,7 +167,7 @@ def test_tool_calls_are_limited_exactly_whether_they_work_or_not(allowed: int, n
     assert isinstance(told.outcome, StoppedResponse)
     assert told.outcome.limit == Exhausted("tool_calls", allowed, allowed)
     assert told.outcome.output == "Agent stopped due to tool call limit."
-    assert told.spent.tool_calls == len(told.outcome.steps) == allowed
+    assert told.spent["tool_calls"] == len(told.outcome.steps) == allowed
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])
@@ -185,7 +185,7 @@ def test_a_fan_out_that_exceeds_what_is_left_runs_none_of_its_tools(run: Callabl
     assert sorted(called) == [1, 2]
     assert result.stopped.limit == Exhausted("tool_calls", 3, 2)
     assert [step.observation for step in result.steps] == [1, 2]
-    assert result.spent.tool_calls == 2
+    assert result.spent["tool_calls"] == 2
 
 
 def test_tokens_are_compared_before_each_model_call() -> None:

@@ -114,7 +114,7 @@ def test_what_it_raises_loses_nothing_of_the_run(run: Run) -> None:
     assert snapshot is not None
     memory.fails = False
     again = executor.run(snapshot)
-    assert (again.output, again.spent.model_calls) == ("nothing yet; tea?", 1)
+    assert (again.output, again.spent["model_calls"]) == ("nothing yet; tea?", 1)
     assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
 
 

@@ -73,7 +73,7 @@ def test_false_raises_a_parse_error_that_names_the_remedy_and_keeps_the_run(kind
         assert "handle_parsing_errors=True" in str(raised.value)
         kept = snapshot_of(raised.value)
         assert kept is not None
-        assert (kept.node, kept.spent.model_calls) == ("parse", 1)
+        assert (kept.node, kept.spent["model_calls"]) == ("parse", 1)
     with pytest.raises(ParseError):
         told_by_every_driver(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
 

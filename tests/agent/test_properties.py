@@ -31,7 +31,6 @@ from graphexec import (
     create_tool_calling_agent,
     snapshot_of,
 )
-from graphexec.drive import run
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -44,7 +43,9 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
+from graphexec.meters import reported_tokens
 from graphexec.result import Ending
+from graphexec.runtime.runner import run
 from tests.agent.actors import script_of
 from tests.semantics import reference
 from tests.semantics.reference import Settings
@@ -281,9 +282,9 @@ def outcome_of(ending: Ending, told: Any) -> Outcome:
         None if isinstance(ending, StoppedResponse) else ending.output,
         [(step.action.tool, in_few_words(step.observation), step.status) for step in ending.steps],
         told.spent.iterations,
-        told.spent.model_calls,
-        told.spent.tool_calls,
-        told.spent.tokens,
+        told.spent["model_calls"],
+        told.spent["tool_calls"],
+        reported_tokens(told.spent),
     )
 
 
@@ -298,15 +299,15 @@ def within(outcome: Outcome, given: Settings, told: Told[Ending]) -> None:
     spent = told.spent
     for limit, reached in (
         (given.iterations, spent.iterations),
-        (given.model_calls, spent.model_calls),
-        (given.tool_calls, spent.tool_calls),
+        (given.model_calls, spent["model_calls"]),
+        (given.tool_calls, spent["tool_calls"]),
     ):
         assert limit is None or reached <= limit
     if given.iterations is not None:
         moves = [event for event in told.events if isinstance(event, Moved)]
         assert len(moves) <= 4 * given.iterations + 2
     asked = sum(len(getattr(effect, "effects", (effect,))) for effect in told.asked)
-    assert asked == spent.model_calls + spent.tool_calls
+    assert asked == spent["model_calls"] + spent["tool_calls"]
     assert outcome.end != "seconds" or given.seconds == 0
 
 
@@ -317,7 +318,7 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
         with pytest.raises(ParseError) as raised:
             agreed(lambda: script_of(executor_of(turns, given, flavour)))
         kept = snapshot_of(raised.value)
-        assert kept is None or kept.spent.model_calls == expected.model_calls
+        assert kept is None or kept.spent["model_calls"] == expected.model_calls
         return
     told = agreed(lambda: script_of(executor_of(turns, given, flavour)))
     assert outcome_of(told.outcome, told) == expected

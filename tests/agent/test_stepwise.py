@@ -23,10 +23,10 @@ from graphexec import (
     on,
 )
 from graphexec.errors import InputError
-from graphexec.events import Entered
+from graphexec.kernel.events import Entered
+from graphexec.kernel.surgery import splice
 from graphexec.machine import check_return_direct, plan
 from graphexec.stepwise import Stepwise
-from graphexec.surgery import splice
 from graphexec.tools import tool
 from tests.agent.actors import act, answer, echo, scripted
 
@@ -131,8 +131,8 @@ def test_who_leaves_the_loop_ends_the_run(how: str) -> None:
 @both
 def test_between_two_turns_what_is_spent_is_known(how: str) -> None:
     turns = counting().iter("q")
-    spent: list[tuple[int, int]] = []
-    gone_through(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent.tool_calls)))
+    spent: list[tuple[int, float]] = []
+    gone_through(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent["tool_calls"])))
     assert spent == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -149,7 +149,7 @@ def test_a_run_is_changed_between_two_turns_and_what_is_spent_stays(how: str) ->
     assert gone_through(turns, how, edit) == [["0"], ["2"]]
     assert turns.result.output == "3 steps of milk"
     assert [step.observation for step in turns.result.steps] == ["corrected", "0", "2"]
-    assert (turns.result.spent.iterations, turns.result.spent.tool_calls) == (3, 2)
+    assert (turns.result.spent.iterations, turns.result.spent["tool_calls"]) == (3, 2)
 
 
 @both

@@ -25,10 +25,10 @@ from graphexec import (
     create_react_agent,
     tool,
 )
-from graphexec.drive import run
 from graphexec.errors import ModelTimeout
-from graphexec.events import Done
+from graphexec.kernel.events import Done
 from graphexec.result import Ending
+from graphexec.runtime.runner import run
 from tests.agent.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
 from tests.three_drivers import FakeClock, Script, agreed
 
@@ -117,7 +117,7 @@ def test_a_slow_tool_is_cut_at_the_time_limit_and_its_finished_siblings_keep_the
     assert result.stopped is not None
     assert result.stopped.limit.value == SECONDS
     assert result.stopped.limit.reached >= SECONDS
-    assert result.spent.tool_calls == 4
+    assert result.spent["tool_calls"] == 4
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
@@ -130,7 +130,7 @@ def test_a_slow_model_is_cut_at_the_time_limit(how: str) -> None:
         model.released.set()
     assert SECONDS <= elapsed < AT_MOST
     assert result.reason == "seconds"
-    assert (result.spent.model_calls, result.spent.iterations, len(result.steps)) == (1, 1, 0)
+    assert (result.spent["model_calls"], result.spent.iterations, len(result.steps)) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
@@ -254,7 +254,7 @@ def test_a_time_limit_of_nothing_stops_before_the_first_plan(how: str, limit: fl
     result, _ = timed(executor, how, released)
     assert result.reason == "seconds"
     assert result.output == "Agent stopped due to iteration limit or time limit."
-    assert (result.spent.iterations, result.spent.model_calls) == (0, 0)
+    assert (result.spent.iterations, result.spent["model_calls"]) == (0, 0)
 
 
 def test_the_time_that_the_consumer_of_a_stream_takes_counts() -> None:

@@ -114,7 +114,7 @@ def test_bad_arguments_make_the_whole_reply_a_parse_error_and_no_tool_runs(argum
     calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
     outcome, requests = conversations(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
     assert statuses(outcome) == ["parse_error"]
-    assert outcome.spent.tool_calls == 0
+    assert outcome.spent["tool_calls"] == 0
     assistant, user = requests[-1][2:]
     assert assistant == AssistantMessage(f'Hm.\necho({{"text": "1"}})\necho({arguments})')
     assert isinstance(user, UserMessage)

@@ -12,7 +12,7 @@ from pydantic import Field
 from graphexec import AgentExecutor, CallTool, Run, tool
 from graphexec.tools.calling import calling
 from graphexec.tools.tool import BadArguments
-from tests.agent.actors import AnyTool, act, answer, echo, observations, scripted, told_by_every_driver
+from tests.agent.actors import AnyTool, act, answer, echo, observations, reply_of, scripted, told_by_every_driver
 
 
 def summed_up(run: Run) -> str:
@@ -95,12 +95,12 @@ def test_no_model_can_give_a_run(one: AnyTool) -> None:
 
 @EACH
 def test_a_text_alone_is_the_argument_that_the_model_gives(one: AnyTool) -> None:
-    assert calling({one.name: one}).call(CallTool(one.name, "a", Run({"input": "q"})), None).observation == "a for q: "
+    assert reply_of(calling({one.name: one}), CallTool(one.name, "a", Run({"input": "q"}))).observation == "a for q: "
 
 
 @EACH
 def test_a_tool_that_is_called_outside_a_run_gets_an_empty_one(one: AnyTool) -> None:
-    assert calling({one.name: one}).call(CallTool(one.name, "a"), None).observation == "a for None: "
+    assert reply_of(calling({one.name: one}), CallTool(one.name, "a")).observation == "a for None: "
 
 
 def test_who_calls_the_tool_directly_passes_the_run() -> None:
@@ -128,7 +128,7 @@ def test_a_method_may_ask_for_the_run() -> None:
 
     one = tool(Notes().add)
     assert one.given_the_run == ("run",)
-    assert calling({"add": one}).call(CallTool("add", "a", Run({"input": "q"})), None).observation == "a for q: "
+    assert reply_of(calling({"add": one}), CallTool("add", "a", Run({"input": "q"}))).observation == "a for q: "
 
 
 def test_each_attempt_gets_the_run() -> None:
@@ -143,5 +143,5 @@ def test_each_attempt_gets_the_run() -> None:
         return "done"
 
     run = Run({"input": "q"})
-    calling({"flaky": flaky}).call(CallTool("flaky", {}, run), None)
+    reply_of(calling({"flaky": flaky}), CallTool("flaky", {}, run))
     assert seen[0] is seen[1] is run

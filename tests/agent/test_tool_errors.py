@@ -18,6 +18,7 @@ from tests.agent.actors import (
     act,
     answer,
     observations,
+    reply_of,
     run_async,
     run_sync,
     scripted,
@@ -70,7 +71,7 @@ def test_the_executors_policy_is_for_the_tools_that_have_none_of_their_own() -> 
     ]
     for own, default, observed in policies:
         handler = calling({"raises": raising(error, on_error=own)}, on_error=default)
-        assert handler.call(CallTool("raises", {}), None).observation == observed
+        assert reply_of(handler, CallTool("raises", {})).observation == observed
 
 
 @HOW
@@ -110,8 +111,8 @@ def test_a_cancellation_that_a_tool_runs_into_is_no_exception_for_the_function(k
 
 def test_bad_arguments_unknown_names_and_timeouts_are_not_the_functions_affair() -> None:
     handler = calling({"raises": raising(LookupError("no"))}, on_error=kindly)
-    assert handler.call(CallTool("raises", {"x": 1}), None).status == "bad_arguments"
-    assert handler.call(CallTool("nope", {}), None).status == "unknown_tool"
+    assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
+    assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
 
 
 @pytest.mark.parametrize("policy", ["ignore", 3, True, ["observe"]])

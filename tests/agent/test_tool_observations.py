@@ -27,6 +27,7 @@ from tests.agent.actors import (
     answer,
     observations,
     prompt,
+    reply_of,
     run_async,
     run_sync,
     scripted,
@@ -112,7 +113,7 @@ def gives(returned: object, **settings: Any) -> AnyTool:
 
 
 def told_of(one: AnyTool, **defaults: Any) -> str | None:
-    result = calling({"give": one}, **defaults).call(CallTool("give", {}), None)
+    result = reply_of(calling({"give": one}, **defaults), CallTool("give", {}))
     told: str | None = result.told
     return told
 
@@ -138,7 +139,7 @@ def test_the_executors_length_is_for_the_tools_that_have_none_of_their_own() -> 
 
 def test_what_is_told_of_an_object_is_cut_as_its_json() -> None:
     station = Station("north")
-    result = calling({"give": gives(station, max_observation=9)}).call(CallTool("give", {}), None)
+    result = reply_of(calling({"give": gives(station, max_observation=9)}), CallTool("give", {}))
     assert result.observation is station
     assert result.told == '{"name":"\n[... 19 more characters were cut; ask for less]'
 
@@ -154,7 +155,7 @@ def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
         """Fail with a page."""
         raise ValueError("<html>" * 1_000)
 
-    result = calling({"give": give}).call(CallTool("give", {}), None)
+    result = reply_of(calling({"give": give}), CallTool("give", {}))
     assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
     assert result.told == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
 
@@ -162,12 +163,12 @@ def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
 def test_what_helps_to_mend_a_call_is_told_whole() -> None:
     handler = calling({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
-        assert handler.call(call, None).told is None
+        assert reply_of(handler, call).told is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_what_is_told_is_never_longer_than_asked_for_and_its_note(observation: Any, most: int) -> None:
-    result = calling({"give": gives(observation)}, max_observation=most).call(CallTool("give", {}), None)
+    result = reply_of(calling({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
     whole = shown(observation)
     assert result.observation is observation
     assert (result.told is None) == (len(whole) <= most)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,13 +16,24 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, CallTool, ToolResult, tool
 from graphexec.errors import Abandoned, ToolDefinitionError
-from graphexec.reporting import Listener, heard_by
+from graphexec.runtime.io import ASYNC
+from graphexec.runtime.progress import Listener, heard_by
+from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
 from graphexec.tools.calling import calling
 from graphexec.tools.retry import LONGEST_WAIT
-from graphexec.waiting import wait_for
-from tests.agent.actors import AnyTool, act, answer, observations, run_async, run_sync, scripted, told_by_every_driver
+from tests.agent.actors import (
+    AnyTool,
+    act,
+    answer,
+    observations,
+    reply_of,
+    run_async,
+    run_sync,
+    scripted,
+    told_by_every_driver,
+)
 
 CALL = CallTool("flaky", {})
 
@@ -46,12 +59,12 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[A
 
 
 def called(one: AnyTool) -> ToolResult:
-    result: ToolResult = calling({one.name: one}).call(CALL, None)
+    result: ToolResult = reply_of(calling({one.name: one}), CALL)
     return result
 
 
 async def acalled(one: AnyTool) -> ToolResult:
-    result: ToolResult = await calling({one.name: one}).acall(CALL, None)
+    result: ToolResult = await calling({one.name: one}).answer(CALL, None, ASYNC)
     return result
 
 
@@ -75,7 +88,7 @@ def test_a_tool_that_answers_in_the_end_has_answered(kind: str, timeout: float |
     told = told_by_every_driver(make)
     assert observations(told) == [3]
     # The limit of tool calls counts what the model asked for.
-    assert told.spent.tool_calls == 1
+    assert told.spent["tool_calls"] == 1
 
 
 @given(st.integers(0, 4), st.integers(0, 6), st.sampled_from(["def", "async def"]), st.sampled_from([called, acalled]))
@@ -215,7 +228,7 @@ def test_a_timeout_error_of_the_tools_own_is_tried_again() -> None:
 
 def test_bad_arguments_are_not_tried_again() -> None:
     one, calls = flaky(retries=3)
-    assert calling({"flaky": one}).call(CallTool("flaky", {"x": 1}), None).status == "bad_arguments"
+    assert reply_of(calling({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
     assert calls == []
 
 
@@ -306,6 +319,28 @@ def test_who_was_cancelled_before_may_still_retry() -> None:
 
     assert run_virtually(main()) == ToolResult(2)
     assert calls == [1, 2]
+
+
+# Where no thread of ours may still be about to end.
+@pytest.mark.parametrize(("how", "kind"), [(called, "def"), (acalled_virtually, "async def")])
+@pytest.mark.parametrize("failures", [1, 3])
+def test_what_a_tool_raised_is_let_go(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
+    """Without the garbage collector: nothing that is kept refers to itself."""
+
+    class Odd(OSError):
+        """An error that can be referred to weakly, as a built-in one cannot."""
+
+    errors: list[BaseException] = [Odd() for _ in range(failures)]
+    kept = [weakref.ref(error) for error in errors]
+    one, _ = flaky(*errors, kind=kind, retries=2)
+    errors.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        how(one)
+        assert [error() for error in kept] == [None] * failures
+    finally:
+        gc.enable()
 
 
 def test_a_tool_is_called_once_unless_it_says_otherwise() -> None:

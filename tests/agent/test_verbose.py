@@ -27,12 +27,12 @@ from graphexec import (
 )
 from graphexec.actions import NO_RUN
 from graphexec.effects import CallTool
-from graphexec.events import Asked, Entered, Reported
+from graphexec.kernel.events import Asked, Entered, Reported
 from graphexec.machine import Ready
 from graphexec.messages import ReplyDelta
 from graphexec.models import ScriptedModel
 from graphexec.repeats import WARNING
-from graphexec.reporting import report
+from graphexec.runtime.progress import report
 from graphexec.verbose import Printed
 from tests.agent.actors import act, answer, echo, fail, scripted
 from tests.agent.test_with_graph import APPROVED

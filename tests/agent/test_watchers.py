@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Limits, Moved, Ready, Run, snapshot_of
-from graphexec.drive import run as run_table
 from graphexec.errors import InputError
+from graphexec.runtime.runner import run as run_table
 from tests.agent.actors import act, answer, echo, scripted
 
 
@@ -82,7 +82,7 @@ def test_what_a_watcher_raises_ends_the_run(door: str) -> None:
         # And the run may go on from there.
         snapshot = snapshot_of(caught.value)
         assert snapshot is not None
-        assert (snapshot.node, snapshot.spent.model_calls) == ("plan", 1)
+        assert (snapshot.node, snapshot.spent["model_calls"]) == ("plan", 1)
         assert executor_of().run(snapshot).reason == "finished"
 
 

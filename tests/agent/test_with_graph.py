@@ -103,7 +103,7 @@ def test_a_guard_that_asks_a_person_is_run_by_every_driver(handling: bool) -> No
     assert [effect.question for effect in yes.asked if isinstance(effect, AskHuman)] == ["Call echo, echo?"]
     no = told_by_every_driver(lambda: executor("no"))
     assert no.outcome.output == "echo, echo was refused"
-    assert (no.spent.tool_calls, no.spent.model_calls) == (0, 1)
+    assert (no.spent["tool_calls"], no.spent["model_calls"]) == (0, 1)
 
 
 def test_a_machine_is_changed_before_its_agent_is_known() -> None:
@@ -150,7 +150,7 @@ def test_a_person_who_does_not_answer_is_cut_at_the_time_limit(run: Run, kind: s
     result = run(plain.with_graph(approved(plain.graph)))
     released.set()
     assert result.reason == "seconds"
-    assert result.spent.tool_calls == 0
+    assert result.spent["tool_calls"] == 0
 
 
 @node
@@ -232,7 +232,7 @@ def test_a_metered_node_of_ones_own_costs_iterations_too() -> None:
 
     told = told_by_every_driver(executor)
     assert statuses(told) == ["ok", "ok"]
-    assert (told.spent.iterations, told.spent.model_calls) == (5, 3)
+    assert (told.spent.iterations, told.spent["model_calls"]) == (5, 3)
 
 
 def test_with_graph_and_with_limits_go_together() -> None:
@@ -272,7 +272,7 @@ def test_a_plan_of_ones_own_may_take_the_place_of_the_executors() -> None:
 
     told = told_by_every_driver(executor)
     assert told.outcome.output == "at once"
-    assert told.spent.model_calls == 0
+    assert told.spent["model_calls"] == 0
 
 
 @HOW

@@ -29,11 +29,13 @@ from graphexec import (
 )
 from graphexec.actions import Run
 from graphexec.effects import ToolResult
-from graphexec.errors import InputError, UnprovedError
-from graphexec.limits import Exhausted, Limits
+from graphexec.errors import InputError
+from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.machine import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, limit_reached
 from graphexec.messages import ModelReply
+from graphexec.meters import agent_limits
 from graphexec.models.scripted import ScriptedModel
+from graphexec.verify import UnprovedError
 from tests.agent.actors import act, answer, echo, fail, run_async, run_sync, scripted
 
 
@@ -160,7 +162,7 @@ def test_each_limit_is_the_one_that_its_name_says() -> None:
     limits = executor(
         max_iterations=1, max_execution_time=2, max_model_calls=3, max_tool_calls=4, max_tokens=5, max_fan_out=6
     ).limits
-    assert limits == Limits(iterations=1, seconds=2, model_calls=3, tool_calls=4, tokens=5, fan_out=6)
+    assert limits == agent_limits(iterations=1, seconds=2, model_calls=3, tool_calls=4, tokens=5, fan_out=6)
     assert executor().limits == Limits(iterations=15)
 
 

@@ -28,7 +28,7 @@ WRONG: list[tuple[Callable[..., object], Any, str]] = [
     ),
     *(
         (limits_of, given, f"budgets is {given!r}; give a dict of names and limits")
-        for given in (3, None, ["revisions"])
+        for given in (3, "revisions", ["revisions"])
     ),
     *(
         (

@@ -52,7 +52,7 @@ def test_actions_add_up_in_their_order(agent: Callable[..., Any], chunks: Any) -
     told = told_by_every_driver(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
     assert observations(told) == ["a", "b", "c"]
     # All of them are one decision.
-    assert told.spent.iterations == told.spent.model_calls == 2
+    assert told.spent.iterations == told.spent["model_calls"] == 2
 
 
 @BOTH

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphexec import AGENT_EXECUTOR, END, STRICT_AGENT_EXECUTOR
 from graphexec.draw.mermaid import mermaid, mermaid_state
 from graphexec.draw.picture import Arrow, Box, Picture, picture_of
-from graphexec.graph import Graph
+from graphexec.kernel.graph import Graph
 from tests.browser.boxes import drawn, meeting
 from tests.browser.mermaid import read, seen, show
 from tests.draw.machines import HOSTILE
@@ -91,7 +91,9 @@ def test_the_edges_of_random_machines_are_read_too(mermaid_page: Page, machine: 
 def test_mermaid_draws_every_text(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     picture = picture_of(machine.verify())
     show(mermaid_page, draws(picture))
-    assert len(drawn(mermaid_page, "g.edgeLabel")) == len(picture.arrows)
+    # A loop at one node is drawn as three lines, of which one has the text.
+    labels = [label for label in drawn(mermaid_page, "g.edgeLabel") if label.text.strip()]
+    assert len(labels) == len(picture.arrows)
     ends = 1 + any(arrow.target == END.name for arrow in picture.arrows)
     assert len(drawn(mermaid_page, "g.node")) == len(picture.boxes) + ends
     assert seen(*(one.text for one in drawn(mermaid_page, TITLE))) == titled(*picture.caption)

@@ -11,7 +11,7 @@ import pytest
 from graphexec import AGENT_EXECUTOR
 from graphexec.draw.picture import picture_of
 from graphexec.draw.svg import svg
-from graphexec.graph import Graph
+from graphexec.kernel.graph import Graph
 from tests.browser.boxes import drawn, meeting
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The folder that the commands which prove are run in."""
+"""The environment that commands are run in, and the folder of those that prove."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.machines_of_mine import FILES, lay_out
+from tests.cli.terminals import OURS
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    for name in OURS:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -24,9 +24,10 @@ PATIENCE = 60.0
 ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec"]
 
 
-def environment(**more: str) -> dict[str, str]:
-    """The environment of a program: no colours that a CI forces, no key and no server of the developer's."""
-    ours = {
+# What a program is run without: colours that a CI forces, the width that pytest-xdist gives its workers, and the
+# developer's key and server.
+OURS = frozenset(
+    {
         "FORCE_COLOR",
         "NO_COLOR",
         "COLUMNS",
@@ -35,7 +36,12 @@ def environment(**more: str) -> dict[str, str]:
         "GRAPHEXEC_DEBUG",
         "PYTHONWARNINGS",
     }
-    return {**{name: value for name, value in os.environ.items() if name not in ours}, **more}
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a program."""
+    return {**{name: value for name, value in os.environ.items() if name not in OURS}, **more}
 
 
 @dataclass(frozen=True)

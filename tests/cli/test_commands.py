@@ -152,7 +152,7 @@ sys.argv = ["graphexec", "run", "--help"]
 try:
     main()
 except SystemExit:
-    print([name for name in ("httpx", "xllamacpp", "tenacity", "graphexec.models") if name in sys.modules])
+    print([name for name in ("httpx", "xllamacpp", "graphexec.models") if name in sys.modules])
 """
     assert python(code).stdout.splitlines()[-1] == "[]"
 

@@ -11,9 +11,10 @@ from graphexec import AskHuman
 from graphexec.actions import Run
 from graphexec.cli.asking import asked
 from graphexec.cli.trace import Trace
-from graphexec.effects import All, CallAgent, CallModel, CallTool, Effect, Perform, Request
-from graphexec.events import Answered, Asked, Reported
-from graphexec.limits import Spent
+from graphexec.effects import CallAgent, CallModel, CallTool
+from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.events import Answered, Asked, Reported
+from graphexec.kernel.meters import Spent
 from graphexec.messages import ChatRequest, UserMessage
 
 # What a terminal is told at the beginning of something that moves, and at its end.

@@ -185,6 +185,8 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.Captu
             f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not ",
         ),
     ],
+    # Not the records, which have the time in them.
+    ids=["nothing", "empty line", "no start", "no picture", "broken line", "list", "no record"],
 )
 def test_a_trace_that_is_none_is_one_line_with_the_file_and_the_line(
     capsys: pytest.CaptureFixture[str], folder: Path, text: str, said: str

@@ -18,8 +18,9 @@ from graphexec.cli.following import Setup, follow
 from graphexec.cli.terminal import ASCII, Symbols, clean
 from graphexec.cli.watching import Scene, Watch
 from graphexec.draw import picture_of
-from graphexec.events import Answered, Asked, Event, Moved, Reported
-from graphexec.limits import Spent
+from graphexec.kernel.events import Answered, Asked, Event, Moved, Reported
+from graphexec.kernel.meters import Spent
+from graphexec.meters import agent_limits
 from graphexec.models import ScriptedModel
 from graphexec.result import Ending
 from tests.cli.conversations import Refusal, answering, calling, serving
@@ -71,7 +72,7 @@ def test_the_node_and_the_edge_just_taken_are_seen_with_how_often_they_were() ->
 
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_however_small_a_terminal_is_the_scene_fits_into_it(width: int) -> None:
-    one = scene(Limits(seconds=5.0, tokens=1_000_000, cost=1.0))
+    one = scene(agent_limits(seconds=5.0, tokens=1_000_000, cost=1.0))
     for event in events():
         one.happened(event)
         for height in (1, 2, 3, 5, 8, 13, 21, 34):

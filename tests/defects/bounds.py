@@ -7,8 +7,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from graphexec.drive import World
-from graphexec.handlers import Handler
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import World
 from tests.three_drivers import Script
 
 S = TypeVar("S")
@@ -35,12 +36,8 @@ def _counted(handler: Handler, asked: Iterator[int]) -> Handler:
         assert next(asked) <= MOST, f"the run asks for more than {MOST} effects"
 
     # Effects and replies are of any kind, as they are in `Handler`.
-    def call(effect: Any, left: float | None) -> Any:
+    async def answer(effect: Any, left: float | None, io: IO) -> Any:
         count()
-        return handler.call(effect, left)
+        return await handler.answer(effect, left, io)
 
-    async def acall(effect: Any, left: float | None) -> Any:
-        count()
-        return await handler.acall(effect, left)
-
-    return Handler(call, acall, handler.instant)
+    return Handler(answer, handler.instant)

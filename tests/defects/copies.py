@@ -19,8 +19,10 @@ COPY = "GRAPHEXEC_COPY"
 # Exit codes: pytest's own, and that of `conftest` where it is not the copy that would be tested.
 PASSED, FAILED, NOT_THE_COPY = 0, 1, 9
 
-# Seconds for all promises on a busy machine. What takes longer is an error and no kill: a promise has its own bounds.
+# Seconds for all promises on a busy machine, and for each. What takes longer is an error and no kill: a promise has its
+# own bounds.
 PATIENCE = 120
+PATIENCE_FOR_EACH = 90
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,15 @@ def judged(copy: Path, *promises: str, tests: Path | None = None) -> Judged:
     The tests are the copy's own, too: pytest puts their directory first on the path.
     """
     command = [sys.executable, "-m", "pytest", *(map(place, promises) if promises else FILES)]
-    command += ["-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--hypothesis-profile=seeded"]
+    command += [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+        "--hypothesis-profile=seeded",
+        f"--timeout={PATIENCE_FOR_EACH}",
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     # Wide enough to say in a line how a promise was broken.
     environment |= {"PYTHONPATH": str(copy), COPY: str(copy), "COLUMNS": "400"}

@@ -11,20 +11,20 @@ COUNTING = (
         "check after instead of before the call",
         SEMANTICS,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-                if step.metered:
+                if step.entry:
                     exhausted = self._enter(step)
 """,
             "",
         ),
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
             if exhausted is not None:
                 assert step.when_spent""",
             """\
-            if step.metered and exhausted is None:
+            if step.entry and exhausted is None:
                 exhausted = self._enter(step)
             if exhausted is not None:
                 assert step.when_spent""",
@@ -34,30 +34,42 @@ COUNTING = (
     Defect(
         "<= for <",
         SEMANTICS,
-        Change("engine.py", "self._iterations >= limits.iterations:", "self._iterations > limits.iterations:"),
+        Change(
+            "kernel/execution.py",
+            """\
+            if counts[slot] + amount > limit:
+                return self._refused(step.entry""",
+            """\
+            if counts[slot] > limit:
+                return self._refused(step.entry""",
+        ),
     ),
     # A call is counted when it has worked.
     Defect(
         "counting successes not attempts",
         SEMANTICS,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-        self._tool_calls += tools
+        if tariff is None or tariff.stops:
 """,
-            "",
+            """\
+        if type(effect) is All:
+            return None
+        if tariff is None or tariff.stops:
+""",
         ),
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-                if member.budget == "model_calls":
-                    self._measure(member, reply)
+            for member, reply in zip(effect.effects, replies, strict=True):
+                self._measure(member, reply)
 """,
             """\
-                if member.budget == "model_calls":
-                    self._measure(member, reply)
-                elif member.budget == "tool_calls" and reply.status == "ok":
-                    self._tool_calls += 1
+            for member, reply in zip(effect.effects, replies, strict=True):
+                self._measure(member, reply)
+                for slot, amount, _ in self._step.tariffs[type(member)].charges:
+                    self._counts[slot] += amount * (reply.status == "ok")
 """,
         ),
     ),
@@ -66,14 +78,17 @@ COUNTING = (
         "parse errors not counted",
         SEMANTICS,
         Change(
-            "engine.py",
-            "        if step.iterates and limits.iterations is not None and",
+            "kernel/execution.py",
+            """\
+        for slot, amount, limit in step.entry:
+""",
             """\
         run = getattr(self._value, "run", None)
         if run is not None and run.steps and run.steps[-1].status == "parse_error":
             # The agent may try again.
             return None
-        if step.iterates and limits.iterations is not None and""",
+        for slot, amount, limit in step.entry:
+""",
         ),
     ),
     # What was not called is given back.
@@ -81,17 +96,17 @@ COUNTING = (
         "unknown tools not counted",
         SEMANTICS,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-                if member.budget == "model_calls":
-                    self._measure(member, reply)
+            for member, reply in zip(effect.effects, replies, strict=True):
+                self._measure(member, reply)
 """,
             """\
-                if member.budget == "model_calls":
-                    self._measure(member, reply)
-                elif member.budget == "tool_calls" and reply.status == "unknown_tool":
+            for member, reply in zip(effect.effects, replies, strict=True):
+                self._measure(member, reply)
+                if reply.status == "unknown_tool":
                     # Nothing was called.
-                    self._tool_calls -= 1
+                    self._counts[self._program.slots["tool_calls"]] -= 1
 """,
         ),
     ),
@@ -113,7 +128,7 @@ COUNTING = (
         "lost return after the limit",
         SEMANTICS,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
                     if exhausted is not None:
                         return exhausted
@@ -126,21 +141,17 @@ COUNTING = (
         "the stop path charged",
         SEMANTICS,
         Change(
-            "engine.py",
-            "        if step.iterates and limits.iterations is not None and self._iterations >= limits.iterations:",
+            "kernel/execution.py",
             """\
-        self._iterations += step.iterates
-        if step.iterates and limits.iterations is not None and self._iterations > limits.iterations:""",
-        ),
-        Change(
-            "engine.py",
+            if counts[slot] + amount > limit:
+                return self._refused(step.entry, slot, limit, amount)
+            counts[slot] += amount
+""",
             """\
-        self._iterations += step.iterates
-        for name in step.meters:
-            self._own""",
-            """\
-        for name in step.meters:
-            self._own""",
+            counts[slot] += amount
+            if counts[slot] > limit:
+                return self._refused(step.entry, slot, limit, amount)
+""",
         ),
     ),
     # 0 is no limit.
@@ -148,15 +159,15 @@ COUNTING = (
         "limit None/0 confused",
         SEMANTICS,
         Change(
-            "engine.py",
-            "if step.iterates and limits.iterations is not None and",
-            "if step.iterates and limits.iterations and",
+            "kernel/program.py",
+            "math.inf if (cap := caps[budget.name]) is None else cap",
+            "caps[budget.name] or math.inf",
         ),
     ),
     # A batch is begun as long as one more call is allowed.
     Defect(
         "fan-out overshoot",
         TOGETHER,
-        Change("engine.py", "self._tool_calls + tools > limit:", "self._tool_calls >= limit:"),
+        Change("kernel/execution.py", "counts[slot] + total > limits[slot]:", "counts[slot] >= limits[slot]:"),
     ),
 )

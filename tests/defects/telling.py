@@ -35,7 +35,7 @@ TELLING = (
         "observation order differs from action order",
         CUT,
         Change(
-            "awaiting.py",
+            "runtime/tasks.py",
             "    late = set(tasks)",
             """\
     late = set(tasks)
@@ -44,7 +44,7 @@ TELLING = (
         task.add_done_callback(arrived.append)""",
         ),
         Change(
-            "awaiting.py",
+            "runtime/tasks.py",
             "return tuple(NOT_DONE if task in late else task.result() for task in tasks)",
             "return (*(task.result() for task in arrived if task not in late), *(NOT_DONE for _ in late))",
         ),
@@ -97,29 +97,29 @@ TELLING = (
         "undeclared outcome followed",
         DECLARED,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-            if type(outcome) not in declared:
+            if kind not in declared:
                 raise _undeclared(step, outcome, declared)
 """,
             "",
         ),
-        Change("engine.py", "raise UnhandledOutcome(step.name, outcome) from None", "following = None"),
+        Change("kernel/execution.py", "raise UnhandledOutcome(step.name, outcome) from None", "following = None"),
     ),
     # What is to be done is told when it is done.
     Defect(
         "events out of order",
         EVENTS,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-                    if watched:
+                    if observed:
                         yield Asked(step.name, effect)
                     answer, at, took = yield effect
 """,
             """\
                     answer, at, took = yield effect
-                    if watched:
+                    if observed:
                         yield Asked(step.name, effect)
 """,
         ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.defects.copies import FAILED, NOT_THE_COPY, PASSED, ROOT, copied, judged
+from tests.defects.copies import FAILED, NOT_THE_COPY, PASSED, PATIENCE, ROOT, copied, judged
 from tests.defects.defect import Defect, apply
 from tests.defects.defects import DEFECTS
 from tests.defects.promises import SEMANTICS
@@ -35,12 +35,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.timeout(PATIENCE + 60)
 @pytest.mark.slow
 def test_a_copy_without_a_defect_keeps_every_promise(sound: Path) -> None:
     whole = judged(sound)
     assert whole.code == PASSED, whole.text
 
 
+# Held to one promise, and where it keeps that, to all of them.
+@pytest.mark.timeout(2 * PATIENCE + 60)
 @pytest.mark.slow
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_defect_breaks_its_promise(defect: Defect, sound: Path, tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ from graphexec import (
     Snapshot,
     replace,
 )
-from graphexec.drive import astream, stream
 from graphexec.errors import UndeclaredOutcome
 from graphexec.result import Ending
+from graphexec.runtime.runner import astream, stream
 from tests.agent.actors import act, echo, script_of, scripted
 from tests.agent.test_properties import (
     FLAVOURS,
@@ -117,7 +117,7 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
     assert [(step.action.tool, step.action.tool_input) for step in told.outcome.steps] == [
         (call.tool, {"number": call.number}) for call in allowed
     ]
-    assert told.spent.tool_calls == len(allowed)
+    assert told.spent["tool_calls"] == len(allowed)
     assert outcome_of(told.outcome, told) == interpret(turns, given)
 
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Answered, Run, Snapshot, Steps, tool
-from graphexec import drive as real_drive
-from graphexec.limits import GRACE
+from graphexec.kernel.meters import GRACE
 from graphexec.machine import Ready
 from graphexec.result import Ending
+from graphexec.runtime import runner as real_drive
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.scripted import pause
 from tests.agent.actors import answer, script_of, scripted
@@ -137,7 +137,7 @@ def test_a_run_is_over_at_its_time_limit_and_keeps_what_is_done_in_the_order_ask
     assert (result.reason, steps) == (expected.reason, expected.steps)
     assert expected.seconds <= ended <= expected.seconds + GRACE
     # What was asked for was charged, and is told of.
-    assert result.spent.tool_calls == len(steps)
+    assert result.spent["tool_calls"] == len(steps)
 
 
 # ---- calls that take time without waiting, one after another, in every driver, with pauses

@@ -11,34 +11,34 @@ TIMING = (
         "time looked at only between nodes",
         CUT,
         Change(
-            "engine.py",
+            "kernel/execution.py",
             """\
-        limits = self._limits
+        limits, counts = self._limits, self._counts
         if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
             return Exhausted("seconds", limits.seconds, self.seconds)
-        if self._over is not None:
-            return self._over
-        members =""",
+""",
             """\
-        limits = self._limits
-        if self._over is not None:
-            return self._over
-        members =""",
+        limits, counts = self._limits, self._counts
+""",
         ),
-        Change("drive.py", "return None if deadline is None else deadline - now", "return None"),
+        Change(
+            "runtime/runner.py",
+            "left = None if limit is None else limit + execution.grace - asked_at",
+            "left = None",
+        ),
     ),
     # Whoever was cancelled is waited for, however long.
     Defect(
         "a call that ignores cancellation",
         CUT,
-        Change("awaiting.py", "await asyncio.wait(tasks, timeout=GRACE)", "await asyncio.wait(tasks)"),
+        Change("runtime/tasks.py", "await asyncio.wait(tasks, timeout=GRACE)", "await asyncio.wait(tasks)"),
     ),
     # Whoever sets the clock shortens a run, or prolongs it.
     Defect(
         "wall clock for monotonic",
         WALL_CLOCK,
         Change(
-            "drive.py",
+            "runtime/runner.py",
             """\
     at_once: int = AT_ONCE
     clock: Callable[[], float] = time.monotonic
@@ -49,7 +49,7 @@ TIMING = (
 """,
         ),
         Change(
-            "drive.py",
+            "runtime/runner.py",
             """\
     at_once: int = AT_ONCE,
     clock: Callable[[], float] = time.monotonic,
@@ -64,28 +64,31 @@ TIMING = (
     Defect(
         "resume refills budgets",
         RESUMED,
-        Change("drive.py", "from graphexec.limits import Limits", "from graphexec.limits import Limits, Spent"),
         Change(
-            "drive.py",
-            "        self._path = self._walk.path(watched=watched)",
+            "runtime/runner.py",
+            "from graphexec.kernel.meters import Limits",
+            "from graphexec.kernel.meters import Limits, Spent",
+        ),
+        Change(
+            "runtime/runner.py",
+            "    execution = Execution(graph, start, world.limits, world.ranks)",
             """\
-        if isinstance(value, Snapshot):
-            spent = Spent(seconds=value.spent.seconds)
-            resumed = Snapshot(value.node, value.value, value.replies, spent, value.entered)
-            self._walk = Walk(graph, resumed, world.limits, world.ranks)
-        self._path = self._walk.path(watched=watched)""",
+    if isinstance(value, Snapshot):
+        spent = Spent(seconds=value.spent.seconds)
+        start = Snapshot(value.node, value.value, value.replies, spent, value.entered)
+    execution = Execution(graph, start, world.limits, world.ranks)""",
         ),
     ),
     # What was spent before the pause is forgotten.
     Defect(
         "resume restarts the clock",
         PAUSED_CLOCK,
-        Change("drive.py", "self._began = world.clock() - self._walk.seconds", "self._began = world.clock()"),
+        Change("runtime/runner.py", "began = clock() - execution.seconds", "began = clock()"),
     ),
     # The replies that a node has had are forgotten.
     Defect(
         "resume repeats a finished tool call",
         RESUMED,
-        Change("engine.py", "self._replies = list(snapshot.replies)", "self._replies: list[object] = []"),
+        Change("kernel/execution.py", "self._replies = list(snapshot.replies)", "self._replies: list[object] = []"),
     ),
 )

@@ -15,23 +15,35 @@ README = ROOT / "README.md"
 
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
-# The blocks of one document build on each other.
+EXAMPLES: dict[Path, list[CodeExample]] = {page: list(find_examples(str(page))) for page in PAGES}
+
+# The blocks of one document build on each other: what they have defined, and how each of those that were run failed.
 NAMES: dict[Path, dict[str, Any]] = {page: {} for page in PAGES}
+FAILURES: dict[Path, list[str]] = {page: [] for page in PAGES}
 
 
-@pytest.mark.parametrize("example", list(find_examples(*map(str, PAGES))), ids=str)
-def test_a_page_does_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
+def failure(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
+    """Run a block after those before it; return what it raises, or nothing."""
     eval_example.set_config(line_length=120)
     run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
-    names = NAMES[ROOT / example.path]
-    raised = ""
     try:
-        names.update(run(example, module_globals=dict(names)))
+        NAMES[page].update(run(example, module_globals=dict(NAMES[page])))
     except Exception as error:  # noqa: BLE001 - whatever the README's code raises
-        raised = f"{example} raises {error!r}"
+        return f"{example} raises {error!r}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("page", "index"),
+    [pytest.param(page, n, id=str(one)) for page, every in EXAMPLES.items() for n, one in enumerate(every)],
+)
+def test_a_page_does_what_it_says(page: Path, index: int, eval_example: EvalExample) -> None:
+    failures = FAILURES[page]
+    for example in EXAMPLES[page][len(failures) : index + 1]:
+        failures.append(failure(page, example, eval_example))
     # Out of reach of the exception: its traceback leads into the README, which pytest would read as Python.
-    if raised:
-        pytest.fail(raised, pytrace=False)
+    if failures[index]:
+        pytest.fail(failures[index], pytrace=False)
 
 
 def test_the_readme_shows_the_machine_that_runs_and_a_run() -> None:

@@ -33,6 +33,21 @@ weather({'city': 'Rome', 'unit': 'F'}) -> 66 °F
 It is 4 °C in Oslo and 66 °F in Rome.
 2 model calls, 2 tool calls, ended: finished
 """,
+    "orders": """\
+PROVED
+  transitions: payments + 2 = 5 (exact)
+  payments: payments = 3 (at most)
+  seconds: no bound
+Shipped(parcel='lamp-1') after 2 payments, 0.5 in fees
+Cancelled(order=Order(article='chair', price=70, cards=('second',)), reason='sold out')
+reserve -> pay
+pay -> pay
+pay -> pay
+pay -> pay
+pay -> END
+the limit of 3 payments was reached (3 spent)
+{'lamp': 0, 'chair': 0}
+""",
     "own_node": """\
 May I delete notes.txt? (yes/no) no
 I was not allowed to delete it.
@@ -48,6 +63,30 @@ stopped_response --StoppedResponse--> END
 approve --Acted--> dispatch_tools
 approve --AgentFinish--> END
 approve --LimitReached--> stopped_response
+""",
+    "networks": """\
+What has changed:
++ node approve
+~ edge was parse --Acted--> dispatch_tools, now parse --Acted--> approve
++ edge approve --Acted--> dispatch_tools
++ edge approve --AgentFinish--> END
++ edge approve --LimitReached--> stopped_response
+~ bound transitions: was 4*iterations + 2 = 62 (exact), now 5*iterations + 2 = 77 (exact)
+Each call of tools is approved: True
+Each run passes parse: False
+One that does not:
+  plan --LimitReached--> stopped_response
+  stopped_response --StoppedResponse--> END
+What its nodes ask for:
+  plan: CallModel CallAgent
+  dispatch_tools: CallTool
+  approve: AskHuman
+A loop: plan parse
+A loop: plan parse approve dispatch_tools check_return_direct
+As GraphML, for other programs:
+    <edge source="approve" target="dispatch_tools" id="Acted">
+    <edge source="approve" target="END" id="AgentFinish">
+    <edge source="approve" target="stopped_response" id="LimitReached">
 """,
     "pictures": """\
  ●

@@ -5,10 +5,12 @@ They know the formats' own grammars and nothing of how graphexec writes them, bu
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 import pydot
 
@@ -78,6 +80,19 @@ def _first(label: str) -> str:
 
 def _mermaid_lines(text: str) -> list[str]:
     return [line.strip() for line in re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).splitlines()]
+
+
+def read_dot_with_graphviz(text: str) -> list[Edge]:
+    """The edges of a DOT graph, by Graphviz's own parser, which takes a hundredth of the time that pydot's takes."""
+    # Any: it has no types.
+    graph: Any = importlib.import_module("pygraphviz").AGraph(string=text)
+    found: list[Edge] = []
+    for edge in graph.edges():
+        # It has taken the quotes away, and left the backslashes.
+        source, target, label = (str(one).replace("\\\\", "\\") for one in (*edge, edge.attr["label"]))
+        if source != "(start)":
+            found.append((source, label.split(r"\n")[0].strip().replace("&amp;", "&"), target))
+    return found
 
 
 def read_dot(text: str) -> list[Edge]:

@@ -29,9 +29,11 @@ from graphexec import (
     tool,
 )
 from graphexec.draw import Recorder, Recording
-from graphexec.effects import All, ToolResult
-from graphexec.events import Event
+from graphexec.effects import ToolResult
+from graphexec.kernel.effects import All
+from graphexec.kernel.events import Event
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
+from graphexec.meters import agent_limits
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript
 from graphexec.testing.strategies import agent_scripts
@@ -83,7 +85,7 @@ def recordings() -> st.SearchStrategy[Recording]:
     names = [one.name for one in TOOLS]
     busy = agent_scripts(names, delays=False, kinds=("act", "act", "act", "garbage", "answer"))
     within = st.builds(
-        Limits,
+        agent_limits,
         iterations=st.sampled_from([6, 4, 1, 0]),
         tool_calls=st.sampled_from([None, 9, 2]),
         seconds=st.sampled_from([_SECONDS, 3.0]),
@@ -118,9 +120,21 @@ def a_conversation() -> Recording:
         for number, expression in enumerate(("37 * 48", "1 / 0"))
     )
     tools = All(tuple(CallTool("calculator", {"expression": one}) for one in ("37 * 48", "1 / 0")))
-    one = Spent(iterations=1, seconds=3.92, model_calls=1, prompt_tokens=735, completion_tokens=25)
-    two = Spent(iterations=1, seconds=4.0, model_calls=1, tool_calls=2, prompt_tokens=735, completion_tokens=25)
-    three = Spent(iterations=2, seconds=8.0, model_calls=2, tool_calls=2, prompt_tokens=1500, completion_tokens=40)
+    one = Spent(
+        iterations=1,
+        seconds=3.92,
+        meters={"model_calls": 1, "prompt_tokens": 735, "completion_tokens": 25, "tokens": 760},
+    )
+    two = Spent(
+        iterations=1,
+        seconds=4.0,
+        meters={"model_calls": 1, "tool_calls": 2, "prompt_tokens": 735, "completion_tokens": 25, "tokens": 760},
+    )
+    three = Spent(
+        iterations=2,
+        seconds=8.0,
+        meters={"model_calls": 2, "tool_calls": 2, "prompt_tokens": 1500, "completion_tokens": 40, "tokens": 1540},
+    )
     results = (ToolResult("1776"), ToolResult("division by zero", "error"))
     answer = AgentFinish({"output": "1776; the other has no value."})
     return told(

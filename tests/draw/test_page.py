@@ -24,7 +24,7 @@ from graphexec.draw.picture import picture_of
 from graphexec.draw.records import Recorder, Recording
 from graphexec.draw.visits import visits_of
 from graphexec.draw.words import duration
-from graphexec.events import Asked, Reported
+from graphexec.kernel.events import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import Scripted

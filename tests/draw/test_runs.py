@@ -20,6 +20,7 @@ from graphexec import (
     AgentExecutor,
     AskHuman,
     Asks,
+    Done,
     Effect,
     InputError,
     LimitReached,
@@ -27,7 +28,9 @@ from graphexec import (
     Moved,
     ParseError,
     RunResult,
+    advance,
     ask,
+    begin,
     charged,
     create_react_agent,
     create_tool_calling_agent,
@@ -47,6 +50,7 @@ from graphexec.draw.layout import laid_out
 from graphexec.draw.overlay import laid_over
 from graphexec.messages import ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
+from tests.kernel.machines import SELF_LOOP, Left
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
 DIRECT = "Direct.\nAction: tell\nAction Input: a"
@@ -179,6 +183,17 @@ def test_a_result_its_journal_and_its_records_are_the_same_run(tmp_path: Path) -
     assert len(set(drawn)) == 1
     file = result.draw(tmp_path / "run.mmd")
     assert "×4" in file.read_text(encoding="utf-8")
+
+
+def test_run_of_a_machine_is_drawn_as_its_journal() -> None:
+    done = SELF_LOOP.run(Left(3))
+    assert done.journal is not None
+    drawn = [draw(SELF_LOOP, "mermaid", runs=run) for run in (done, [done], done.journal)]
+    assert len(set(drawn)) == 1
+    forgotten = advance(SELF_LOOP, begin(SELF_LOOP, Left(3)), Limits())
+    assert isinstance(forgotten, Done)
+    with pytest.raises(InputError, match="has no journal"):
+        draw(SELF_LOOP, "mermaid", runs=forgotten)
 
 
 def test_records_of_a_run_that_is_watched_are_those_that_follow_from_its_result() -> None:

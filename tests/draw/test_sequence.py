@@ -21,9 +21,10 @@ from graphexec.draw.plain import plain
 from graphexec.draw.said import answered, asked
 from graphexec.draw.sequence import sequence_mermaid
 from graphexec.draw.sequence_svg import sequence_svg
-from graphexec.effects import All, Perform, ToolResult
+from graphexec.effects import ToolResult
 from graphexec.errors import InputError
-from graphexec.limits import Exhausted
+from graphexec.kernel.effects import All, Perform
+from graphexec.kernel.meters import Exhausted
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -26,8 +26,8 @@ from graphexec.draw.picture import Arrow, Box, Picture, picture_of
 from graphexec.draw.places import Place, Point
 from graphexec.draw.png import png
 from graphexec.draw.svg import svg
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
 from graphexec.verify.verdict import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, marked, ring, walked
 from tests.verify import bad_machines
@@ -251,6 +251,11 @@ def test_the_caption_says_the_bound(name: str) -> None:
 def test_the_caption_follows_the_limits() -> None:
     (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))))
     assert "14 transitions (4*iterations + 2) and 3 model calls (iterations)" in sentence
+
+
+def test_the_caption_says_the_bounds_of_own_meters() -> None:
+    (sentence,) = captioned(drawing_of("examples_orders"))
+    assert sentence.endswith("7 transitions (attempts + 2) and 5 payments (attempts).")
 
 
 @pytest.mark.slow

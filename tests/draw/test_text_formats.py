@@ -24,7 +24,7 @@ from graphexec.draw.terminal import terminal
 from graphexec.testing import strategies as public
 from graphexec.verify import verify
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, marked, ring, walked
-from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot
+from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -67,6 +67,12 @@ def test_every_machine_of_the_repository_can_be_read_back(how: str, name: str) -
     assert read(how, picture_of(verify(graph))) == edges_of(graph)
 
 
+@pytest.mark.parametrize("name", MACHINES)
+def test_graphviz_reads_what_pydot_reads(name: str) -> None:
+    text = dot(picture_of(verify(MACHINES[name])))
+    assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
+
+
 def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
     """The picture with some nodes in nested graphs."""
 
@@ -97,8 +103,8 @@ def shown(draw: st.DrawFn) -> Picture:
 
 
 def can_be_read_back(picture: Picture) -> None:
-    for how in WRITERS:
-        assert read(how, picture) == arrows_of(picture), how
+    for how, reader in {**READERS, "dot": read_dot_with_graphviz}.items():
+        assert sorted(reader(WRITERS[how](picture))) == arrows_of(picture), how
 
 
 @given(shown())

@@ -32,9 +32,10 @@ from graphexec.draw.cells import cells, fitted, padded
 from graphexec.draw.interaction import Note, interaction_of
 from graphexec.draw.timeline import timeline
 from graphexec.draw.visits import visits_of
-from graphexec.drive import stream, world
-from graphexec.effects import All, ToolResult
+from graphexec.effects import ToolResult
 from graphexec.errors import InputError
+from graphexec.kernel.effects import All
+from graphexec.runtime.runner import stream, world
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 widths = st.integers(40, 160)

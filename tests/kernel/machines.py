@@ -1,16 +1,17 @@
 """Small machines: a clock of two nodes, a diamond, a self-loop, and one for each way of asking."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from graphexec import END, Asks, CallModel, CallTool, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
-from graphexec.drive import World, world
 from graphexec.effects import ToolResult
-from graphexec.limits import Limits
+from graphexec.kernel.meters import Limits, Meter
+from graphexec.kernel.node import charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.node import charged, metered, node, opaque
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import World, world
 
 # ---- what the machines are started with, and how a limit leaves any of them
 
@@ -60,10 +61,16 @@ class Prompt:
 
 @final
 @dataclass(frozen=True)
+class Trip:
+    miles: float
+
+
+@final
+@dataclass(frozen=True)
 class Stopped:
     """Where a limit leaves any of the machines: what it was at, and which limit."""
 
-    at: Tick | Left | Topic | Topics | Errand | Underway | Prompt
+    at: Tick | Left | Topic | Topics | Errand | Underway | Prompt | Trip
     limit: Exhausted
 
 
@@ -259,6 +266,41 @@ def model_of(usage: Usage, limits: Limits) -> World:
     return world({CallModel: lambda call: ModelReply("so", usage=usage)}, limits=limits)
 
 
+# ---- a road: a loop that pays a toll at each turn, and is told how far it came
+
+TOLLS = Meter("tolls")
+MILES = Meter("miles", whole=False, unit="a number of miles", remedy="tell how far it was")
+
+
+@dataclass(frozen=True)
+class Travel(Effect[float | None]):
+    charges: ClassVar[Mapping[Meter, int]] = {TOLLS: 1}
+    measures: ClassVar[tuple[Meter, ...]] = (MILES,)
+
+    def measure(self, reply: float | None) -> tuple[float | None]:
+        return (reply,)
+
+
+@final
+@dataclass(frozen=True)
+class Arrived:
+    pass
+
+
+@charged(when_spent=Stopped, asks=1)
+@node
+def travel(trip: Trip) -> Asks[Travel, Trip | Arrived]:
+    miles = yield from ask(Travel())
+    left = trip.miles - (miles or 0.0)
+    return Trip(left) if left > 0 else Arrived()
+
+
+ROAD: Graph[Trip, Arrived | Stopped] = graph(
+    edges(travel, on(Trip, travel) | on(Arrived, END) | on(Stopped, END)),
+    start=travel,
+)
+
+
 # ---- errands: nodes that do as they like, async def and opaque def
 
 
@@ -295,7 +337,7 @@ def nobody(limits: Limits | None = None) -> World:
 def limited(**limits: int) -> World:
     """A world in which nobody answers anything, and so much may be spent."""
     given: dict[str, Any] = {"iterations": None, **limits}
-    return nobody(Limits(**given))
+    return nobody(agent_limits(**given))
 
 
 def names(effects: Sequence[object]) -> list[str]:

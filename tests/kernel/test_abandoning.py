@@ -11,7 +11,8 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, AnyTool, Limits, tool
 from graphexec.errors import Abandoned
-from graphexec.waiting import in_thread, somebody_waits
+from graphexec.runtime.io import IO
+from graphexec.runtime.threads import in_thread, somebody_waits
 
 # Seconds that a test waits for what has to happen at once.
 LONG = 20.0
@@ -92,9 +93,9 @@ def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
         return AgentAction("nothing", "")
 
     class Watched(AgentExecutor):
-        def run(self, inputs: Any) -> Any:
+        async def _run(self, inputs: Any, io: IO) -> Any:
             try:
-                return super().run(inputs)
+                return await super()._run(inputs, io)
             except Abandoned:
                 ended.set()
                 raise
@@ -137,4 +138,4 @@ def test_a_run_stopped_in_its_first_node_can_be_gone_on_with() -> None:
             executor.run(state)
         state = snapshot_of(caught.value)
     result = executor.run(state)
-    assert (result.output, result.spent.iterations, result.spent.model_calls) == ("at last", 1, 3)
+    assert (result.output, result.spent.iterations, result.spent["model_calls"]) == ("at last", 1, 3)

@@ -29,11 +29,12 @@ from graphexec import (
     on,
     opaque,
 )
-from graphexec.drive import run, world
 from graphexec.effects import ToolResult
-from graphexec.engine import Cut
 from graphexec.errors import InputError, UndeclaredOutcome
+from graphexec.kernel.execution import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
+from graphexec.meters import agent_limits, reported_tokens, silent_calls
+from graphexec.runtime.runner import run, world
 from tests.kernel.machines import (
     INTERVIEW,
     PROMPTS,
@@ -83,7 +84,7 @@ def test_an_effect_that_has_a_reply_for_being_cut_is_answered_with_it_and_its_no
     limits = Limits(seconds=2)
     done = ended(LOOK, asking(LOOK, Left(1), limits).cut(at=2.5), limits)
     assert done.outcome == Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")
-    assert done.spent == Spent(seconds=2.5, tool_calls=1)
+    assert done.spent == Spent(seconds=2.5, meters={"tool_calls": 1})
 
 
 def test_one_that_has_none_leaves_its_node() -> None:
@@ -124,7 +125,7 @@ def test_to_ask_for_nothing_is_no_effect_that_a_limit_could_stop() -> None:
         return Survey(results)
 
     machine = graph(edges(idle, on(Survey, END) | on(Stopped, END)), start=idle)
-    state = advance(machine, begin(machine, Topic("tea")), Limits(seconds=0, fan_out=0, tool_calls=0))
+    state = advance(machine, begin(machine, Topic("tea")), agent_limits(seconds=0, fan_out=0, tool_calls=0))
     assert isinstance(state, Done)
     assert state.outcome == Survey(())
 
@@ -145,9 +146,9 @@ def test_a_node_that_asked_for_nothing_goes_on_to_ask_for_something() -> None:
 
 
 def test_tokens_are_never_given_back() -> None:
-    told = run(PROMPTS, Prompt(), model_of(Usage(-5, 0), Limits(iterations=None, tokens=3)))
-    assert told.spent.model_calls == 3
-    assert told.spent.charged_tokens == 3
+    told = run(PROMPTS, Prompt(), model_of(Usage(-5, 0), agent_limits(iterations=None, tokens=3)))
+    assert told.spent["model_calls"] == 3
+    assert told.spent["tokens"] == 3
 
 
 def test_of_a_batch_those_that_are_cut_have_their_replies_among_the_others() -> None:
@@ -240,15 +241,15 @@ def test_what_an_opaque_node_did_not_declare_is_refused_when_it_comes_and_not_st
 def test_a_call_that_reports_no_tokens_is_silent(usage: Usage, tokens: int, silent: int) -> None:
     state = asking(PROMPTS, Prompt())
     # Until the answer comes it is not known what the call takes.
-    assert state.snapshot.spent == Spent(model_calls=1, silent_calls=1)
+    assert state.snapshot.spent == Spent(meters={"model_calls": 1, "tokens": 1})
     spent = state.reply(ModelReply("so", usage=usage)).spent
-    assert (spent.prompt_tokens, spent.completion_tokens) == (usage.prompt_tokens, usage.completion_tokens)
-    assert (spent.tokens, spent.silent_calls, spent.charged_tokens) == (tokens, silent, tokens + silent)
+    assert (spent["prompt_tokens"], spent["completion_tokens"]) == (usage.prompt_tokens, usage.completion_tokens)
+    assert (reported_tokens(spent), silent_calls(spent), spent["tokens"]) == (tokens, silent, tokens + silent)
 
 
 @pytest.mark.parametrize(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
 def test_a_call_is_charged_what_it_reports_and_one_token_at_least(usage: Usage, limit: int, calls: int) -> None:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, Limits(tokens=limit))))
+    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
     assert isinstance(told.outcome, Stopped)
     assert told.outcome.at == Prompt(calls)
     reached = max(1, usage.total_tokens) * calls
@@ -271,10 +272,10 @@ BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
 def test_a_batch_is_let_through_if_a_token_is_left_for_each_of_its_calls(
     limit: int, calls: int, reached: int, wanted: int
 ) -> None:
-    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), Limits(tokens=limit))))
+    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(tokens=limit))))
     assert told.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
     assert told.outcome.limit.wanted == wanted
-    assert (told.spent.silent_calls, told.spent.charged_tokens) == (calls, calls)
+    assert (silent_calls(told.spent), told.spent["tokens"]) == (calls, calls)
 
 
 def test_of_a_batch_that_is_cut_the_calls_that_have_finished_are_paid_for() -> None:
@@ -284,13 +285,13 @@ def test_of_a_batch_that_is_cut_the_calls_that_have_finished_are_paid_for() -> N
     for replies in ((finished, Cut()), (Cut(), finished)):
         done = ended(BRAINSTORM, state.cut(at=2.0, finished=replies), limits)
         assert done.outcome == Stopped(Prompt(), Exhausted("seconds", 2, 2))
-        assert (done.spent.prompt_tokens, done.spent.completion_tokens, done.spent.silent_calls) == (2, 3, 1)
+        assert (done.spent["prompt_tokens"], done.spent["completion_tokens"], silent_calls(done.spent)) == (2, 3, 1)
 
 
 def test_of_a_batch_every_call_is_counted_in_tokens() -> None:
     replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
     spent = asking(BRAINSTORM, Prompt()).reply(replies).spent
-    assert (spent.prompt_tokens, spent.completion_tokens, spent.silent_calls) == (12, 3, 0)
+    assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
 
 
 # ---- the replies themselves
@@ -335,10 +336,10 @@ def test_time_does_not_go_back_and_stands_still_where_nobody_says_it() -> None:
 
 
 def test_a_limit_that_does_not_allow_a_batch_says_how_many_it_wanted() -> None:
-    thoughts = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), Limits(model_calls=3)))).outcome
+    thoughts = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(model_calls=3)))).outcome
     assert thoughts == Stopped(Prompt(2), Exhausted("model_calls", 3, 2))
     assert thoughts.limit.wanted == 2
-    looks = agreed(lambda: Script(SURVEY, Topics(("a", "b", "c")), surveyors(Limits(tool_calls=2)))).outcome
+    looks = agreed(lambda: Script(SURVEY, Topics(("a", "b", "c")), surveyors(agent_limits(tool_calls=2)))).outcome
     assert looks == Stopped(Topics(("a", "b", "c")), Exhausted("tool_calls", 2, 0))
     assert isinstance(looks, Stopped)
     assert looks.limit.wanted == 3

@@ -28,10 +28,11 @@ from graphexec import (
     on,
     opaque,
 )
-from graphexec.drive import World, world
 from graphexec.effects import ToolResult
 from graphexec.errors import NodeError, UndeclaredCount
-from graphexec.node import Count, Node
+from graphexec.kernel.node import Count, Node
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import World, world
 from tests.kernel.machines import Landed, Left, Number, Question, Stopped, Total, leave, nobody
 from tests.three_drivers import Script, agreed
 
@@ -76,7 +77,7 @@ def fetching(asks: Count | None = None) -> Graph[Plan, Fetched | Cut]:
 
 
 def tools(**limits: Any) -> World:
-    return world({CallTool: lambda call: ToolResult(call.name)}, limits=Limits(**limits))
+    return world({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
 
 
 def outcome(machine: Graph[Plan, Any], plan: Plan, within: World) -> Any:
@@ -193,12 +194,12 @@ def test_a_visit_may_ask_for_as_many_effects_as_fan_out_says(
         assert told.outcome == Cut(Plan(batches), Exhausted("fan_out", limit, reached))
         assert told.outcome.limit.wanted == wanted
     # What is not allowed is not charged either.
-    assert told.spent.tool_calls == (sum(batches) if cut is None else cut[0])
+    assert told.spent["tool_calls"] == (sum(batches) if cut is None else cut[0])
 
 
 def test_fan_out_is_of_one_visit_and_not_of_the_run() -> None:
     told = agreed(lambda: Script(fetching(), Plan((1, 1), visits=10), tools(fan_out=2)))
-    assert (told.outcome, told.spent.tool_calls) == (Fetched(2), 20)
+    assert (told.outcome, told.spent["tool_calls"]) == (Fetched(2), 20)
 
 
 def test_fan_out_does_not_bind_a_node_that_says_how_many_it_asks_for() -> None:
@@ -226,7 +227,7 @@ def test_a_resumed_visit_has_not_got_its_fan_out_anew() -> None:
     done = advance(machine, answered, Limits(fan_out=3))
     assert isinstance(done, Done)
     assert done.outcome == Cut(Plan((2, 2)), Exhausted("fan_out", 3, 2))
-    assert done.spent == Spent(tool_calls=2)
+    assert done.spent == Spent(meters={"tool_calls": 2})
 
 
 # ---- what can be said

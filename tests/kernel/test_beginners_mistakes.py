@@ -35,10 +35,10 @@ from graphexec import (
     stopped_response,
     wrap,
 )
-from graphexec.by_hand import Asking, advance, begin
-from graphexec.drive import arun, run, world
 from graphexec.errors import InputError, NodeError
-from graphexec.limits import Limits
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.runtime.runner import arun, run, world
 
 
 @final
@@ -339,7 +339,7 @@ reading: Any = Snapshot.from_json
         (
             lambda: by_hand(begin(machine, Asked("?")), machine, Limits()),
             "Snapshot(node='inquire', value=Asked(text='?'), replies=(), spent=Spent(iterations=0, seconds=0.0, "
-            "model_calls=0, tool_… is not a graph; write advance(executor.graph, snapshot, limits)",
+            "restarts=0, budgets=… is not a graph; write advance(executor.graph, snapshot, limits)",
         ),
         (
             lambda: by_hand(machine, Asked("?"), Limits()),

@@ -29,8 +29,9 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.drive import World
 from graphexec.errors import LimitsError
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import World
 from tests.kernel.machines import CLOCK, INTERVIEW, Interview, Question, Stopped, Tick, Topic, limited, nobody, reporter
 from tests.three_drivers import Script, Told, agreed
 
@@ -332,7 +333,7 @@ def test_the_seconds_are_looked_at_before_the_restarts_and_those_before_the_budg
     at = Snapshot("tick", Tick()).restarted()
 
     def named(**limits: Any) -> str:
-        limit: Exhausted = agreed(lambda: Script(CLOCK, at, nobody(Limits(**limits)))).outcome.limit
+        limit: Exhausted = agreed(lambda: Script(CLOCK, at, nobody(agent_limits(**limits)))).outcome.limit
         return limit.limit
 
     assert named(seconds=0, restarts=0, iterations=0) == "seconds"
@@ -375,11 +376,11 @@ def test_any_other_name_is_refused(name: str) -> None:
     assert str(caught.value) == f"a budget cannot be named {name!r}; give it a name that a variable could have"
 
 
-@pytest.mark.parametrize("name", ["seconds", "model_calls", "tool_calls", "tokens", "fan_out", "restarts"])
+@pytest.mark.parametrize("name", ["seconds", "fan_out", "restarts"])
 def test_a_limits_name_is_no_budgets(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Budget(name, 3)
-    assert str(caught.value) == f"{name} is a limit already, and not counted at entries; find another name"
+    assert str(caught.value) == f"{name} is a limit already; find another name for the budget"
 
 
 def test_a_budgets_limit_is_a_limit() -> None:
@@ -402,7 +403,9 @@ def test_a_limit_for_a_budget_is_a_limit() -> None:
 
     assert text(revisions=-1) == "the limit revisions is -1; give 0 or more, or None for no limit"
     assert text(revisions="2") == "the limit revisions is '2'; give a whole number, or None for no limit"
-    assert text(tokens=2) == "tokens is a limit of its own; write Limits(tokens=...)"
+    assert text(seconds=2) == "seconds is a limit of its own; write Limits(seconds=...)"
+    with pytest.raises(LimitsError, match=r"^tokens is a limit of its own; write agent_limits\(tokens=\.\.\.\)$"):
+        agent_limits(budgets={"tokens": 2})
     assert text(iterations=2, revisions=-1, other=3) == (
         "the limit revisions is -1; give 0 or more, or None for no limit; "
         "iterations is a limit of its own; write Limits(iterations=...)"

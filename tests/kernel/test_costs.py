@@ -30,11 +30,12 @@ from graphexec import (
     graph,
     on,
 )
-from graphexec.drive import World, run, world
 from graphexec.errors import InputError, LimitsError
+from graphexec.kernel.node import charged, node
 from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.meters import agent_limits
 from graphexec.models import ScriptedModel
-from graphexec.node import charged, node
+from graphexec.runtime.runner import World, run, world
 from graphexec.verify import check
 from graphexec.verify.audit import audit
 from graphexec.verify.explore import explore
@@ -65,16 +66,16 @@ def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
 
 
 def test_it_is_compared_before_each_call_and_the_last_call_can_exceed_it() -> None:
-    limit, spent = spent_on(Limits(cost=1.0), 0.25, 0.5, 4.0)
-    assert spent.model_calls == 3
-    assert spent.cost == 4.75
+    limit, spent = spent_on(agent_limits(cost=1.0), 0.25, 0.5, 4.0)
+    assert spent["model_calls"] == 3
+    assert spent["cost"] == 4.75
     assert limit == Exhausted("cost", 1.0, 4.75)
     assert str(limit) == "the limit of 1 on the cost was reached (4.75 spent)"
 
 
 def test_what_is_spent_to_the_last_cent_allows_no_call_more() -> None:
-    limit, spent = spent_on(Limits(cost=1.0), 0.5)
-    assert (spent.model_calls, spent.cost, limit.reached) == (2, 1.0, 1.0)
+    limit, spent = spent_on(agent_limits(cost=1.0), 0.5)
+    assert (spent["model_calls"], spent["cost"], limit.reached) == (2, 1.0, 1.0)
 
 
 def test_small_money_is_told_in_six_figures() -> None:
@@ -84,13 +85,13 @@ def test_small_money_is_told_in_six_figures() -> None:
 @pytest.mark.parametrize("cost", [-1.0, -math.inf, math.nan, 0.0])
 def test_a_cost_that_is_no_money_counts_nothing(cost: float) -> None:
     # Not by every driver: a reply with a NaN is not equal to itself.
-    done = run(PROMPTS, Prompt(), costing(Limits(model_calls=3, cost=0.5), cost))
-    assert (done.outcome.limit.limit, done.spent.cost) == ("model_calls", 0.0)
+    done = run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), cost))
+    assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
 
 
 def test_nothing_gives_money_back() -> None:
-    _, spent = spent_on(Limits(model_calls=3, cost=5), 1.0, -10.0)
-    assert spent.cost == 1.0
+    _, spent = spent_on(agent_limits(model_calls=3, cost=5), 1.0, -10.0)
+    assert spent["cost"] == 1.0
 
 
 @given(
@@ -98,11 +99,11 @@ def test_nothing_gives_money_back() -> None:
     most=st.floats(0.01, 6),
 )
 def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: list[float], most: float) -> None:
-    done = run(PROMPTS, Prompt(), costing(Limits(cost=most, model_calls=len(costs)), *costs))
+    done = run(PROMPTS, Prompt(), costing(agent_limits(cost=most, model_calls=len(costs)), *costs))
     spent, calls = 0.0, 0
     while calls < len(costs) and spent < most:
         spent, calls = spent + (costs[calls] if costs[calls] > 0 else 0.0), calls + 1
-    assert (done.spent.model_calls, done.spent.cost) == (calls, spent)
+    assert (done.spent["model_calls"], done.spent["cost"]) == (calls, spent)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: l
 )
 def test_a_limit_that_is_no_money_is_refused(cost: Any, told: str) -> None:
     with pytest.raises(LimitsError) as refused:
-        Limits(cost=cost)
+        agent_limits(cost=cost)
     assert str(refused.value).startswith(told)
 
 
@@ -135,25 +136,25 @@ POLL = graph(edges(poll, on(Tick, END) | on(Stopped, END)), start=poll)
 
 
 def test_of_calls_at_once_each_reply_is_paid_for() -> None:
-    told = agreed(lambda: Script(POLL, Topics(("tea", "milk")), costing(Limits(cost=1), 0.5)))
+    told = agreed(lambda: Script(POLL, Topics(("tea", "milk")), costing(agent_limits(cost=1), 0.5)))
     assert told.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
-    assert told.spent.cost == 1.0
+    assert told.spent["cost"] == 1.0
 
 
 def test_what_is_spent_survives_text() -> None:
-    snapshot = Snapshot("prompt", Prompt(3), spent=Spent(model_calls=3, cost=0.1 + 0.2))
+    snapshot = Snapshot("prompt", Prompt(3), spent=Spent(meters={"model_calls": 3, "cost": 0.1 + 0.2}))
     again = Snapshot.from_json(snapshot.to_json(), PROMPTS)
     assert again == snapshot
-    assert again.spent.cost == 0.1 + 0.2
-    done = run(PROMPTS, again, costing(Limits(cost=0.5), 0.15))
-    assert (done.spent.model_calls, done.spent.cost) == (5, 0.1 + 0.2 + 0.15 + 0.15)
+    assert again.spent["cost"] == 0.1 + 0.2
+    done = run(PROMPTS, again, costing(agent_limits(cost=0.5), 0.15))
+    assert (done.spent["model_calls"], done.spent["cost"]) == (5, 0.1 + 0.2 + 0.15 + 0.15)
 
 
 # ---- the proof
 
 
 def test_cost_alone_ends_no_run_for_certain_as_a_call_may_cost_nothing() -> None:
-    verdict = PROMPTS.verify(Limits(cost=0.5))
+    verdict = PROMPTS.verify(agent_limits(cost=0.5))
     codes = {finding.code for finding in verdict.findings}
     assert (verdict.status, "GX010" in codes) == ("refuted", True)
     with pytest.raises(UnprovedError) as refused:
@@ -183,19 +184,19 @@ def test_an_explorer_lets_a_call_take_all_the_money() -> None:
         for choice in stepping.choices(waiting, oracle):
             if choice.name.endswith("for all the money"):
                 _, then = stepping.onward(waiting, choice)
-                assert not isinstance(then, Waiting) or then.snapshot.spent.cost == 0.5
+                assert not isinstance(then, Waiting) or then.snapshot.spent["cost"] == 0.5
         return {*names} - {""}
 
     assert dear(Limits()) == set()
-    assert dear(Limits(cost=0.5)) == {"money"}
-    assert dear(Limits(cost=0.5, tokens=9)) == {"money", "tokens"}
+    assert dear(agent_limits(cost=0.5)) == {"money"}
+    assert dear(agent_limits(cost=0.5, tokens=9)) == {"money", "tokens"}
 
 
 def test_an_explorer_finds_the_run_that_its_money_stops() -> None:
     executor = spending(0.0)
     start = Ready(Run({"input": "q"}))
     free = explore(executor.graph, Limits(iterations=3), start, replies_of(executor))
-    paid = explore(executor.graph, Limits(iterations=3, cost=0.5), start, replies_of(executor))
+    paid = explore(executor.graph, agent_limits(iterations=3, cost=0.5), start, replies_of(executor))
     assert paid.longest == free.longest
     # Stopped early, after one call or two.
     assert paid.endings["StoppedResponse"] > free.endings["StoppedResponse"]
@@ -218,7 +219,7 @@ def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
         "Stopped after 3 steps: the limit of 1 on the cost was reached (1 spent).",
         "Agent stopped due to cost limit.",
     )
-    assert (told.spent.model_calls, told.spent.cost, len(told.outcome.steps)) == (3, 1.0, 3)
+    assert (told.spent["model_calls"], told.spent["cost"], len(told.outcome.steps)) == (3, 1.0, 3)
 
 
 def _begun(executor: AgentExecutor) -> tuple[Any, World]:
@@ -236,17 +237,17 @@ def test_a_reply_that_does_not_say_what_it_cost_is_refused_where_cost_is_limited
     with pytest.raises(InputError, match=told):
         driver(Script(free.graph, *_begun(free)))
     unlimited = executor(max_iterations=2)
-    assert driver(Script(unlimited.graph, *_begun(unlimited))).spent.cost == 0.0
+    assert driver(Script(unlimited.graph, *_begun(unlimited))).spent["cost"] == 0.0
 
 
 def test_a_callable_agent_costs_nothing() -> None:
     executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
-    assert executor.run("q").spent.cost == 0.0
+    assert executor.run("q").spent["cost"] == 0.0
 
 
 def test_a_result_says_what_it_cost() -> None:
     result = spending(0.5, max_iterations=2).run("q")
-    assert result.spent.cost == 1.0
+    assert result.spent["cost"] == 1.0
 
 
 @pytest.mark.parametrize("cost", [0.25, 0.5, 3.0])

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from graphexec import Asking, CallTool, Done, Exhausted, Limits, Snapshot, advance, begin
-from graphexec.drive import World, arun, run, world
 from graphexec.effects import ToolResult
-from graphexec.engine import Cut
-from graphexec.handlers import handlers_for
+from graphexec.kernel.execution import Cut
+from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime.runner import World, arun, run, world
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,
@@ -156,7 +156,7 @@ def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
 
 
 def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
-    from graphexec.handlers import Handler
+    from graphexec.runtime.handlers import handler_from
 
     def call(effect: object, left: float | None) -> Any:
         return never(effect)
@@ -164,7 +164,7 @@ def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
     async def acall(effect: object, left: float | None) -> Any:
         return never(effect)
 
-    instant = Handler(call, acall, instant=True)
+    instant = handler_from(call, acall, instant=True)
     for driver in EVERY:
         answers = {Question: instant, CallTool: instant}
         assert driver(Script(INTERVIEW, Topic("tea"), late(answers))).spent.seconds == 11
@@ -250,7 +250,7 @@ def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver
 
 @pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
 def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
-    from graphexec.handlers import Handler
+    from graphexec.runtime.handlers import handler_from
 
     told: list[float | None] = []
     clock = FakeClock()
@@ -263,16 +263,16 @@ def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
     async def acall(question: Question, left: float | None) -> str:
         return call(question, left)
 
-    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(call, acall)}, TEN, clock=clock)))
+    driver(Script(INTERVIEW, Topic("tea"), World({Question: handler_from(call, acall)}, TEN, clock=clock)))
     assert told == [10, 7, 4]
     told.clear()
-    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(call, acall)}, Limits(), clock=clock)))
+    driver(Script(INTERVIEW, Topic("tea"), World({Question: handler_from(call, acall)}, Limits(), clock=clock)))
     assert told == [None, None, None]
 
 
 @pytest.mark.parametrize("seconds", [None, 60.0])
 def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float | None) -> None:
-    from graphexec.handlers import Handler
+    from graphexec.runtime.handlers import handler_from
 
     threads: set[int] = set()
 
@@ -283,7 +283,7 @@ def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float |
     async def acall(effect: Question, left: float | None) -> str:
         raise AssertionError("an instant handler is called, not awaited")
 
-    instant = Handler(call, acall, instant=True)
+    instant = handler_from(call, acall, instant=True)
     made = World({Question: instant, CallTool: instant}, Limits(seconds=seconds))
     runs: list[Callable[[], object]] = [
         lambda: run(INTERVIEW, Topic("tea"), made),

@@ -18,7 +18,6 @@ from graphexec import (
     Done,
     Entered,
     Exhausted,
-    Limits,
     Moved,
     Spent,
     ask,
@@ -28,8 +27,9 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.drive import astream, stream, world
 from graphexec.effects import ToolResult
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import astream, stream, world
 from tests.kernel.machines import (
     CLOCK,
     INTERVIEW,
@@ -76,7 +76,7 @@ def test_the_events_of_a_batch() -> None:
     assert asked == Asked("survey", batch)
     assert isinstance(answered, Answered)
     assert (answered.node, answered.effect, answered.reply) == ("survey", batch, results)
-    assert answered.spent.tool_calls == 2
+    assert answered.spent["tool_calls"] == 2
     assert answered.seconds >= 0
     assert moved == Moved("survey", Survey(results), "END")
     assert isinstance(last, Done)
@@ -90,7 +90,7 @@ def test_a_resumed_node_is_not_entered_again() -> None:
 
 
 def test_an_effect_that_is_not_paid_for_is_not_told() -> None:
-    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(tool_calls=0))))
+    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tool_calls=0))))
     assert [type(event).__name__ for event in told.events] == ["Entered", "Moved", "Done"]
 
 

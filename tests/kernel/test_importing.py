@@ -22,7 +22,7 @@ def loaded(*lines: str) -> set[str]:
 
 def test_importing_loads_few_modules_and_nothing_heavy() -> None:
     modules = loaded("import graphexec")
-    heavy = {"asyncio", "httpx", "networkx", "typer", "rich", "pydantic", "tenacity", "xllamacpp"}
+    heavy = {"asyncio", "httpx", "networkx", "typer", "rich", "pydantic", "xllamacpp"}
     assert modules & heavy == set()
     assert len(modules) <= MOST, f"{len(modules)} modules: {sorted(modules)}"
 
@@ -35,3 +35,16 @@ def test_the_models_load_no_client_before_the_first_call() -> None:
 def test_drawing_is_loaded_when_a_picture_is_asked_for() -> None:
     assert not any(name.startswith("graphexec.draw") for name in loaded("import graphexec"))
     assert "graphexec.draw" in loaded("import graphexec", "f'{graphexec.AGENT_EXECUTOR:mermaid}'")
+
+
+def test_the_first_proof_of_a_process_loads_no_networkx() -> None:
+    modules = loaded(
+        "import graphexec",
+        "from graphexec.models import ScriptedModel",
+        "agent = graphexec.create_react_agent(ScriptedModel([]), [])",
+        "executor = graphexec.AgentExecutor(agent=agent, tools=[])",
+        "assert executor.verify().proved",
+        "assert graphexec.AGENT_EXECUTOR.verify(graphexec.Limits(iterations=3)).proved",
+    )
+    assert "graphexec.verify.prove" in modules
+    assert "networkx" not in modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from graphexec import (
     RunResult,
     ToolResult,
     create_react_agent,
+    replay,
     snapshot_of,
     tool,
 )
@@ -52,8 +54,9 @@ def test_following_a_journal_gives_the_events_of_the_run(replies: list[str], ite
     events = list(watched.stream("?"))
     done = events[-1]
     assert isinstance(done, Done)
-    assert list(done.journal.events()) == [event for event in events if not isinstance(event, Reported)]
-    assert len(done.journal) == done.spent.model_calls + done.spent.tool_calls
+    assert done.journal is not None
+    assert list(replay(done.journal)) == [event for event in events if not isinstance(event, Reported)]
+    assert len(done.journal) == done.spent["model_calls"] + done.spent["tool_calls"]
 
 
 def test_every_way_of_running_keeps_the_same_journal() -> None:
@@ -81,7 +84,7 @@ def test_a_run_that_is_gone_on_with_has_a_journal_from_there() -> None:
     result = executor([FINISH]).run(snapshot)
     assert result.journal is not None
     assert repr(result.journal) == "<journal of 1 replies from plan on>"
-    *_, done = result.journal.events()
+    *_, done = replay(result.journal)
     assert isinstance(done, Done)
     assert done.outcome == result.ending
 
@@ -93,7 +96,7 @@ def test_a_deadline_that_cut_is_followed_too() -> None:
     result = late.run("?")
     assert result.reason == "seconds"
     assert result.journal is not None
-    *_, done = result.journal.events()
+    *_, done = replay(result.journal)
     assert isinstance(done, Done)
     assert done.outcome == result.ending
 
@@ -102,8 +105,15 @@ def test_a_journal_that_breaks_off_is_followed_as_far_as_it_goes() -> None:
     result = executor([CALL, FINISH]).run("?")
     journal = result.journal
     assert journal is not None
-    whole = list(journal.events())
+    whole = list(replay(journal))
     cut = type(journal)(journal.graph, journal.limits, journal.start, next(iter(journal)))
-    part = list(cut.events())
+    part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)
+
+
+def test_journal_is_not_copied() -> None:
+    journal = executor(["Final Answer: so"]).run("?").journal
+    assert journal is not None
+    assert copy.copy(journal) is journal
+    assert copy.deepcopy(journal) is journal

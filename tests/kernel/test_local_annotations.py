@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from graphexec import END, Asks, Effect, Exhausted, ask, bind, charged, edges, graph, metered, node, on, opaque
-from graphexec.drive import world
+from graphexec.runtime.runner import world
 from tests.three_drivers import LIVE, Script, agreed
 
 

@@ -23,14 +23,14 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.by_hand import Asking, advance, begin
-from graphexec.drive import world
 from graphexec.effects import ToolResult
-from graphexec.engine import Cut
 from graphexec.errors import LimitsError
-from graphexec.events import Done
-from graphexec.limits import LIMIT_NAMES
+from graphexec.kernel.events import Done
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.stepping import Asking, advance, begin
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
+from graphexec.meters import agent_limits, reported_tokens
+from graphexec.runtime.runner import world
 from tests.kernel.machines import (
     CLOCK,
     PROMPTS,
@@ -91,9 +91,9 @@ def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
         return Landed()
 
     machine = graph(edges(call, on(Landed, END) | on(Stopped, END)), start=call)
-    told = agreed(lambda: Script(machine, Left(1), surveyors(Limits(tool_calls=0))))
+    told = agreed(lambda: Script(machine, Left(1), surveyors(agent_limits(tool_calls=0))))
     assert told.outcome == Stopped(Left(1), Exhausted("tool_calls", 0, 0))
-    assert (told.spent.iterations, told.spent.tool_calls) == (1, 0)
+    assert (told.spent.iterations, told.spent["tool_calls"]) == (1, 0)
 
 
 # ---- calls
@@ -101,9 +101,9 @@ def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), Limits(model_calls=limit))))
+    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit))))
     assert told.outcome == Stopped(Prompt(limit), Exhausted("model_calls", limit, limit))
-    assert (told.spent.model_calls, len(told.asked)) == (limit, limit)
+    assert (told.spent["model_calls"], len(told.asked)) == (limit, limit)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | No
     def script() -> Script[Any, Any]:
         called.clear()
         topics = Topics(tuple(str(number) for number in range(calls)))
-        return Script(SURVEY, topics, world({CallTool: survey}, limits=Limits(tool_calls=limit)))
+        return Script(SURVEY, topics, world({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
 
     told = agreed(script)
     if carried_out is None:
@@ -127,7 +127,7 @@ def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | No
         assert told.outcome.limit == Exhausted("tool_calls", limit or 0, 0)
     else:
         assert isinstance(told.outcome, Survey)
-    assert len(called) == told.spent.tool_calls == (carried_out or 0)
+    assert len(called) == told.spent["tool_calls"] == (carried_out or 0)
 
 
 @charged(when_spent=Stopped)
@@ -142,23 +142,27 @@ BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
 
 @pytest.mark.parametrize(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_a_batch_of_model_calls_does_not_overshoot(limit: int, calls: int) -> None:
-    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), Limits(model_calls=limit))))
+    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
     assert told.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
-    assert (told.spent.model_calls, told.spent.prompt_tokens, told.spent.tokens) == (calls, 2 * calls, 5 * calls)
+    assert (told.spent["model_calls"], told.spent["prompt_tokens"], reported_tokens(told.spent)) == (
+        calls,
+        2 * calls,
+        5 * calls,
+    )
 
 
 def test_a_call_that_fails_was_charged() -> None:
     def failing(call: CallTool) -> ToolResult:
         raise OSError("the line is dead")
 
-    from graphexec.drive import run
-    from graphexec.snapshot import snapshot_of
+    from graphexec.kernel.snapshot import snapshot_of
+    from graphexec.runtime.runner import run
 
     with pytest.raises(OSError, match="the line is dead") as caught:
         run(SURVEY, Topics(("a", "b")), world({CallTool: failing}))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
-    assert snapshot.spent.tool_calls == 2
+    assert snapshot.spent["tool_calls"] == 2
 
 
 # ---- tokens
@@ -176,15 +180,15 @@ def test_a_call_that_fails_was_charged() -> None:
     ],
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, Limits(tokens=limit))))
+    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
     reached = calls * usage.total_tokens
     assert told.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
-    assert (told.spent.model_calls, told.spent.tokens) == (calls, reached)
-    assert told.spent.prompt_tokens == calls * usage.prompt_tokens
+    assert (told.spent["model_calls"], reported_tokens(told.spent)) == (calls, reached)
+    assert told.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
 def test_a_spent_token_limit_does_not_stop_a_tool_call() -> None:
-    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(tokens=0))))
+    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))))
     assert isinstance(told.outcome, Survey)
 
 
@@ -193,7 +197,7 @@ def test_a_spent_token_limit_does_not_stop_a_tool_call() -> None:
 
 def test_of_several_spent_limits_the_first_in_order_is_named() -> None:
     def of(**limits: Any) -> str:
-        told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), Limits(**limits))))
+        told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits))))
         return told.outcome.limit.limit
 
     assert of(seconds=0, tokens=0, model_calls=0) == "seconds"
@@ -210,13 +214,16 @@ def test_an_effect_without_a_budget_is_free() -> None:
     class Look(Effect[str]):
         pass
 
-    assert Look.budget is None
+    assert (dict(Look.charges), Look.measures) == ({}, ())
 
 
 # ---- limits themselves
 
 
-@pytest.mark.parametrize("name", LIMIT_NAMES)
+@pytest.mark.parametrize(
+    "name",
+    ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"],
+)
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -230,7 +237,7 @@ def test_an_effect_without_a_budget_is_free() -> None:
 )
 def test_a_limit_that_is_none_is_refused(name: str, value: Any, text: str | None) -> None:
     with pytest.raises(LimitsError) as caught:
-        Limits(**{name: value})
+        agent_limits(**{name: value})
     assert str(caught.value).startswith(f"the limit {name} is ")
     assert str(caught.value).endswith("or None for no limit") or "give None for no limit" in str(caught.value)
     if text:
@@ -240,7 +247,7 @@ def test_a_limit_that_is_none_is_refused(name: str, value: Any, text: str | None
 def test_the_texts_of_limits_that_are_none() -> None:
     def text(**limits: Any) -> str:
         with pytest.raises(LimitsError) as caught:
-            Limits(**limits)
+            agent_limits(**limits)
         return str(caught.value)
 
     assert text(iterations=1.5) == "the limit iterations is 1.5; give a whole number, or None for no limit"
@@ -254,7 +261,7 @@ def test_the_texts_of_limits_that_are_none() -> None:
 
 
 def test_zero_and_none_are_limits_of_their_own() -> None:
-    assert Limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != Limits(iterations=None)
+    assert agent_limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != Limits(iterations=None)
     assert Limits(seconds=0.5).seconds == 0.5
 
 
@@ -268,7 +275,7 @@ def test_usages_are_added() -> None:
 
 
 def test_what_is_spent_counts_both_kinds_of_tokens() -> None:
-    assert Spent(prompt_tokens=3, completion_tokens=4).tokens == 7
+    assert reported_tokens(Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
 
 
 def test_what_a_batch_would_exceed_is_said() -> None:
@@ -289,4 +296,4 @@ def test_the_tokens_of_finished_calls_count_though_a_sibling_was_cut() -> None:
     assert isinstance(state, Asking)
     done = advance(machine, state.cut(at=1.0, finished=(ModelReply("", usage=Usage(7, 5)), Cut())), Limits(seconds=1))
     assert isinstance(done, Done)
-    assert (type(done.outcome), done.spent.tokens) == (Stopped, 12)
+    assert (type(done.outcome), reported_tokens(done.spent)) == (Stopped, 12)

@@ -31,8 +31,8 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.drive import World
 from graphexec.errors import NodeError
+from graphexec.runtime.runner import World
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
 from tests.three_drivers import Script, agreed
 

@@ -24,7 +24,7 @@ from graphexec import (
     renamed,
 )
 from graphexec.errors import GraphexecError, NodeError
-from graphexec.storing import reply_type
+from graphexec.kernel.serialization import reply_type
 from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
 
 # Functions that no checker lets through.
@@ -432,11 +432,13 @@ def test_an_effect_whose_reply_json_cannot_express_is_refused() -> None:
 
 def test_an_effect_costs_no_tokens_and_has_no_reply_for_being_cut_unless_it_says_so() -> None:
     exhausted = Exhausted("seconds", 1, 2)
-    assert Question("?").tokens("any") == (0, 0)
+    assert tuple(Question("?").measure("any")) == ()
     assert Question("?").cut(exhausted) is None
     cut = CallTool("search", "tea").cut(exhausted)
     assert (cut.observation, cut.status) == ("search was cut off: the limit of 1 second was reached (2 spent).", "cut")
-    assert (CallModel.budget, CallTool.budget, Question.budget) == ("model_calls", "tool_calls", None)
+    kinds: list[type[Effect[Any]]] = [CallModel, CallTool, Question]
+    charged = [{meter.name: amount for meter, amount in kind.charges.items()} for kind in kinds]
+    assert charged == [{"model_calls": 1, "tokens": 1}, {"tool_calls": 1}, {}]
     assert All((Question("?"),)).effects == (Question("?"),)
 
 

@@ -1,5 +1,6 @@
 """What holds for every machine whose loops are all metered: it ends, within the bound, along its own table."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -22,11 +23,12 @@ from graphexec import (
     graph,
     on,
 )
-from graphexec.drive import World, world
-from graphexec.edge import END
 from graphexec.effects import ToolResult
+from graphexec.kernel.edge import END
+from graphexec.kernel.node import Node, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.node import Node, metered, node
+from graphexec.meters import agent_limits, reported_tokens
+from graphexec.runtime.runner import World, world
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
 
 # ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
@@ -191,7 +193,7 @@ def answers(limits: Limits, calls: list[str]) -> World:
 
 
 LIMITS = st.builds(
-    Limits,
+    agent_limits,
     iterations=st.integers(0, 6),
     model_calls=st.none() | st.integers(0, 6),
     tool_calls=st.none() | st.integers(0, 6),
@@ -228,12 +230,12 @@ def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, cho
     # Nothing was overspent, and what was spent was carried out.
     spent = told.spent
     assert spent.iterations <= limits.iterations
-    assert spent.model_calls == calls.count("model")
-    assert spent.tool_calls == calls.count("tool")
-    assert limits.model_calls is None or spent.model_calls <= limits.model_calls
-    assert limits.tool_calls is None or spent.tool_calls <= limits.tool_calls
-    assert limits.tokens is None or spent.tokens < limits.tokens + 3
-    assert spent.tokens == 3 * spent.model_calls
+    assert spent["model_calls"] == calls.count("model")
+    assert spent["tool_calls"] == calls.count("tool")
+    assert spent["model_calls"] <= limits.meters.get("model_calls", math.inf)
+    assert spent["tool_calls"] <= limits.meters.get("tool_calls", math.inf)
+    assert reported_tokens(spent) < limits.meters.get("tokens", math.inf) + 3
+    assert reported_tokens(spent) == 3 * spent["model_calls"]
 
 
 def _of_visit(events: tuple[Any, ...], visit: int) -> list[Any]:
@@ -270,8 +272,11 @@ def test_a_pause_anywhere_makes_no_difference(
     resumed = driver(Script(table, snapshot, answers(limits, [])))
     assert resumed.outcome == whole.outcome
     assert resumed.spent.iterations == whole.spent.iterations
-    assert (resumed.spent.model_calls, resumed.spent.tool_calls) == (whole.spent.model_calls, whole.spent.tool_calls)
-    assert resumed.spent.tokens == whole.spent.tokens
+    assert (resumed.spent["model_calls"], resumed.spent["tool_calls"]) == (
+        whole.spent["model_calls"],
+        whole.spent["tool_calls"],
+    )
+    assert reported_tokens(resumed.spent) == reported_tokens(whole.spent)
 
 
 @given(machines())

@@ -29,17 +29,18 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.drive import World, run, stream, world
 from graphexec.effects import ToolResult
 from graphexec.errors import CertificateError
+from graphexec.kernel.ranks import Rank, Ranks
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.rank import Rank, Ranks
+from graphexec.meters import agent_limits, reported_tokens, silent_calls
+from graphexec.runtime.runner import World, run, stream, world
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody
 from tests.three_drivers import LIVE, Script, agreed
 
 
 def ranked(ranks: Ranks, **limits: Any) -> World:
-    return World({}, Limits(**limits), ranks=ranks)
+    return World({}, agent_limits(**limits), ranks=ranks)
 
 
 def refused(machine: Graph[Any, Any], value: object, within: World) -> str:
@@ -248,7 +249,7 @@ THINKING: Graph[Turn, Over] = graph(edges(patient, on(Turn, patient) | on(Over, 
 def thinking(counted: str, usage: Usage, **limits: Any) -> World:
     told = world(
         {CallModel: lambda call: ModelReply("so", usage=usage), CallTool: lambda call: ToolResult("")},
-        limits=Limits(**limits),
+        limits=agent_limits(**limits),
     )
     return World(told.handlers, told.limits, ranks={"think": ((1, (counted,)),)})
 
@@ -270,18 +271,18 @@ def test_a_rank_falls_with_whatever_each_turn_spends(counted: str, limits: Any, 
 
 def test_the_tokens_that_the_last_call_takes_beyond_the_limit_are_not_counted_by_the_rank() -> None:
     told = agreed(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(3, 2), tokens=9)), among=LIVE)
-    assert (told.outcome, told.spent.tokens) == (Over(Turn(2), Exhausted("tokens", 9, 10)), 10)
+    assert (told.outcome, reported_tokens(told.spent)) == (Over(Turn(2), Exhausted("tokens", 9, 10)), 10)
 
 
 def test_a_run_that_took_more_tokens_than_it_may_take_now_is_at_the_end_of_its_rank() -> None:
-    at = Snapshot("think", Turn(0), spent=Spent(prompt_tokens=5))
+    at = Snapshot("think", Turn(0), spent=Spent(meters={"prompt_tokens": 5, "tokens": 5}))
     told = agreed(lambda: Script(THINKING, at, thinking("tokens", Usage(), tokens=0)), among=LIVE)
     assert told.outcome == Over(Turn(0), Exhausted("tokens", 0, 5))
 
 
 def test_a_call_takes_one_token_at_least_also_where_its_provider_reports_none() -> None:
     told = agreed(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(), tokens=3)), among=LIVE)
-    assert (told.outcome, told.spent.tokens) == (Over(Turn(3), Exhausted("tokens", 3, 3)), 0)
+    assert (told.outcome, reported_tokens(told.spent)) == (Over(Turn(3), Exhausted("tokens", 3, 3)), 0)
 
 
 def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_rank_too() -> None:
@@ -289,13 +290,13 @@ def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_ra
         usages = iter([Usage(3, 3), *[Usage()] * 9])
         told = world(
             {CallModel: lambda call: ModelReply("so", usage=next(usages)), CallTool: lambda call: ToolResult("")},
-            limits=Limits(tokens=8),
+            limits=agent_limits(tokens=8),
         )
         return World(told.handlers, told.limits, ranks={"think": ((1, ("tokens",)),)})
 
     told = agreed(lambda: Script(THINKING, Turn(0), within()), among=LIVE)
     assert told.outcome == Over(Turn(3), Exhausted("tokens", 8, 8))
-    assert (told.spent.tokens, told.spent.silent_calls, told.spent.charged_tokens) == (6, 2, 8)
+    assert (reported_tokens(told.spent), silent_calls(told.spent), told.spent["tokens"]) == (6, 2, 8)
 
 
 def test_a_rank_that_counts_what_a_turn_does_not_spend_does_not_fall() -> None:

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from graphexec import CallModel, CallTool, Exhausted, Limits
-from graphexec.drive import World, arun, astream, run, stream, world
+from graphexec.agent_handlers import asking_model
 from graphexec.effects import ToolResult
 from graphexec.errors import Abandoned
-from graphexec.events import Answered, Asked, Done, Event, Reported
-from graphexec.handlers import Handler, asking_model
+from graphexec.kernel.events import Answered, Asked, Done, Event, Reported
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
-from graphexec.reporting import Listener, heard_by, pieces_wanted, report
+from graphexec.meters import agent_limits
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.progress import Listener, heard_by, pieces_wanted, report
+from graphexec.runtime.runner import World, arun, astream, run, stream, world
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
 from tests.three_drivers import LIVE, FakeClock, Script, agreed
 
@@ -210,7 +213,7 @@ class StreamingModel:
 
 
 def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> World:
-    limits = Limits(model_calls=1, seconds=seconds)
+    limits = agent_limits(model_calls=1, seconds=seconds)
     made = world({CallModel: asking_model(model)}, limits=limits)
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
@@ -319,15 +322,15 @@ def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seco
     model = StreamingModel()
     handler = asking_model(model)
 
-    def called(effect: CallModel, left: float | None) -> ModelReply:
+    async def noted(effect: CallModel, left: float | None, io: IO) -> ModelReply:
         try:
-            reply: ModelReply = handler.call(effect, left)
+            reply: ModelReply = await handler.answer(effect, left, io)
         except Abandoned:
             abandoned.set()
             raise
         return reply
 
-    made = world({CallModel: Handler(called, handler.acall)}, limits=Limits(model_calls=1, seconds=seconds))
+    made = world({CallModel: Handler(noted)}, limits=agent_limits(model_calls=1, seconds=seconds))
     events = stream(PROMPTS, Prompt(), made, pieces=True)
     model.going.release()
     assert isinstance(next(event for event in events if isinstance(event, Reported)), Reported)
@@ -370,7 +373,7 @@ def test_the_deadline_cuts_a_reply_in_the_middle_of_its_pieces(how: str) -> None
     *_, done = events
     assert isinstance(done, Done)
     assert done.outcome == Stopped(Prompt(), Exhausted("seconds", 0.1, 0.1))
-    assert done.spent.model_calls == 1
+    assert done.spent["model_calls"] == 1
     assert model.closed.wait(LONG)
 
 

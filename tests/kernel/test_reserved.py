@@ -37,15 +37,16 @@ from graphexec import (
     on,
     reserved,
 )
-from graphexec.drive import World, arun, run, world
 from graphexec.effects import ToolResult
-from graphexec.engine import Cut
 from graphexec.errors import NodeError
-from graphexec.limits import Budget, Spent
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.meters import Budget, Spent
+from graphexec.kernel.node import charged
 from graphexec.machine import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.node import charged
+from graphexec.meters import agent_limits, reported_tokens
 from graphexec.result import Ending
+from graphexec.runtime.runner import World, arun, run, world
 from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit import audit
@@ -118,14 +119,14 @@ def office(limits: Limits, *, cost: float = 0.0) -> World:
 @pytest.mark.parametrize(
     ("limits", "calls"),
     [
-        (Limits(iterations=0, model_calls=0), 0),
-        (Limits(iterations=0, model_calls=2), 2),
-        (Limits(model_calls=1, tool_calls=0), 1),
-        (Limits(tokens=0), 0),
-        (Limits(tokens=8), 2),
-        (Limits(cost=0.5), 1),
-        (Limits(model_calls=1, fan_out=0), 1),
-        (Limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
+        (agent_limits(iterations=0, model_calls=0), 0),
+        (agent_limits(iterations=0, model_calls=2), 2),
+        (agent_limits(model_calls=1, tool_calls=0), 1),
+        (agent_limits(tokens=0), 0),
+        (agent_limits(tokens=8), 2),
+        (agent_limits(cost=0.5), 1),
+        (agent_limits(model_calls=1, fan_out=0), 1),
+        (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
     ],
 )
 def test_its_calls_pass_every_limit_on_them_and_are_counted(limits: Limits, calls: int) -> None:
@@ -133,18 +134,18 @@ def test_its_calls_pass_every_limit_on_them_and_are_counted(limits: Limits, call
     assert told.outcome == Said(
         ("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"),
     )
-    assert (told.spent.model_calls, told.spent.tool_calls) == (calls + 2, 2)
-    assert told.spent.tokens == 7 * (calls + 2)
-    assert told.spent.cost == calls + 2
+    assert (told.spent["model_calls"], told.spent["tool_calls"]) == (calls + 2, 2)
+    assert reported_tokens(told.spent) == 7 * (calls + 2)
+    assert told.spent["cost"] == calls + 2
 
 
 def test_a_run_that_was_taken_up_too_often_is_left_by_its_spent_limit() -> None:
     crashed = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=2))
-    told = agreed(lambda: Script(LAST_WORDS, crashed, office(Limits(model_calls=0, restarts=1))))
+    told = agreed(lambda: Script(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1))))
     assert told.outcome == Silent(Stopped(Prompt(), Exhausted("model_calls", 0, 0)), Exhausted("restarts", 1, 2))
-    assert told.spent.model_calls == 0
+    assert told.spent["model_calls"] == 0
     once = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=1))
-    assert isinstance(run(LAST_WORDS, once, office(Limits(model_calls=0, restarts=1))).outcome, Said)
+    assert isinstance(run(LAST_WORDS, once, office(agent_limits(model_calls=0, restarts=1))).outcome, Said)
 
 
 # ---- the deadline
@@ -166,7 +167,7 @@ def concluding(limits: Limits = TEN, *, at: float = 11.0) -> Asking:
 
 def test_its_deadline_is_so_much_later_and_none_where_there_is_none() -> None:
     assert concluding().deadline == 12
-    other = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), Limits(model_calls=0))
+    other = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
     assert isinstance(other, Asking)
     assert other.deadline is None
 
@@ -179,14 +180,14 @@ def test_cut_there_it_leaves_by_its_spent_limit_with_the_runs_own_limit() -> Non
     # It has had all the time there was, also where the clock is a little behind.
     assert done.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
     assert done.spent.seconds == 12
-    assert done.spent.model_calls == 2
+    assert done.spent["model_calls"] == 2
 
 
 def test_it_asks_for_nothing_any_more_when_its_grace_is_over() -> None:
     state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=12.0), TEN)
     assert not isinstance(state, Asking)
     assert state.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
-    assert state.spent.model_calls == 2
+    assert state.spent["model_calls"] == 2
 
 
 def test_it_asks_on_as_long_as_its_grace_lasts() -> None:
@@ -238,7 +239,7 @@ def test_every_driver_gives_it_the_grace_and_no_more(seconds: float, outcome: ty
 
     told = agreed(script)
     assert type(told.outcome) is outcome
-    assert told.spent.model_calls == calls
+    assert told.spent["model_calls"] == calls
 
 
 @pytest.mark.parametrize("driver", ["sync", "async"])
@@ -262,7 +263,7 @@ def test_a_call_that_never_answers_is_cut_when_the_grace_is_over(driver: str) ->
         released.set()
     assert isinstance(done.outcome, Silent)
     assert done.outcome.limit == Exhausted("seconds", 10, 12.0)
-    assert done.spent.model_calls == 2
+    assert done.spent["model_calls"] == 2
 
 
 # ---- how it is written
@@ -306,7 +307,7 @@ def test_a_grace_of_nothing_reserves_the_calls_and_no_time() -> None:
         | edges(without_time, on(Said, END) | on(Silent, END)),
         start=prompt,
     )
-    assert isinstance(run(machine, Prompt(), office(Limits(model_calls=1))).outcome, Said)
+    assert isinstance(run(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Said)
     told = agreed(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
     assert told.outcome == Silent(Stopped(Prompt(2), Exhausted("seconds", 10, 12.0)), Exhausted("seconds", 10, 12.0))
 
@@ -346,15 +347,15 @@ def test_generating_costs_one_model_call_and_the_bound_is_reached(machine: Graph
 @pytest.mark.parametrize(
     ("limits", "calls"),
     [
-        (Limits(iterations=3, model_calls=0), 1),
-        (Limits(iterations=3, model_calls=2), 3),
-        (Limits(iterations=None, model_calls=4), 5),
-        (Limits(iterations=3, model_calls=7), 4),
-        (Limits(iterations=3, tokens=2), 3),
+        (agent_limits(iterations=3, model_calls=0), 1),
+        (agent_limits(iterations=3, model_calls=2), 3),
+        (agent_limits(iterations=None, model_calls=4), 5),
+        (agent_limits(iterations=3, model_calls=7), 4),
+        (agent_limits(iterations=3, tokens=2), 3),
         (Limits(iterations=2, seconds=4), 3),
         # The call that a crash cut off is asked for, and counted, again.
         (Limits(iterations=2, restarts=1), 4),
-        (Limits(iterations=2, tool_calls=1, fan_out=1), 3),
+        (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3),
     ],
 )
 def test_several_limits_leave_one_call_for_the_end(machine: Graph[Any, Any], limits: Limits, calls: int) -> None:
@@ -369,7 +370,7 @@ def test_several_limits_leave_one_call_for_the_end(machine: Graph[Any, Any], lim
 
 @given(iterations=st.integers(0, 30), calls=st.none() | st.integers(0, 30))
 def test_the_bound_is_the_smaller_limit_and_one(iterations: int, calls: int | None) -> None:
-    bound = proof(GENERATING_AGENT_EXECUTOR, Limits(iterations=iterations, model_calls=calls)).bounds.model_calls
+    bound = proof(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=iterations, model_calls=calls)).bounds.model_calls
     assert bound.number == (iterations if calls is None else min(iterations, calls)) + 1
 
 
@@ -401,9 +402,9 @@ def again(given: Prompt) -> Asks[CallModel, Prompt]:
 
 def test_reserved_calls_alone_end_no_loop() -> None:
     machine = graph(edges(again, on(Prompt, again) | on(Over, END)), start=again)
-    verdict = machine.verify(Limits(iterations=3, model_calls=3, tokens=3))
+    verdict = machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3))
     assert verdict.status == "refuted"
-    assert explore_table(machine, Limits(model_calls=3)).endless is not None
+    assert explore_table(machine, agent_limits(model_calls=3)).endless is not None
 
 
 @charged(when_spent=Stopped, asks=(0, 1))
@@ -426,7 +427,7 @@ def test_reserved_calls_use_up_the_limits_of_others() -> None:
         edges(perhaps, on(Said, END) | on(Stopped, first)) | edges(first, on(Prompt, perhaps) | on(Silent, END)),
         start=first,
     )
-    limits = Limits(tokens=1)
+    limits = agent_limits(tokens=1)
     (finding,) = machine.verify(limits).findings
     assert (finding.code, finding.witness is not None) == ("GX009", True)
     assert finding.witness is not None
@@ -510,13 +511,13 @@ def test_a_run_whose_grace_is_over_is_not_like_one_that_has_some_left() -> None:
 def test_a_reserved_call_that_a_crash_cut_off_is_made_again_beyond_its_limit(restarts: int) -> None:
     """Found by a random machine: the bound had one call for the end, however often that is taken up again."""
     machine = drawn(DrawnNode((Way("Red", None),), asks="models", least=0, most=1, grace=0.0))
-    limits = Limits(tokens=0, restarts=restarts)
+    limits = agent_limits(tokens=0, restarts=restarts)
     certificate = proof(machine, limits)
     check(certificate, machine)
     assert certificate.bounds.model_calls.number == 1 + restarts
     assert explore_table(machine, limits, ranks=certificate.ranks).model_calls == 1 + restarts
-    both = proof(GENERATING_AGENT_EXECUTOR, Limits(iterations=3, model_calls=0, restarts=restarts))
-    reached = explore_table(GENERATING_AGENT_EXECUTOR, Limits(iterations=3, model_calls=0, restarts=restarts))
+    both = proof(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=0, restarts=restarts))
+    reached = explore_table(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=0, restarts=restarts))
     assert both.bounds.model_calls.number == reached.model_calls == 1 + restarts
 
 

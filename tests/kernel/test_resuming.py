@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import Asking, CallModel, Done, Exhausted, Limits, Snapshot, Spent, advance, begin
-from graphexec.drive import World, run, world
 from graphexec.errors import SnapshotError
-from graphexec.handlers import handlers_for
+from graphexec.kernel.snapshot import snapshot_of
 from graphexec.messages import ModelReply, Usage
-from graphexec.snapshot import snapshot_of
+from graphexec.meters import agent_limits, reported_tokens
+from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime.runner import World, run, world
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,
@@ -79,7 +80,7 @@ def test_a_batch_that_is_answered_is_not_asked_again() -> None:
 
     *_, last = texts(script())
     done = run(SURVEY, Snapshot.from_json(last, SURVEY), nobody())
-    assert done.spent.tool_calls == 2
+    assert done.spent["tool_calls"] == 2
     assert done.outcome == amnesiac(script()).outcome
 
 
@@ -89,25 +90,25 @@ def test_a_batch_that_is_answered_is_not_asked_again() -> None:
 @pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
 def test_budgets_are_not_refilled_by_a_resume(driver: Driver) -> None:
     def script(value: Any) -> Script[Any, Any]:
-        return Script(PROMPTS, value, model_of(Usage(2, 1), Limits(model_calls=5, tokens=100)))
+        return Script(PROMPTS, value, model_of(Usage(2, 1), agent_limits(model_calls=5, tokens=100)))
 
     whole = amnesiac(script(Prompt()))
-    assert whole.spent.model_calls == 5
+    assert whole.spent["model_calls"] == 5
     for text in whole.texts:
         told = driver(script(Snapshot.from_json(text, PROMPTS)))
         assert told.outcome == whole.outcome
-        assert told.spent.tokens == whole.spent.tokens == 15
+        assert reported_tokens(told.spent) == reported_tokens(whole.spent) == 15
 
 
 def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
     # The state before the call is what a process that crashed in it goes on from: its attempt counts.
-    limits = Limits(model_calls=3)
+    limits = agent_limits(model_calls=3)
     snapshot = begin(PROMPTS, Prompt())
     for attempt in range(3):
         state = advance(PROMPTS, snapshot, limits)
         assert isinstance(state, Asking)
         snapshot = Snapshot.from_json(state.snapshot.to_json(), PROMPTS)
-        assert snapshot.spent.model_calls == attempt + 1
+        assert snapshot.spent["model_calls"] == attempt + 1
     end = advance(PROMPTS, snapshot, limits)
     assert isinstance(end, Done)
     assert end.outcome == Stopped(Prompt(), Exhausted("model_calls", 3, 3))
@@ -119,7 +120,7 @@ def test_a_crash_loop_ends_like_any_other_loop() -> None:
 
     calls = 0
     value: Any = Prompt()
-    crashing = world({CallModel: failing}, limits=Limits(model_calls=4))
+    crashing = world({CallModel: failing}, limits=agent_limits(model_calls=4))
     while True:
         try:
             done = run(PROMPTS, value, crashing)
@@ -176,7 +177,7 @@ def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
 @given(at=st.integers(0, 12), limit=st.integers(0, 12))
 def test_a_pause_anywhere_changes_nothing(at: int, limit: int) -> None:
     def script(value: Any) -> Script[Any, Any]:
-        return Script(PROMPTS, value, model_of(Usage(1, 0), Limits(model_calls=limit, tokens=9)))
+        return Script(PROMPTS, value, model_of(Usage(1, 0), agent_limits(model_calls=limit, tokens=9)))
 
     whole = amnesiac(script(Prompt()))
     paused = whole.texts[min(at, len(whole.texts) - 1)]
@@ -191,30 +192,33 @@ def test_a_pause_anywhere_changes_nothing(at: int, limit: int) -> None:
 def test_a_snapshot_is_plain_data() -> None:
     snapshot = Snapshot("interview", Topic("tea", 2), ("fine",), Spent(iterations=3, seconds=1.5))
     assert json.loads(snapshot.to_json()) == {
+        "version": 2,
         "node": "interview",
         "value": {"class": "Topic", "data": {"name": "tea", "questions": 2}},
         "replies": [{"reply": {"class": "str", "data": "fine"}}],
         "spent": {
             "iterations": 3,
             "seconds": 1.5,
-            "model_calls": 0,
-            "tool_calls": 0,
-            "prompt_tokens": 0,
-            "completion_tokens": 0,
-            "silent_calls": 0,
             "restarts": 0,
-            "cost": 0.0,
             "budgets": {},
+            "meters": {},
         },
         "entered": False,
     }
+
+
+def test_snapshot_of_another_version_is_refused() -> None:
+    old = json.dumps({"node": "interview", "value": {}, "replies": [], "spent": {}})
+    for text, version in ((old, "1"), (GOOD.replace('"version": 2', '"version": 3'), "3")):
+        with pytest.raises(SnapshotError, match=f"^this snapshot has version {version}, and this"):
+            Snapshot.from_json(text, INTERVIEW)
 
 
 def test_a_snapshot_that_was_read_can_be_written_again() -> None:
     machines: list[tuple[Any, object, World]] = [
         (INTERVIEW, Topic("tea"), reporter()),
         (ERRAND, Errand(), nobody()),
-        (PROMPTS, Prompt(), model_of(Usage(), Limits(model_calls=2))),
+        (PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=2))),
         (CLOCK, Tick(), limited(iterations=2)),
     ]
     for machine, value, made in machines:
@@ -341,7 +345,11 @@ def loop() -> list[Any]:
     return items
 
 
-@pytest.mark.parametrize("inside", [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)], ids=str)
+@pytest.mark.parametrize(
+    "inside",
+    [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)],
+    ids=["an object", "a list in itself", "bytes", "a function", "an object in a dict", "an object in a tuple"],
+)
 def test_a_value_that_json_cannot_express_is_refused_with_its_node(inside: Any) -> None:
     for snapshot in (
         Snapshot("interview", inside),

@@ -24,7 +24,7 @@ from graphexec import (
     splice,
     wrap,
 )
-from graphexec.drive import world
+from graphexec.runtime.runner import world
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,

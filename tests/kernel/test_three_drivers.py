@@ -7,10 +7,11 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import END, Asks, Effect, Exhausted, Limits, ask, charged, edges, graph, node, on
-from graphexec.drive import arun, run, world
+from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, node, on
 from graphexec.effects import ToolResult
 from graphexec.messages import Usage
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import arun, run, world
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -59,7 +60,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "a survey of one": (lambda: Script(SURVEY, Topics(("a",)), surveyors()), Survey((ToolResult("a"),))),
     "a survey of nobody": (lambda: Script(SURVEY, Topics(()), nobody()), Survey(())),
     "prompts": (
-        lambda: Script(PROMPTS, Prompt(), model_of(Usage(1, 1), Limits(tokens=5))),
+        lambda: Script(PROMPTS, Prompt(), model_of(Usage(1, 1), agent_limits(tokens=5))),
         Stopped(Prompt(3), Exhausted("tokens", 5, 6)),
     ),
     "errand": (lambda: Script(ERRAND, Errand(), nobody()), Home(("left", "back"))),

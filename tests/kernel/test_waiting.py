@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import CallTool
-from graphexec.awaiting import await_all, await_for, from_thread
-from graphexec.drive import TURN, arun, run, world
 from graphexec.effects import ToolResult
-from graphexec.handlers import handlers_for
-from graphexec.limits import GRACE
-from graphexec.waiting import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
+from graphexec.kernel.meters import GRACE
+from graphexec.meters import agent_limits
+from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime.runner import TURN, arun, run, world
+from graphexec.runtime.tasks import await_all, await_for, from_thread
+from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
 from tests.kernel.machines import (
     INTERVIEW,
     PROMPTS,
@@ -379,9 +380,10 @@ def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: t
 
 def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
     from graphexec import CallModel, Limits
-    from graphexec.drive import World
-    from graphexec.handlers import Handler, asking_model
+    from graphexec.agent_handlers import asking_model
     from graphexec.messages import ModelReply, ModelRequest, Usage
+    from graphexec.runtime.handlers import Handler
+    from graphexec.runtime.runner import World
 
     class Instant:
         instant = True
@@ -393,7 +395,7 @@ def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
             raise AssertionError("it is instant")
 
     handler: Handler = asking_model(Instant())
-    made = World({CallModel: handler}, Limits(model_calls=TURN * 5))
+    made = World({CallModel: handler}, agent_limits(model_calls=TURN * 5))
     turns = 0
 
     async def others() -> None:
@@ -481,7 +483,7 @@ def test_own_loop_raises_what_the_call_raises() -> None:
 def test_a_thread_that_is_abandoned_does_not_hold_up_the_end_of_the_program() -> None:
     program = """
         import threading
-        from graphexec.waiting import wait_for, wait_for_all
+        from graphexec.runtime.threads import wait_for, wait_for_all
 
         wait_for(threading.Event().wait, 0.01)
         wait_for_all([threading.Event().wait] * 2, 0.01, at_once=1)

@@ -30,13 +30,13 @@ from graphexec.agents import (
 from graphexec.agents.everyday import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
 from graphexec.errors import BadRequest
-from graphexec.events import Answered, Asked, Done, Event, Moved, Reported
 from graphexec.executor import AgentExecutor
-from graphexec.limits import Spent
+from graphexec.kernel.events import Answered, Asked, Done, Event, Moved, Reported
+from graphexec.kernel.meters import Spent
 from graphexec.messages import Model, ModelReply, ReplyDelta
 from graphexec.models import LocalModel
+from graphexec.observers import Watcher
 from graphexec.result import Ending, RunResult
-from graphexec.telling import Watcher
 from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
 from tests.models.test_local_model import WITH_TOOLS
@@ -111,8 +111,8 @@ def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[
     assert spent.iterations <= (executor.limits.iterations or 0)
     for name, number, bound in (
         ("transitions", sum(isinstance(event, Moved) for event in events), bounds.transitions),
-        ("model_calls", spent.model_calls, bounds.model_calls),
-        ("tool_calls", spent.tool_calls, bounds.tool_calls),
+        ("model_calls", spent["model_calls"], bounds.model_calls),
+        ("tool_calls", spent["tool_calls"], bounds.tool_calls),
         ("seconds", spent.seconds, bounds.seconds),
     ):
         assert bound.number is not None, f"{name} has no bound"
@@ -149,7 +149,7 @@ def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> Non
                 replies += 1
             case _:
                 pass
-    assert replies <= done.spent.model_calls
+    assert replies <= done.spent["model_calls"]
     assert replies or isinstance(done.outcome, StoppedResponse)
 
 
@@ -171,7 +171,7 @@ def test_a_template_that_knows_no_tools_is_enough_for_the_structured_agent_but_n
     with LocalModel(max_tokens=4) as plain:
         with pytest.raises(BadRequest, match="knows no tools"):
             ran("tool_calling", plain)
-        assert ran("structured", plain, iterations=1).spent.model_calls == 1
+        assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
 
 
 @pytest.mark.parametrize("stopping", ["force", "generate"])
@@ -187,9 +187,9 @@ def test_both_ways_to_stop_end_a_run(kind: str, stopping: Stopping, iterations: 
     assert stopped.limit.limit in ("iterations", "seconds")
     if stopping == "force":
         assert not stopped.generated
-        assert result.spent.model_calls <= iterations
+        assert result.spent["model_calls"] <= iterations
     elif stopped.limit.limit == "iterations":
-        assert result.spent.model_calls == iterations + 1
+        assert result.spent["model_calls"] == iterations + 1
     assert stopped.output
 
 

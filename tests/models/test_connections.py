@@ -292,6 +292,6 @@ class TestClientsOfTheUsers:
 
 
 def test_importing_the_models_loads_no_http_client_and_no_llama() -> None:
-    heavy = {"httpx", "httpx_sse", "tenacity", "xllamacpp", "rich", "filelock", "platformdirs"}
+    heavy = {"httpx", "httpx_sse", "xllamacpp", "rich", "filelock", "platformdirs"}
     program = f"import graphexec.models, sys; print(sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout.strip() == b"[]"

@@ -328,4 +328,4 @@ def test_a_turn_behind_the_deadline_of_a_run_stops_it_at_once(how: str) -> None:
     model = rate_limited(ScriptedModel(["Action: nothing\nAction Input: x"], repeat_last=True), per_minute=1)
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=20)
     result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
-    assert (result.reason, len(result.steps), result.spent.model_calls) == ("seconds", 1, 2)
+    assert (result.reason, len(result.steps), result.spent["model_calls"]) == ("seconds", 1, 2)

@@ -23,9 +23,9 @@ from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.notices import Retried
 from graphexec.models.retries import retrying
 from graphexec.models.scripted import ScriptedModel
-from graphexec.waiting import in_thread, somebody_waits
+from graphexec.runtime.threads import in_thread, somebody_waits
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
+from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard, streamed
 
 DOWN = ServerError("503: busy")
 
@@ -184,6 +184,19 @@ def test_there_are_never_more_attempts_than_allowed_nor_longer_waits(
     assert len(scripted.requests) == min(failures + 1, attempts)
     assert len(time.slept) == len(scripted.requests) - 1
     assert all(wait <= min(longest, 0.5 * 2**number) for number, wait in enumerate(time.slept))
+
+
+@both_streams
+@pytest.mark.parametrize("way", ["stream", "astream"])
+def test_a_model_may_stream_in_one_way_only(ask: Ask, way: str) -> None:
+    inner = Typewriter(["hello"])
+
+    class Half:
+        complete, acomplete = inner.complete, inner.acomplete
+
+    setattr(Half, way, staticmethod(getattr(inner, way)))
+    assert ask(retrying(Half())).content == "hello"
+    assert inner.handed_out == ("hello" if (way == "stream") == (ask is streamed) else "")
 
 
 @every_way

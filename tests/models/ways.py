@@ -11,7 +11,7 @@ import pytest
 
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models.wrapping import WrappedModel
-from graphexec.reporting import Listener, heard_by
+from graphexec.runtime.progress import Listener, heard_by
 from tests.models.actors import HELLO, FakeTime, whole
 
 Ask = Callable[..., ModelReply]

@@ -23,8 +23,9 @@ from graphexec import (
     Spent,
     StoppedResponse,
 )
-from graphexec.drive import run
+from graphexec.meters import reported_tokens
 from graphexec.result import Ending
+from graphexec.runtime.runner import run
 from tests.agent.actors import script_of
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Settings, Told, interpret
@@ -45,12 +46,12 @@ def ended(ending: Ending, spent: Spent, expected: Told) -> None:
         assert ending.return_values == expected.values
         assert ("return_direct" if ending.return_direct else "finished") == expected.end
     assert list(ending.steps) == expected.steps
-    assert (spent.iterations, spent.model_calls, spent.tool_calls) == (
+    assert (spent.iterations, spent["model_calls"], spent["tool_calls"]) == (
         expected.iterations,
         expected.model_calls,
         expected.tool_calls,
     )
-    assert (spent.tokens, spent.cost, spent.seconds) == (expected.tokens, expected.cost, expected.seconds)
+    assert (reported_tokens(spent), spent["cost"], spent.seconds) == (expected.tokens, expected.cost, expected.seconds)
 
 
 def noted(actor: Actor, expected: Told, flavour: Flavour) -> None:
@@ -109,7 +110,7 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
         for text in told.texts:
             paused = Snapshot.from_json(text, fresh().graph)
             actors.pop()
-            executor, _ = executor_of(script, given, flavour, begun=paused.spent.model_calls)
+            executor, _ = executor_of(script, given, flavour, begun=int(paused.spent["model_calls"]))
             resumed = run(executor.graph, paused, executor.world)
             ended(resumed.outcome, resumed.spent, expected)
     for actor in actors:

@@ -140,7 +140,7 @@ def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Ru
         result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
     finally:
         model.released.set()
-    assert (result.reason, result.spent.model_calls) == ("seconds", 1)
+    assert (result.reason, result.spent["model_calls"]) == ("seconds", 1)
 
 
 @HOW

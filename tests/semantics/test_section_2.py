@@ -117,7 +117,7 @@ def test_row_7_a_parse_error_that_is_handled_is_one_step_that_no_tool_ran_for() 
     )
     (step,) = told.outcome.steps
     assert (step.action.tool, step.action.log, step.observation) == ("_Exception", "garbage", "Say it again.")
-    assert told.spent.tool_calls == 0
+    assert told.spent["tool_calls"] == 0
 
 
 def test_row_8_a_parse_error_that_is_not_handled_is_raised_with_the_remedy_in_its_text() -> None:

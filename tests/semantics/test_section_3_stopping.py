@@ -48,7 +48,7 @@ from tests.three_drivers import FakeClock
 @pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"max_execution_time": 0}, {"max_execution_time": 0.0}])
 def test_a_limit_of_zero_stops_at_once_without_a_plan(run: Running, limits: Any) -> None:
     result = run(AgentExecutor(agent=scripted(answer()), tools=[], **limits))
-    assert (result.output, result.spent.model_calls) == (STOPPED, 0)
+    assert (result.output, result.spent["model_calls"]) == (STOPPED, 0)
 
 
 @pytest.mark.parametrize("limits", [{"max_iterations": -1}, {"max_execution_time": -0.5}])
@@ -152,7 +152,7 @@ def test_generate_asks_once_more_with_langchains_sentence_behind_the_same_prompt
     )
     result = executor.run("q")
     assert isinstance(result.ending, StoppedResponse)
-    assert (result.output, result.spent.model_calls) == ("It is 42.", 2)
+    assert (result.output, result.spent["model_calls"]) == ("It is 42.", 2)
     asked, last = model.requests
     assert last.stop == asked.stop
     told: Any = last

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AnyTool, Limits, tool
-from graphexec.limits import GRACE
+from graphexec.kernel.meters import GRACE
 from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
 from graphexec.testing.errors import Deadlock
 from graphexec.testing.scripted import NEVER, After, scripted_tool

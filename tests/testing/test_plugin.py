@@ -51,14 +51,16 @@ def write(pytester: pytest.Pytester, *parts: str) -> None:
 
 
 def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *LOADED, *options)
+    # In the order of the file, even where the tests of this one are shuffled.
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:randomly", *LOADED, *options)
 
 
 @pytest.fixture(autouse=True)
 def _without_spin(  # pyright: ignore[reportUnusedFunction]
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """SPIN compiles for a second; one test is enough."""
+    """SPIN compiles for a second; one test is enough. A file that is written twice in a second leaves no bytecode."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     if "spin" not in request.node.name:
         monkeypatch.setattr("graphexec.testing.spin.installed", lambda: False)
 
@@ -308,20 +310,22 @@ def test_a_session_in_which_nothing_runs_says_so(pytester: pytest.Pytester) -> N
 
 
 def test_without_the_flag_nothing_is_recorded(pytester: pytest.Pytester) -> None:
-    from graphexec.engine import Walk
+    from graphexec.kernel.execution import Execution
 
-    before = Walk.path
+    before = Execution.path
     write(
         pytester,
-        "from graphexec.engine import Walk\ndef test_path():\n    assert Walk.path.__module__ == Walk.__module__",
+        "from graphexec.kernel.execution import Execution\n"
+        "def test_path():\n    assert Execution.path.__module__ == Execution.__module__",
     )
     result_of(pytester).assert_outcomes(passed=1)
     write(
         pytester,
-        "from graphexec.engine import Walk\ndef test_path():\n    assert Walk.path.__module__ != Walk.__module__",
+        "from graphexec.kernel.execution import Execution\n"
+        "def test_path():\n    assert Execution.path.__module__ != Execution.__module__",
     )
     result_of(pytester, "--graphexec-cov").assert_outcomes(passed=1)
-    assert Walk.path is before
+    assert Execution.path is before
 
 
 # ---- what it costs, and the README's own test

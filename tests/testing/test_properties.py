@@ -42,13 +42,14 @@ from graphexec import (
     stopped_response,
     tool,
 )
-from graphexec.engine import Walk
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcome
-from graphexec.limits import Spent
-from graphexec.snapshot import Snapshot
+from graphexec.kernel.execution import Execution
+from graphexec.kernel.meters import Spent
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.trial import trial_of
+from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
 @tool
@@ -320,22 +321,22 @@ def seeded(owner: Any, name: str, defect: Callable[[Any], Any]) -> Generator[Non
 
 def one_too_many(enter: Any) -> Any:
     def entered(self: Any, step: Any) -> Any:
-        limits = self._limits
-        if limits.iterations is not None:
-            self._limits = dataclasses.replace(limits, iterations=limits.iterations + 1)
+        entry = step.entry
+        step.entry = tuple((slot, amount, limit + (slot == 0)) for slot, amount, limit in entry)
         try:
             return enter(self, step)
         finally:
-            self._limits = limits
+            step.entry = entry
 
     return entered
 
 
 def uncharged(charge: Any) -> Any:
-    def charged_nothing(self: Any, step: Any, effect: Any, asked: int) -> Any:
-        calls = self._tool_calls
-        stopped = charge(self, step, effect, asked)
-        self._tool_calls = min(self._tool_calls, calls + 1)
+    def charged_nothing(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
+        slot = self._program.slots["tool_calls"]
+        calls = self._counts[slot]
+        stopped = charge(self, step, effect, tariff, asked)
+        self._counts[slot] = min(self._counts[slot], calls + 1)
         return stopped
 
     return charged_nothing
@@ -360,15 +361,44 @@ def forgetful(settled: Any) -> Any:
 
 
 DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "the check is <= for <": (Walk, "_enter", one_too_many),
-    "a fan-out is charged once": (Walk, "_charge", uncharged),
+    "the check is <= for <": (Execution, "_enter", one_too_many),
+    "a fan-out is charged once": (Execution, "_charge", uncharged),
     "a resumed run has its budgets again": (Snapshot, "from_json", refilled),
-    "the run's clock stands still": (Walk, "_settled", forgetful),
+    "the run's clock stands still": (Execution, "_settled", forgetful),
 }
 
 
 def short_lived() -> AgentExecutor:
     return executor_of(max_iterations=2, max_tool_calls=2, max_execution_time=8)
+
+
+ORDERLY: dict[str, Any] = {
+    "start": Order(),
+    "limits": Limits({PAYMENTS: 5, PARCELS: 2}),
+    "replies": {Pay: [True, False], Ship: [0.5, 2.0]},
+}
+
+
+def test_a_machine_whose_effects_charge_other_meters_ends_within_its_limits() -> None:
+    bounds = verify_termination(ORDERS, examples=25, **ORDERLY).bounds
+    assert bounds is not None
+    assert {name: bound.number for name, bound in bounds.meters.items()} == {"parcels": 2, "payments": 5}
+
+
+def counted_once(charge: Any) -> Any:
+    def charged_once(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
+        before = list(self._counts)
+        stopped = charge(self, step, effect, tariff, asked)
+        self._counts = [min(count, old + 1) for count, old in zip(self._counts, before, strict=True)]
+        return stopped
+
+    return charged_once
+
+
+def test_a_charge_of_several_units_that_counts_as_one_is_found() -> None:
+    with seeded(Execution, "_charge", counted_once), pytest.raises(AssertionError):
+        # What is chosen by chance finds it in a hundred runs or two.
+        verify_termination(ORDERS, examples=400, **ORDERLY)
 
 
 def test_without_a_defect_nothing_is_found() -> None:
@@ -385,6 +415,6 @@ def test_a_defect_of_the_engine_is_found(defect: str) -> None:
 def test_a_call_that_is_waited_for_though_it_ignores_its_cancellation_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("graphexec.awaiting.GRACE", 3.0)
+    monkeypatch.setattr("graphexec.runtime.tasks.GRACE", 3.0)
     with pytest.raises(AssertionError, match=r"seconds, and at most .* are proved"):
         checked.withstands(trial_of(executor_of(max_execution_time=8)))

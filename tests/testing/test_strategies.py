@@ -8,12 +8,13 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, tool
-from graphexec.drive import run
-from graphexec.graph import Graph
+from graphexec.kernel.graph import Graph
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.attack import Attack, Move
 from graphexec.testing.errors import Deadlock
-from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
+from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way, errand_class
 from graphexec.testing.scripts import AgentScript, Call, Scripted, Turn
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
@@ -61,7 +62,8 @@ def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within:
         return
     assert result.spent.seconds <= seconds + 0.06
     assert within.iterations is None or result.spent.iterations <= within.iterations
-    assert within.model_calls is None or result.spent.model_calls <= within.model_calls
+    model_calls = within["model_calls"]
+    assert model_calls is None or result.spent["model_calls"] <= model_calls
 
 
 def test_an_agent_that_never_answers_is_a_deadlock_where_nothing_limits_its_time() -> None:
@@ -88,12 +90,13 @@ def test_an_agent_without_delays_does_the_same_in_a_sync_run(script: AgentScript
     assert (awaited.reason, awaited.steps) == (called.reason, called.steps)
 
 
-@given(within=limits(Limits(iterations=3, tool_calls=2, seconds=7.0, budgets={"alpha": 1})))
+@given(within=limits(agent_limits(iterations=3, tool_calls=2, seconds=7.0, budgets={"alpha": 1})))
 def test_limits_within_others_keep_what_is_set_and_never_rise(within: Limits) -> None:
     assert within.iterations is not None
     assert within.iterations <= 3
-    assert within.tool_calls is not None
-    assert within.tool_calls <= 2
+    tool_calls = within["tool_calls"]
+    assert tool_calls is not None
+    assert tool_calls <= 2
     assert (within.seconds, within.budgets) == (7.0, {"alpha": 1})
 
 
@@ -118,7 +121,7 @@ def test_a_machine_without_loops_is_proved_to_end(machine: Graph[object, object]
 
 
 def agreed(drawn: DrawnGraph) -> None:
-    within = Limits(iterations=2, model_calls=2, tool_calls=2, tokens=4)
+    within = agent_limits(iterations=2, model_calls=2, tool_calls=2, tokens=4)
     verdict = verify(drawn.graph, within)
     exploration = explore_table(drawn.graph, within)
     if verdict.proved:
@@ -147,9 +150,16 @@ def test_the_proof_and_the_engine_agree_at_length(drawn: DrawnGraph) -> None:
 @given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))
 def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
     from graphexec import CallModel, CallTool, ToolResult
-    from graphexec.drive import world
     from graphexec.messages import ModelReply
+    from graphexec.runtime.runner import world
 
-    answers = world({CallModel: lambda _: ModelReply("so"), CallTool: lambda _: ToolResult("so")})
+    errands = {kind for drawn_node in drawn.nodes for kind in map(errand_class, drawn_node.errands)}
+    answers = world(
+        {
+            CallModel: lambda _: ModelReply("so"),
+            CallTool: lambda _: ToolResult("so"),
+            **dict.fromkeys(errands, lambda _: 1),
+        }
+    )
     first, second = (run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
     assert first.outcome == second.outcome

@@ -47,10 +47,10 @@ from graphexec import (
     stopped_response,
     wrap,
 )
-from graphexec.by_hand import Asking, begin
-from graphexec.drive import arun, astream, run, stream, world
-from graphexec.graph import Routes, Table
+from graphexec.kernel.graph import Routes, Table
+from graphexec.kernel.stepping import Asking, begin
 from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.runtime.runner import arun, astream, run, stream, world
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split
 
 

@@ -32,10 +32,10 @@ from graphexec import (
     tool,
 )
 from graphexec.effects import ToolResult
-from graphexec.graph import draft
+from graphexec.kernel.graph import draft
+from graphexec.kernel.node import charged, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.node import charged, metered, node
 from graphexec.verify.oracle import Replies
 
 

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
-from graphexec.edge import END
-from graphexec.limits import Limits
+from graphexec.kernel.edge import END
+from graphexec.kernel.meters import Limits
+from graphexec.meters import agent_limits
 from graphexec.verify.flow import Flow, Transition, caps_of
 
 FINISHED = Transition("stop", "Stopped", "END")
+
+# What an effect charges: a model call takes a token at least. The rest is only measured.
+MODEL_CALL = (("model_calls", 1), ("tokens", 1), ("completion_tokens", 0), ("cost", 0), ("prompt_tokens", 0))
+TOOL_CALL = (("tool_calls", 1),)
+
+
+def calling(*, models: int | None = 0, tools: int | None = 0, others: int = 0) -> dict[str, Any]:
+    """The fields of a transition whose visit makes at most so many calls, or any number; `others` cost nothing."""
+    kinds = [kind for kind, most in ((MODEL_CALL, models), (TOOL_CALL, tools), ((), others)) if most != 0]
+    most = None if models is None or tools is None else max(models, tools, others)
+    return {"most": most, "kinds": tuple(kinds)}
+
 
 # ---- flows with a run that does not end, and why
 
@@ -101,10 +115,10 @@ MISSING_CALLS = Flow(
     "look",
     ("look", "say", "stop", "leave"),
     (
-        Transition("look", "Seen", "say", model_calls=2),
-        Transition("look", "LimitReached", "stop", "within", causes=("model_calls",), model_calls=2),
-        Transition("say", "Said", "END", spends=(("model_calls", 1),), model_calls=1),
-        Transition("say", "LimitReached", "stop", "within", causes=("model_calls",), model_calls=1),
+        Transition("look", "Seen", "say", **calling(models=2)),
+        Transition("look", "LimitReached", "stop", "within", causes=("model_calls",), **calling(models=2)),
+        Transition("say", "Said", "END", spends=(("model_calls", 1),), **calling(models=1)),
+        Transition("say", "LimitReached", "stop", "within", causes=("model_calls",), **calling(models=1)),
         Transition("stop", "Stopped", "leave"),
         Transition("leave", "Left", "END"),
     ),
@@ -140,13 +154,14 @@ def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
         for outcome in ("Done", "Again")[: draw(st.integers(1, 2))]:
             target = draw(anywhere if spends else st.one_of(onwards, onwards, anywhere))
             resets = draw(sometimes(some, out_of=5))
-            found.append(Transition(node, outcome, target, spends=spends, resets=resets, model_calls=most))
+            more: dict[str, Any] = {"asks": least, **calling(models=most)}
+            found.append(Transition(node, outcome, target, spends=spends, resets=resets, **more))
         spent = Transition(node, "LimitReached", draw(onwards))
         if entry:
             found.append(replace(spent, kind="gate", causes=(*dict(entry), "seconds")))
         if most or draw(st.booleans()):
             causes = ("model_calls", "seconds") if most else ("seconds",)
-            found.append(replace(spent, kind="within", spends=entry, causes=causes, model_calls=most))
+            found.append(replace(spent, kind="within", spends=entry, causes=causes, **calling(models=most)))
     return Flow(nodes[0], nodes, tuple(found), (("drafts", 1), ("questions", 2)))
 
 
@@ -156,7 +171,7 @@ def limits(draw: st.DrawFn) -> Limits:
     small = st.sampled_from((0, 1, 2, 3, 4, None))
     own: dict[str, int | None] = draw(st.dictionaries(st.sampled_from(BUDGETS[1:]), small))
     seconds = draw(st.sampled_from((None, None, 9.0)))
-    return Limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
+    return agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
 
 
 # ---- what becomes of them

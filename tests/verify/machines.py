@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import make_dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, CallModel, CallTool, Edge, Effect, Graph
-from graphexec.effects import Perform
-from graphexec.limits import ITERATIONS, Budget, Limits
-from graphexec.node import Node
+from graphexec.kernel.effects import Perform
+from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
+from graphexec.kernel.node import Node
+from graphexec.meters import MODEL_CALLS, TOKENS, TOOL_CALLS
 
 FIRST, SECOND = Budget("first", 1), Budget("second", 2)
 BUDGETS = [ITERATIONS, FIRST, SECOND]
@@ -19,8 +20,30 @@ BUDGETS = [ITERATIONS, FIRST, SECOND]
 KINDS = [final(make_dataclass(f"Outcome{number}", (), frozen=True)) for number in range(4)]
 SPENT = final(make_dataclass("Spent", (), frozen=True))
 
+GOLD, SILVER = Meter("gold"), Meter("silver")
+
+
+class Buy(Effect[None]):
+    """It takes two meters, of one several units."""
+
+    charges: ClassVar[Mapping[Meter, int]] = {GOLD: 3, SILVER: 1}
+
+
+class Weigh(Effect[float]):
+    """What it takes of one meter is known when it is done."""
+
+    charges: ClassVar[Mapping[Meter, int]] = {SILVER: 2}
+    measures: ClassVar[tuple[Meter, ...]] = (GOLD,)
+
+    def measure(self, reply: float) -> tuple[float]:
+        return (reply,)
+
+
 # What a node may ask for: mostly one kind of effects.
 ASKED: list[tuple[type[Effect[Any]], ...]] = [
+    (Buy,),
+    (Weigh,),
+    (Buy, Weigh),
     (CallModel,),
     (CallTool,),
     (CallModel, CallTool),
@@ -90,11 +113,16 @@ def _nodes(draw: st.DrawFn, name: str) -> Node[Any, Any]:
 def limits(draw: st.DrawFn, most: int = 2) -> Limits:
     """Limits as small as they come; most of them are none."""
     some = st.sampled_from([None, *range(most + 1)])
+    more = st.sampled_from([None, *range(3 * most + 1)])
     return Limits(
+        {
+            MODEL_CALLS: draw(some),
+            TOOL_CALLS: draw(some),
+            TOKENS: draw(some),
+            GOLD: draw(more),
+            SILVER: draw(more),
+        },
         iterations=draw(some),
-        model_calls=draw(some),
-        tool_calls=draw(some),
-        tokens=draw(some),
         seconds=draw(st.sampled_from([None, None, 0.0, 1.0])),
         # Less than a node asks for at least would shut it.
         fan_out=draw(st.sampled_from([None, 2, 3])),

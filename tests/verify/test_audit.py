@@ -146,10 +146,11 @@ def test_a_limits_edge_is_taken_only_when_one_is_spent() -> None:
 def test_what_exceeds_a_bound_is_named() -> None:
     trace, proof = two_steps()
     few = Bound("3", 3, exact=True)
-    found = audit(trace, replace(proof, bounds=replace(proof.bounds, transitions=few, tool_calls=few, model_calls=few)))
+    meters = {"tool_calls": few, "model_calls": few}
+    found = audit(trace, replace(proof, bounds=replace(proof.bounds, transitions=few, meters=meters)))
     assert facts(found) == ["these are more than the 3 transitions that were proved"]
     none = Bound("1", 1)
-    found = audit(trace, replace(proof, bounds=replace(proof.bounds, tool_calls=none)))
+    found = audit(trace, replace(proof, bounds=replace(proof.bounds, meters={"tool_calls": none})))
     assert facts(found) == ["the tool calls of the run are 2, and at most 1 was proved"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from graphexec import AGENT_EXECUTOR, END, GENERATING_AGENT_EXECUTOR, Budget, Graph, Limits, edges, graph, metered, on
+from graphexec.meters import agent_limits
 from graphexec.verify import CODES, Bounds
 from graphexec.verify import bounds as bounding
 from graphexec.verify.executing import adversary
@@ -14,7 +15,7 @@ from graphexec.verify.flow import Flow, Transition
 from graphexec.verify.guarded import guarded
 from graphexec.verify.puppets import explore_table
 from tests.verify import bad_machines as bad
-from tests.verify.flows import MISSING_CALLS
+from tests.verify.flows import MISSING_CALLS, calling
 
 
 def bounds_of(machine: Graph[Any, Any], limits: Limits) -> Bounds:
@@ -48,9 +49,9 @@ def test_what_is_asked_again_after_a_crash_is_counted() -> None:
 
 def test_of_several_limits_the_tightest_makes_the_closed_form() -> None:
     for limits, form in (
-        (Limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
-        (Limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
-        (Limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
+        (agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
+        (agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
+        (agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
     ):
         assert str(bounds_of(AGENT_EXECUTOR, limits).transitions) == form
 
@@ -84,7 +85,7 @@ def test_a_bound_that_the_closed_form_does_not_reach_says_so() -> None:
 
 
 def test_what_cannot_be_paid_for_is_no_way_on() -> None:
-    costly = guarded(MISSING_CALLS, Limits(model_calls=0))
+    costly = guarded(MISSING_CALLS, agent_limits(model_calls=0))
     assert all(
         command.transition.kind != "move" or not command.takes for row in costly.nodes.values() for command in row
     )
@@ -116,11 +117,11 @@ def test_a_budget_without_a_limit_is_to_be_given_one() -> None:
     why = machine.verify(Limits(budgets={"left": None})).why
     assert why.startswith("GX016 at go_left: ")
     assert why.endswith('Give the budget left a limit: Budget("left", 3), or Limits(budgets={"left": 3}).')
-    assert "Set max_tokens (Limits(tokens=...))" not in why
+    assert "Set max_tokens (agent_limits(tokens=...))" not in why
 
 
 def way(source: str, target: str, grace: float | None = None) -> Transition:
-    return Transition(source, f"To{target}", target, asks=int(grace is not None), model_calls=1, grace=grace)
+    return Transition(source, f"To{target}", target, asks=int(grace is not None), **calling(models=1), grace=grace)
 
 
 LAST = way("last", "END", 1.0)
@@ -146,11 +147,11 @@ def test_a_grace_follows_another_where_a_way_leads_from_one_to_the_next(name: st
 
 @pytest.mark.parametrize(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
 def test_reserved_calls_are_beyond_the_limit_and_made_again_after_crashes(restarts: int | None, number: int) -> None:
-    limits = Limits(iterations=None, model_calls=4, restarts=restarts)
+    limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
     bound = bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls
     assert bound.number == number
 
 
 def test_reserved_model_calls_are_no_tool_calls() -> None:
-    bound = bounds_of(GENERATING_AGENT_EXECUTOR, Limits(tool_calls=2)).tool_calls
+    bound = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2)).tool_calls
     assert str(bound) == "tool_calls = 2 (at most)"

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from graphexec import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Limits
-from graphexec.errors import LimitsError
-from graphexec.verify.difference import difference
+from graphexec.errors import InputError, LimitsError
+from graphexec.verify import diff
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
 def test_a_machine_does_not_differ_from_itself() -> None:
-    found = difference(WRITER, WRITER, Limits())
+    found = diff(WRITER, WRITER)
     assert not found
     assert str(found) == "no difference in nodes, edges, limits and bounds"
 
 
 def test_an_edge_more_is_named_and_where_nothing_else_changes_nothing_else_is() -> None:
-    found = difference(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR, Limits())
+    found = diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR, Limits())
     assert str(found).splitlines() == [
         "~ node parse returns: was Acted | AgentFinish, now Acted | AgentFinish | Ready",
         "+ edge parse --Ready--> plan",
@@ -25,7 +25,7 @@ def test_an_edge_more_is_named_and_where_nothing_else_changes_nothing_else_is() 
 
 
 def test_nodes_edges_verdict_and_bounds_are_compared() -> None:
-    found = difference(PERFECTIONIST, WRITER, Limits())
+    found = diff(PERFECTIONIST, WRITER, Limits())
     lines = str(found).splitlines()
     assert "- node polish" in lines
     assert "+ node revise, metered by revisions (limit 2)" in lines
@@ -40,14 +40,14 @@ def test_nodes_edges_verdict_and_bounds_are_compared() -> None:
 
 
 def test_the_other_way_round_everything_is_the_other_way_round() -> None:
-    there = difference(PERFECTIONIST, WRITER, Limits()).changes
-    back = difference(WRITER, PERFECTIONIST, Limits()).changes
+    there = diff(PERFECTIONIST, WRITER, Limits()).changes
+    back = diff(WRITER, PERFECTIONIST, Limits()).changes
     turned = {"added": "removed", "removed": "added", "changed": "changed"}
     assert sorted((one.what, turned[one.how]) for one in there) == sorted((one.what, one.how) for one in back)
 
 
 def test_limits_and_the_bounds_that_follow_from_them_are_compared() -> None:
-    found = difference(AGENT_EXECUTOR, AGENT_EXECUTOR, Limits(iterations=20), old_limits=Limits(iterations=15))
+    found = diff(AGENT_EXECUTOR, AGENT_EXECUTOR, Limits(iterations=20), limits_before=Limits(iterations=15))
     assert str(found).splitlines() == [
         "~ limit iterations: was 15, now 20",
         "~ bound transitions: was 4*iterations + 2 = 62 (exact), now 4*iterations + 2 = 82 (exact)",
@@ -55,15 +55,41 @@ def test_limits_and_the_bounds_that_follow_from_them_are_compared() -> None:
     ]
 
 
-def test_another_start_is_a_difference() -> None:
-    assert str(difference(WRITER, AGENT_EXECUTOR, Limits())).startswith("~ start was write, now plan\n")
+def test_another_start_is_a_diff() -> None:
+    assert str(diff(WRITER, AGENT_EXECUTOR, Limits())).startswith("~ start was write, now plan\n")
 
 
 def test_a_limit_of_a_budget_that_one_of_them_has_is_that_ones() -> None:
     limits = Limits(budgets={"revisions": 1})
-    assert difference(PERFECTIONIST, WRITER, limits).after.limits == limits
-    assert difference(WRITER, PERFECTIONIST, limits).before.limits == limits
-    changed = difference(WRITER, WRITER, limits, old_limits=Limits())
+    assert diff(PERFECTIONIST, WRITER, limits).after.limits == limits
+    assert diff(WRITER, PERFECTIONIST, limits).before.limits == limits
+    changed = diff(WRITER, WRITER, limits, limits_before=Limits())
     assert "~ limit revisions: was 2, now 1" in str(changed)
     with pytest.raises(LimitsError, match="has no budget drafts"):
-        difference(WRITER, PERFECTIONIST, Limits(budgets={"drafts": 1}))
+        diff(WRITER, PERFECTIONIST, Limits(budgets={"drafts": 1}))
+
+
+def test_nodes_and_edges_are_there_as_data() -> None:
+    found = diff(PERFECTIONIST, WRITER)
+    assert [node.name for node in found.nodes.added] == ["revise"]
+    assert [node.name for node in found.nodes.removed] == ["polish"]
+    assert found.nodes.changed == ()
+    assert found.edges.added == tuple(edge for edge in WRITER.edges if edge.source == "revise")
+    assert found.edges.removed == tuple(edge for edge in PERFECTIONIST.edges if edge.source == "polish")
+    assert [(old.target, new.target) for old, new in found.edges.changed][:1] == [("polish", "revise")]
+    assert all(old in PERFECTIONIST.edges and new in WRITER.edges for old, new in found.edges.changed)
+
+
+def test_a_changed_node_is_there_as_it_was_and_is() -> None:
+    found = diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR)
+    assert found.nodes.changed == ((STRICT_AGENT_EXECUTOR["parse"], AGENT_EXECUTOR["parse"]),)
+
+
+def test_a_name_is_not_a_graph() -> None:
+    with pytest.raises(InputError, match=r"is not a graph; write diff\(executor.graph, other_executor.graph\)"):
+        diff(AGENT_EXECUTOR, "plan")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def test_a_number_is_no_limits() -> None:
+    with pytest.raises(InputError, match=r"the limits are 3; give Limits\(iterations=...\), say"):
+        diff(AGENT_EXECUTOR, AGENT_EXECUTOR, limits_before=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -40,15 +40,17 @@ from graphexec import (
     tool,
 )
 from graphexec.draw import draw
-from graphexec.drive import stream, world
-from graphexec.effects import Effect
-from graphexec.engine import Cut
 from graphexec.errors import InputError, ParseError
-from graphexec.events import Answered, Done, Event, Moved
-from graphexec.handlers import Handler
-from graphexec.limits import Limits
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Answered, Done, Event, Moved
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.meters import agent_limits
 from graphexec.models import ScriptedModel
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import stream, world
 from graphexec.verify.alike import shape, texts
 from graphexec.verify.explore import Exploration, explore
 from graphexec.verify.failure import Failure, as_test, breaks, raised_by
@@ -128,7 +130,7 @@ def test_fifteen_iterations_are_some_hundred_states_and_far_more_runs() -> None:
 
 
 def test_every_edge_is_taken_by_some_run_or_said_why_not() -> None:
-    found = explored(Limits(iterations=2, tool_calls=1), tools=(look_up, answer_with))
+    found = explored(agent_limits(iterations=2, tool_calls=1), tools=(look_up, answer_with))
     assert found.never_taken == ()
     without = explored(Limits(iterations=2))
     assert list(map(str, without.never_taken)) == [
@@ -144,7 +146,7 @@ def test_every_edge_is_taken_by_some_run_or_said_why_not() -> None:
 
 @st.composite
 def all_limits(draw: st.DrawFn) -> Limits:
-    return Limits(
+    return agent_limits(
         iterations=draw(st.integers(0, 2)),
         model_calls=draw(st.none() | st.integers(0, 2)),
         tool_calls=draw(st.none() | st.integers(0, 2)),
@@ -220,22 +222,18 @@ def test_a_step_of_the_explorer_tells_what_the_driver_tells(data: st.DataObject,
     oracle = replies_of(executor)
     given: list[object] = []
 
-    def chosen(effect: Effect[Any], left: float | None) -> object:
+    async def chosen(effect: Effect[Any], left: float | None, io: IO) -> object:
         reply = data.draw(st.sampled_from(list(oracle(effect)))).value
         given.append(reply)
         return reply
 
     # One that answers at once is called in the test's own thread.
-    handler = Handler(chosen, never_awaited, instant=True)
+    handler = Handler(chosen, instant=True)
     answers: Any = {CallModel: handler, CallAgent: handler, CallTool: handler}
     limits = Limits(iterations=iterations)
     driven = list(stream(executor.graph, READY, world(answers, limits=limits, clock=lambda: 0.0)))
     assert isinstance(driven[-1], Done)
     assert told(executor.graph, limits, given) == driven
-
-
-async def never_awaited(effect: Effect[Any], left: float | None) -> object:
-    raise AssertionError("nothing calls this")
 
 
 def told(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> list[Event[Any]]:
@@ -300,7 +298,7 @@ def test_each_crash_costs_at_most_the_call_that_is_made_again(crashes: int) -> N
     found = explored(Limits(iterations=2), crashes=crashes)
     assert found.model_calls == 2 + crashes
     assert found.longest == 10
-    limited = explored(Limits(iterations=2, model_calls=2), crashes=crashes)
+    limited = explored(agent_limits(iterations=2, model_calls=2), crashes=crashes)
     assert limited.model_calls == 2
 
 
@@ -703,7 +701,9 @@ def assertions(draw: st.DrawFn) -> Assertion:
 @given(
     machine=st.sampled_from([GUARDED, SHORTCUT]),
     assertion=assertions(),
-    limits=st.sampled_from([Limits(iterations=2), Limits(iterations=1, seconds=1.0), Limits(iterations=2, tokens=1)]),
+    limits=st.sampled_from(
+        [Limits(iterations=2), Limits(iterations=1, seconds=1.0), agent_limits(iterations=2, tokens=1)]
+    ),
 )
 def test_any_assertion_fails_as_soon_as_it_does_when_every_run_is_followed(
     machine: Graph[Any, Any], assertion: Assertion, limits: Limits
@@ -726,10 +726,10 @@ def test_a_run_that_asks_for_nothing_is_endless_too() -> None:
 
 
 def test_a_reply_may_take_all_the_tokens() -> None:
-    found = explored(Limits(iterations=3, tokens=1000))
+    found = explored(agent_limits(iterations=3, tokens=1000))
     assert found.longest == 14
     assert ("plan", "LimitReached") in {(edge.source, edge.outcome.__name__) for edge in found.taken}
-    assert explored(Limits(iterations=15, tokens=0)).longest == 2
+    assert explored(agent_limits(iterations=15, tokens=0)).longest == 2
 
 
 def test_what_counts_in_a_value_is_seen_at_small_counts() -> None:
@@ -788,7 +788,7 @@ def test_a_pasted_test_reads_like_one() -> None:
 
 
 PASTED = """\
-from graphexec.limits import Limits
+from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
 from graphexec.verify.failure import breaks
 from graphexec.verify.stepping import Choice

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from graphexec import AGENT_EXECUTOR
 from graphexec.errors import InputError, LimitsError
-from graphexec.graph import Graph
-from graphexec.limits import Limits
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.meters import agent_limits
 from graphexec.verify import verify
 from graphexec.verify.bounds import bounds_of
-from graphexec.verify.flow import Flow, caps_of, flow_of, possible
+from graphexec.verify.flow import Flow, caps_of, flow_of, limits_of, possible
 from graphexec.verify.guarded import identifiers
 from graphexec.verify.loops import loops_found
 from graphexec.verify.promela import promela
@@ -75,7 +76,7 @@ def test_the_bound_of_the_executor_holds_and_one_less_does_not(says: Says, itera
 @pytest.mark.slow
 @pytest.mark.parametrize("says", [spin_says, tlc_says])
 @pytest.mark.parametrize(
-    "given", [Limits(), Limits(iterations=None), Limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
+    "given", [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
 )
 def test_a_checker_and_the_prover_agree_on_every_machine_there_is(says: Says, given: Limits) -> None:
     machines: Iterable[tuple[str, Graph[Any, Any]]] = runpy.run_path(str(DIAGRAMS))["machines"]()
@@ -103,8 +104,8 @@ def test_a_loop_that_changes_nothing_is_seen() -> None:
 
 @by_each_checker
 def test_a_visit_may_miss_the_calls_that_another_was_not_sure_to_make(says: Says) -> None:
-    assert says(MISSING_CALLS, Limits(model_calls=2), bound=4)
-    assert not says(MISSING_CALLS, Limits(model_calls=2), bound=3)
+    assert says(MISSING_CALLS, agent_limits(model_calls=2), bound=4)
+    assert not says(MISSING_CALLS, agent_limits(model_calls=2), bound=3)
 
 
 @by_each_checker
@@ -128,7 +129,7 @@ def test_random_flows_end_where_walking_them_all_says_so(says: Says, flow: Flow,
 @given(flow=flows(), given_limits=limits())
 def test_the_prover_says_of_random_flows_what_walking_them_all_says(flow: Flow, given_limits: Limits) -> None:
     caps = caps_of(flow, given_limits)
-    transitions = [each for each in flow.transitions if possible(each, given_limits, caps)]
+    transitions = [each for each in flow.transitions if possible(each, limits_of(flow, given_limits))]
     ranks = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     if not isinstance(ranks, list):
         bound = bounds_of(flow, transitions, given_limits).transitions
@@ -142,7 +143,7 @@ def test_the_prover_says_of_random_flows_what_walking_them_all_says(flow: Flow, 
 
 
 def test_the_bound_of_the_prover_has_calls_that_are_not_sure_to_be_made() -> None:
-    given = Limits(model_calls=2)
+    given = agent_limits(model_calls=2)
     assert bounds_of(MISSING_CALLS, MISSING_CALLS.transitions, given).transitions.number == 4
 
 

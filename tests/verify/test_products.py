@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from graphexec.edge import END
-from graphexec.limits import Limits
+from graphexec.kernel.edge import END
+from graphexec.kernel.meters import Limits
+from graphexec.meters import agent_limits
 from graphexec.verify.flow import Flow, Transition
 from graphexec.verify.product import Product
+from tests.verify.flows import calling
 
 NO_LIMIT = Limits(iterations=None)
 
@@ -61,9 +63,11 @@ def test_it_may_be_shut_at_any_time_where_the_clock_or_a_crash_may_shut_it(limit
 
 def test_a_visit_may_be_stopped_within_whatever_is_seen_to_be_left() -> None:
     flow = flow_with(
-        way("a", "a", "model_calls", model_calls=2), within("a", "model_calls", model_calls=2), way("a", END.name)
+        way("a", "a", "model_calls", **calling(models=2)),
+        within("a", "model_calls", **calling(models=2)),
+        way("a", END.name),
     )
-    product = Product(flow, Limits(model_calls=3))
+    product = Product(flow, agent_limits(model_calls=3))
     assert steps(product, "a", 3) == [("Toa", "a", (2,)), ("within", "END", (3,)), ("ToEND", "END", (3,))]
     assert steps(product, "a", 0) == [("within", "END", (0,)), ("ToEND", "END", (0,))]
 
@@ -102,38 +106,40 @@ def sure(flow: Flow, limits: Limits) -> Product:
 
 def test_a_visit_is_sure_to_be_stopped_where_less_is_left_than_it_may_want_at_once() -> None:
     flow = flow_with(
-        way("a", "a", "tool_calls", tool_calls=2, asks=1), within("a", "tool_calls", tool_calls=2), way("a", END.name)
+        way("a", "a", "tool_calls", **calling(tools=2), asks=1),
+        within("a", "tool_calls", **calling(tools=2)),
+        way("a", END.name),
     )
-    product = sure(flow, Limits(tool_calls=3))
+    product = sure(flow, agent_limits(tool_calls=3))
     # It spends the least or the most.
     assert steps(product, "a", 3) == [("Toa", "a", (2,)), ("Toa", "a", (1,)), ("ToEND", "END", (3,))]
     assert steps(product, "a", 2) == [("Toa", "a", (1,)), ("Toa", "a", (0,)), ("ToEND", "END", (2,))]
     assert steps(product, "a", 1) == [("Toa", "a", (0,)), ("within", "END", (1,)), ("ToEND", "END", (1,))]
     # Where it may want any number it can be stopped at any time.
     anything = flow_with(
-        way("a", "a", "tool_calls", tool_calls=None, asks=1),
-        within("a", "tool_calls", tool_calls=None),
+        way("a", "a", "tool_calls", **calling(tools=None), asks=1),
+        within("a", "tool_calls", **calling(tools=None)),
         way("a", END.name),
     )
-    assert ("within", "END", (3,)) in steps(sure(anything, Limits(tool_calls=3)), "a", 3)
+    assert ("within", "END", (3,)) in steps(sure(anything, agent_limits(tool_calls=3)), "a", 3)
 
 
 def test_a_token_is_wanted_for_each_model_call() -> None:
     flow = flow_with(
-        way("a", "a", "model_calls tokens", model_calls=2, asks=1),
-        within("a", "model_calls tokens", model_calls=2),
+        way("a", "a", "model_calls tokens", **calling(models=2), asks=1),
+        within("a", "model_calls tokens", **calling(models=2)),
         way("a", END.name),
     )
-    product = sure(flow, Limits(tokens=3))
+    product = sure(flow, agent_limits(tokens=3))
     assert product.begin == ("a", (3,))
     assert [name for name, _, _ in steps(product, "a", 2)] == ["Toa", "Toa", "ToEND"]
     assert [name for name, _, _ in steps(product, "a", 1)] == ["Toa", "within", "ToEND"]
 
 
 def test_a_limit_of_what_nothing_is_seen_to_spend_stops_a_visit_that_may_want_more() -> None:
-    flow = flow_with(way("a", END.name), within("a", "tool_calls", tool_calls=2))
-    assert steps(sure(flow, Limits(tool_calls=1)), "a") == [("ToEND", "END", ()), ("within", "END", ())]
-    assert steps(sure(flow, Limits(tool_calls=2)), "a") == [("ToEND", "END", ())]
+    flow = flow_with(way("a", END.name), within("a", "tool_calls", **calling(tools=2)))
+    assert steps(sure(flow, agent_limits(tool_calls=1)), "a") == [("ToEND", "END", ()), ("within", "END", ())]
+    assert steps(sure(flow, agent_limits(tool_calls=2)), "a") == [("ToEND", "END", ())]
 
 
 def test_the_clock_and_crashes_are_not_sure_to_stop_anything() -> None:
@@ -143,11 +149,11 @@ def test_the_clock_and_crashes_are_not_sure_to_stop_anything() -> None:
 
 def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() -> None:
     flow = flow_with(
-        way("a", "b", asks=1, model_calls=1, tool_calls=1),
-        within("a", "model_calls tool_calls", model_calls=1, tool_calls=1),
+        way("a", "b", asks=1, **calling(models=1, tools=1)),
+        within("a", "model_calls tool_calls", **calling(models=1, tools=1)),
         way("b", END.name),
     )
-    limits = Limits(model_calls=2, tool_calls=1)
+    limits = agent_limits(model_calls=2, tool_calls=1)
     assert steps(sure(flow, limits), "a", 2, 1) == [("Tob", "b", (1, 1)), ("Tob", "b", (2, 0))]
     assert steps(sure(flow, limits), "a", 2, 0) == [("Tob", "b", (1, 0)), ("within", "END", (2, 0))]
     # In what may be, nothing of it is sure to be spent.
@@ -159,9 +165,12 @@ def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() ->
 
 def test_what_need_not_be_asked_may_be_asked_or_not() -> None:
     flow = flow_with(
-        way("a", "a", "x", model_calls=1), gate("a", "x"), within("a", "model_calls tokens", model_calls=1), x=2
+        way("a", "a", "x", **calling(models=1)),
+        gate("a", "x"),
+        within("a", "model_calls tokens", **calling(models=1)),
+        x=2,
     )
-    product = sure(flow, Limits(iterations=None, model_calls=1))
+    product = sure(flow, agent_limits(iterations=None, model_calls=1))
     assert steps(product, "a", 1, 2) == [("Toa", "a", (1, 1)), ("Toa", "a", (0, 1))]
     assert steps(product, "a", 0, 2) == [("Toa", "a", (0, 1)), ("within", "END", (0, 2))]
 
@@ -216,20 +225,22 @@ def test_a_visit_that_costs_nothing_is_stopped_when_it_asks() -> None:
 
 
 def test_a_visit_that_need_not_ask_returns_in_any_case() -> None:
-    flow = flow_with(way("a", "a"), within("a", "tool_calls", tool_calls=None), way("a", END.name))
+    flow = flow_with(way("a", "a"), within("a", "tool_calls", **calling(tools=None)), way("a", END.name))
     product = sure(flow, FIVE)
     assert ("Toa", "a", (0,)) in steps(product, "a", 0)
     assert ("Toa", "a", (0,)) in steps(product, "a", 1)
     # A limit of none leaves nothing to wait for.
-    nothing = sure(flow, Limits(iterations=None, seconds=5, tool_calls=0))
+    nothing = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=0))
     assert steps(nothing, "a", 1) == [("Toa", "a", (1,)), ("within", "END", (1,)), ("ToEND", "END", (1,))]
 
 
 def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
     flow = flow_with(
-        way("a", "a", "tool_calls", tool_calls=1, asks=1), within("a", "tool_calls", tool_calls=1), way("a", END.name)
+        way("a", "a", "tool_calls", **calling(tools=1), asks=1),
+        within("a", "tool_calls", **calling(tools=1)),
+        way("a", END.name),
     )
-    product = sure(flow, Limits(iterations=None, seconds=5, tool_calls=1))
+    product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=1))
     assert ("within", "END", (1, 0)) in steps(product, "a", 1, 1)
     assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
@@ -257,7 +268,7 @@ def _shut(one: Transition) -> int:
 
 
 def _calls(one: Transition) -> int:
-    return one.model_calls or 0
+    return one.calls("model_calls") or 0
 
 
 def _nothing(one: Transition) -> int:
@@ -272,7 +283,9 @@ def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> 
 
 
 def test_of_two_ways_the_longer_counts_and_each_weight_by_itself() -> None:
-    flow = flow_with(way("a", "b", model_calls=5), way("b", END.name), way("a", "c"), way("c", "d"), way("d", END.name))
+    flow = flow_with(
+        way("a", "b", **calling(models=5)), way("b", END.name), way("a", "c"), way("c", "d"), way("d", END.name)
+    )
     assert Product(flow, NO_LIMIT).longest([_step, _calls]) == [3, 5]
 
 
@@ -287,7 +300,9 @@ def test_the_size_is_a_limit_of_the_states_that_there_may_be() -> None:
 
 def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_is_over() -> None:
     flow = flow_with(
-        way("a", "b", asks=1, model_calls=1, grace=1.0), within("a", model_calls=1, grace=1.0), way("b", END.name)
+        way("a", "b", asks=1, **calling(models=1), grace=1.0),
+        within("a", **calling(models=1), grace=1.0),
+        way("b", END.name),
     )
     product = Product(flow, Limits(iterations=None, seconds=5), sure=True)
     waited = [("Tob", "b", (0,)), ("within", "END", (0,))]
@@ -296,14 +311,16 @@ def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_
 
 
 def test_it_is_not_sure_to_be_stopped_by_a_crash() -> None:
-    flow = flow_with(way("a", END.name, asks=1, model_calls=1, grace=1.0), within("a", model_calls=1, grace=1.0))
+    flow = flow_with(
+        way("a", END.name, asks=1, **calling(models=1), grace=1.0), within("a", **calling(models=1), grace=1.0)
+    )
     limits = Limits(iterations=None, restarts=0)
     assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]
     assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
 
 
 def test_nobody_is_sure_that_money_stops_a_visit() -> None:
-    flow = flow_with(way("a", END.name, asks=1, model_calls=1), within("a", "cost", model_calls=1))
-    limits = Limits(iterations=None, cost=0.5)
+    flow = flow_with(way("a", END.name, asks=1, **calling(models=1)), within("a", "cost", **calling(models=1)))
+    limits = agent_limits(iterations=None, cost=0.5)
     assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]
     assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import AGENT_EXECUTOR, Limits
-from graphexec.edge import END
 from graphexec.errors import CertificateError
-from graphexec.rank import Rank, Ranks
+from graphexec.kernel.edge import END
+from graphexec.kernel.ranks import Rank, Ranks
 from graphexec.verify import polynomial
 from graphexec.verify.certificate import Bound, Bounds, Certificate
 from graphexec.verify.checker import check, check_ranks
-from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, possible
+from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
 from graphexec.verify.polynomial import Polynomial, most
 from graphexec.verify.ranking import Core, components, ranked, spent_for_good
-from tests.verify.flows import flows, limits, longest_run
+from tests.verify.flows import calling, flows, limits, longest_run
 
 # ---- transitions in short: a --> b, spending and resetting
 
@@ -141,7 +141,7 @@ def certificate(ways: list[Transition], ranks: Mapping[str, Rank], **given: floa
     """A certificate of the flow that starts with the first of the transitions."""
     nodes = tuple(dict.fromkeys(one.source for one in ways))
     none = Bound(None, None)
-    return Certificate(Flow(ways[0].source, nodes, tuple(ways)), given, ranks, Bounds(none, none, none, none))
+    return Certificate(Flow(ways[0].source, nodes, tuple(ways)), given, ranks, Bounds(none, {}, none))
 
 
 def refusal(ways: list[Transition], ranks: Mapping[str, Rank], **given: float | None) -> str:
@@ -272,7 +272,8 @@ def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() ->
         certificate([way("a", END.name, "x"), way("a", END.name, "y", kind="gate", causes=("x",))], ranks, x=1, y=1)
     )
     # What an effect costs leaves by another way.
-    check_ranks(certificate([way("a", END.name, "model_calls tool_calls tokens")], ranks, model_calls=1))
+    asking = way("a", END.name, "model_calls tool_calls tokens", **calling(models=1, tools=1))
+    check_ranks(certificate([asking], ranks, model_calls=1))
     # Of two ways that are no gates, each may cost something.
     inside = way("a", END.name, "x", kind="within", causes=("seconds",))
     assert refusal([end("a"), inside], ranks, x=1) == "a has no way out when x is spent"
@@ -291,7 +292,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 @given(flow=flows(), given_limits=limits(), data=st.data())
 def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_limits: Limits, data: Any) -> None:
     caps = caps_of(flow, given_limits)
-    transitions = [one for one in flow.transitions if possible(one, given_limits, caps)]
+    transitions = [one for one in flow.transitions if possible(one, limits_of(flow, given_limits))]
     found = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     levels = st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([(), ("iterations",), ("drafts",), ("drafts", "questions")])),
@@ -303,7 +304,7 @@ def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_
         changed = data.draw(st.sampled_from([None, *flow.nodes]))
         ranks = {name: ranks[name] if name == changed else rank for name, rank in found.items()}
     none = Bound(None, None)
-    made = Certificate(flow, {**caps, "seconds": given_limits.seconds}, ranks, Bounds(none, none, none, none))
+    made = Certificate(flow, {**caps, "seconds": given_limits.seconds}, ranks, Bounds(none, {}, none))
     try:
         check_ranks(made)
     except CertificateError:
@@ -330,19 +331,23 @@ STRANGE = Certificate(
     Flow(
         "a",
         ("a", "b"),
-        (way("a", "b", "x", "y", causes=("z",), kind="within", model_calls=None, tool_calls=3), end("b")),
+        (way("a", "b", "x", "y", causes=("z",), kind="within", **calling(models=None, tools=3)), end("b")),
         (("x", 3), ("y", None)),
     ),
     {"x": 3, "seconds": 1.5, "y": None},
     {"a": ((2, ("x", "y")), (1, ())), "b": ((1, ()),)},
-    Bounds(Bound("x + 1", 4, exact=True, value=5), Bound(None, None), Bound("0", 0), Bound("seconds", 1.5, value=1.5)),
+    Bounds(
+        Bound("x + 1", 4, exact=True, value=5),
+        {"model_calls": Bound(None, None), "pages": Bound("0", 0)},
+        Bound("seconds", 1.5, value=1.5),
+    ),
 )
 
 
 def test_a_certificate_is_read_as_it_was_written() -> None:
     text = STRANGE.to_json()
     assert Certificate.from_json(text) == STRANGE
-    assert text.startswith('{\n  "graphexec_certificate": 1,\n  "digest": "')
+    assert text.startswith('{\n  "graphexec_certificate": 2,\n  "digest": "')
     assert json.loads(text)["digest"] == STRANGE.flow.digest
     again = Certificate.from_json(text)
     assert hash(again.flow) == hash(STRANGE.flow)
@@ -357,7 +362,10 @@ def broken(**changes: Any) -> str:
 
 
 def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
-    assert broken(graphexec_certificate=2) == "this is a certificate of version 2, not 1; prove the machine anew"
+    assert broken(graphexec_certificate=1) == (
+        "this certificate has version 1, and this graphexec reads version 2; prove the machine anew (version 1 is of "
+        "graphexec 0.1)"
+    )
     assert broken(digest="0") == "this certificate's flow is not the one that its digest names; prove it anew"
     assert broken(digest=None) == "this certificate's flow is not the one that its digest names; prove it anew"
     for part in ("flow", "ranks", "limits", "bounds"):

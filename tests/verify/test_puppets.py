@@ -31,8 +31,9 @@ from graphexec import (
     on,
 )
 from graphexec.errors import InputError
-from graphexec.limits import Budget, Limits
-from graphexec.node import metered
+from graphexec.kernel.meters import Budget, Limits
+from graphexec.kernel.node import metered
+from graphexec.meters import MODEL_CALLS, TOOL_CALLS, agent_limits
 from graphexec.verify.executing import adversary, execute
 from graphexec.verify.explore import explore
 from graphexec.verify.flow import Transition
@@ -72,7 +73,7 @@ def test_the_longest_run_of_the_table_has_four_transitions_per_iteration_and_two
 
 
 def test_every_edge_of_the_table_is_taken() -> None:
-    found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, tool_calls=1))
+    found = explore_table(AGENT_EXECUTOR, agent_limits(iterations=2, tool_calls=1))
     assert found.never_taken == ()
     (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2)).never_taken
     assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is spent at dispatch_tools")
@@ -80,7 +81,7 @@ def test_every_edge_of_the_table_is_taken() -> None:
 
 @st.composite
 def all_limits(draw: st.DrawFn, most: int = 3) -> Limits:
-    return Limits(
+    return agent_limits(
         iterations=draw(st.integers(0, most)),
         model_calls=draw(st.integers(0, most)),
         tool_calls=draw(st.none() | st.integers(0, most)),
@@ -120,7 +121,7 @@ def test_a_table_without_a_limit_has_an_endless_run() -> None:
     assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
 
 
-@pytest.mark.parametrize("limits", [Limits(tokens=4), Limits(model_calls=4)])
+@pytest.mark.parametrize("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
 def test_a_node_that_does_not_say_how_often_it_asks_need_not_ask_at_all(limits: Limits) -> None:
     assert explore_table(PROMPTS, limits).endless is not None
     assert explore_table(ASKING_ONCE, limits).longest == 5
@@ -213,7 +214,7 @@ def test_the_engine_follows_the_edges_of_spent_limits() -> None:
     assert execute(AGENT_EXECUTOR, Witness((*ACTING, gate, *stop), (), Limits(iterations=1)), 100) == 6
     within = replace(moves(AGENT_EXECUTOR, ("dispatch_tools", "LimitReached"))[0], kind="within")
     stem = (*ACTING[:2], within, *stop)
-    assert execute(AGENT_EXECUTOR, Witness(stem, (), Limits(tool_calls=0)), 100) == 4
+    assert execute(AGENT_EXECUTOR, Witness(stem, (), agent_limits(tool_calls=0)), 100) == 4
     assert execute(AGENT_EXECUTOR, Witness(stem, (), Limits(seconds=1.0)), 100) == 4
 
 
@@ -287,7 +288,7 @@ def test_a_crash_costs_at_most_the_call_that_is_made_again(restarts: int) -> Non
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
     assert found.longest == 10
     assert found.model_calls == 2 + restarts
-    assert explore_table(ASKING_ONCE, Limits(model_calls=3, restarts=restarts)).model_calls == 3
+    assert explore_table(ASKING_ONCE, agent_limits(model_calls=3, restarts=restarts)).model_calls == 3
 
 
 def test_an_outcome_without_an_edge_ends_the_run_of_a_draft() -> None:
@@ -312,22 +313,22 @@ def test_a_call_in_the_place_of_what_costs_nothing_is_counted() -> None:
 
 def test_a_visit_may_ask_for_several_kinds_of_things() -> None:
     # Neither limit allows two of one kind, so that only one of each comes back.
-    one_of_each = Limits(model_calls=1, tool_calls=1)
+    one_of_each = agent_limits(model_calls=1, tool_calls=1)
     found = explore_table(asking(2, 2, CallModel, CallTool), one_of_each)
     assert (found.model_calls, found.tool_calls, found.endings) == (1, 1, {"Prompt": 1, "Stopped": 3})
-    found = explore_table(asking(4, 4, CallModel, CallTool), Limits(model_calls=2, tool_calls=2))
+    found = explore_table(asking(4, 4, CallModel, CallTool), agent_limits(model_calls=2, tool_calls=2))
     assert "Prompt" in found.endings
     assert "Prompt" not in explore_table(asking(3, 3, CallModel, CallTool), one_of_each).endings
 
 
-@pytest.mark.parametrize("limits", [Limits(tool_calls=2), Limits(fan_out=2)])
+@pytest.mark.parametrize("limits", [agent_limits(tool_calls=2), Limits(fan_out=2)])
 def test_what_is_asked_for_one_by_one_is_charged_up_to_the_limit(limits: Limits) -> None:
     found = explore_table(asking(4, 4 if limits.fan_out is None else None, CallTool), limits)
     assert (found.tool_calls, set(found.endings)) == (2, {"Stopped"})
 
 
 def test_a_limit_on_tokens_stops_a_batch_of_calls() -> None:
-    found = explore_table(asking(0, None, CallModel), Limits(tokens=2))
+    found = explore_table(asking(0, None, CallModel), agent_limits(tokens=2))
     assert (found.model_calls, set(found.endings)) == (2, {"Prompt", "Stopped"})
 
 
@@ -340,7 +341,7 @@ def test_everything_that_a_visit_can_be_charged_is_within_what_the_puppets_are(
 ) -> None:
     machine = asking(least, most, *effects)
     for models, tools in product((None, 0, 1, 2), repeat=2):
-        limits = Limits(model_calls=models, tool_calls=tools)
+        limits = agent_limits(model_calls=models, tool_calls=tools)
         ended: set[str] = set()
         called = [0, 0]
         for batches in _batches(effects, most):
@@ -353,11 +354,16 @@ def test_everything_that_a_visit_can_be_charged_is_within_what_the_puppets_are(
         assert set(found.endings) == ended, limits
 
 
+def _charged(effect: type[Effect[Any]]) -> str | None:
+    """The calls that such an effect counts as."""
+    return next((meter.name for meter in (MODEL_CALLS, TOOL_CALLS) if meter in effect.charges), None)
+
+
 def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[str | None]]]:
     """Every way to ask for at most so many, one by one and at once."""
     for count in range(most + 1):
-        for asks in product([effect.budget for effect in effects], repeat=count):
-            yield [[budget] for budget in asks]
+        for asks in product([_charged(effect) for effect in effects], repeat=count):
+            yield [[meter] for meter in asks]
             yield [list(asks)]
 
 
@@ -367,7 +373,7 @@ def _visited(batches: Sequence[Sequence[str | None]], least: int, limits: Limits
     for batch in batches:
         wanted = spent + Counter(batch)
         for budget in ("model_calls", "tool_calls"):
-            limit = getattr(limits, budget)
+            limit = limits[budget]
             if limit is not None and wanted[budget] > limit and budget in batch:
                 return "Stopped", (spent["model_calls"], spent["tool_calls"])
         spent = wanted
@@ -384,12 +390,13 @@ def check(machine: Graph[Any, Any], limits: Limits) -> None:
     if verdict.certificate is not None:
         ranks, bounds = verdict.certificate.ranks, verdict.certificate.bounds
         assert explore_table(machine, limits, ranks=ranks) == found
+        assert found.longest is not None
+        assert found.charges is not None
+        assert found.charges.keys() == bounds.meters.keys()
         for bound, reached in (
             (bounds.transitions, found.longest),
-            (bounds.model_calls, found.model_calls),
-            (bounds.tool_calls, found.tool_calls),
+            *((bound, found.charges[name]) for name, bound in bounds.meters.items()),
         ):
-            assert reached is not None
             assert bound.number is None or reached <= bound.number
             if bound.exact:
                 assert reached == bound.number

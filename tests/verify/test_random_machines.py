@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import Limits
-from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
+from graphexec.kernel.meters import FrozenMapping
+from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
+from graphexec.testing.random_graphs import METERS, DrawnGraph, DrawnNode, Way
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
 from graphexec.verify.executing import adversary, execute
@@ -37,13 +38,16 @@ def some_limits(draw: st.DrawFn) -> Limits:
         return draw(st.none() | st.integers(0, most))
 
     return Limits(
+        {
+            MODEL_CALLS: few(3),
+            TOOL_CALLS: few(3),
+            TOKENS: few(3),
+            COST: draw(st.sampled_from([None, None, 1.5])),
+            **{meter: few(4) for meter in METERS},
+        },
         iterations=draw(st.sampled_from([0, 1, 2, 3, None])),
-        model_calls=few(3),
-        tool_calls=few(3),
-        tokens=few(3),
         fan_out=few(2),
         seconds=draw(st.sampled_from([None, None, 5])),
-        cost=draw(st.sampled_from([None, None, 1.5])),
     )
 
 
@@ -63,9 +67,12 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
         assert found.longest <= bounds.transitions.number
         if bounds.transitions.exact:
             assert found.longest >= bounds.transitions.number
-        for reached, bound in ((found.model_calls, bounds.model_calls), (found.tool_calls, bounds.tool_calls)):
-            assert reached is not None
-            assert bound.number is None or reached <= bound.number
+        assert found.charges is not None
+        assert found.charges.keys() == bounds.meters.keys()
+        for name, bound in bounds.meters.items():
+            reached = found.charges[name]
+            assert bound.number is None or reached <= bound.number, name
+            assert not bound.exact or reached == bound.number, name
         rolled = random.Random(seed)
         run = adversary(graph, limits, rolled.choice, STEPS, ranks=ranks)
         assert len(run) <= bounds.transitions.number
@@ -141,31 +148,36 @@ GRACE_AFTER_GRACE = DrawnGraph(
 
 @FREELY
 @example(drawn=GRACE_AFTER_GRACE, limits=Limits(iterations=1, seconds=5), seed=0)
-@example(drawn=RESERVED_SPENDS, limits=Limits(iterations=0, tokens=1), seed=0)
+@example(drawn=RESERVED_SPENDS, limits=agent_limits(iterations=0, tokens=1), seed=0)
 @example(drawn=GATED[0], limits=Limits(iterations=None, seconds=5), seed=0)
 @example(drawn=GATED[1], limits=Limits(iterations=None, seconds=5), seed=0)
-@example(drawn=NO_ROUND, limits=Limits(iterations=0, tool_calls=0), seed=0)
-@example(drawn=BATCH_ABOVE_TOKENS, limits=Limits(iterations=0, tokens=1), seed=0)
-@example(drawn=ASKS_FOR_TWO, limits=Limits(iterations=0, tokens=1), seed=0)
-@example(drawn=MAY_ASK, limits=Limits(iterations=1, tokens=1), seed=0)
+@example(drawn=NO_ROUND, limits=agent_limits(iterations=0, tool_calls=0), seed=0)
+@example(drawn=BATCH_ABOVE_TOKENS, limits=agent_limits(iterations=0, tokens=1), seed=0)
+@example(drawn=ASKS_FOR_TWO, limits=agent_limits(iterations=0, tokens=1), seed=0)
+@example(drawn=MAY_ASK, limits=agent_limits(iterations=1, tokens=1), seed=0)
 @given(drawn=drawn_graphs(), limits=some_limits(), seed=st.integers(0, 9))
 def test_the_prover_and_the_engine_agree(drawn: DrawnGraph, limits: Limits, seed: int) -> None:
     event(agree(drawn, limits, seed).status)
 
 
-# The limits that forms are of, and that may have other numbers.
-COUNTED = ("iterations", "model_calls", "tool_calls", "tokens", "fan_out")
-
-
 @FREELY
-@example(drawn=NO_ROUND, limits=Limits(iterations=1, tool_calls=1), others=[0, 0, 0, 0, 0])
-@given(drawn=drawn_graphs(), limits=some_limits(), others=st.lists(st.integers(0, 3), min_size=5, max_size=5))
+@example(drawn=NO_ROUND, limits=agent_limits(iterations=1, tool_calls=1), others=[0] * 8)
+@given(drawn=drawn_graphs(), limits=some_limits(), others=st.lists(st.integers(0, 3), min_size=8, max_size=8))
 def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, others: list[int]) -> None:
     """A form that was chosen for some numbers bounds the runs with other numbers for the same limits."""
-    changed: dict[str, Any] = {
-        name: other for name, other in zip(COUNTED, others, strict=True) if getattr(limits, name) is not None
-    }
-    other_limits = dataclasses.replace(limits, **changed)
+    left = iter(others)
+
+    def another(limit: int | None) -> int | None:
+        return None if limit is None else next(left)
+
+    # A limit on fractions is in no form.
+    meters = {name: next(left) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}
+    other_limits = dataclasses.replace(
+        limits,
+        iterations=another(limits.iterations),
+        fan_out=another(limits.fan_out),
+        meters=FrozenMapping(tuple(meters), tuple(meters.values())),
+    )
     chosen = drawn.graph.verify(limits).certificate
     other = drawn.graph.verify(other_limits).certificate
     event(f"proved: {chosen is not None and other is not None}")
@@ -173,12 +185,12 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
         return
     found = explore_table(drawn.graph, other_limits)
     bounds = chosen.bounds
+    assert found.longest is not None
+    assert found.charges is not None
     for reached, bound in (
         (found.longest, bounds.transitions),
-        (found.model_calls, bounds.model_calls),
-        (found.tool_calls, bounds.tool_calls),
+        *((found.charges[name], bound) for name, bound in bounds.meters.items()),
     ):
-        assert reached is not None
         if bound.form is not None:
             assert reached <= eval(bound.form, {"__builtins__": {}}, dict(other.limits)), bound.form
 

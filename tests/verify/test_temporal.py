@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from graphexec import All, Answered, Asked, AskHuman, CallModel, CallTool, Done, Entered, Event, Moved, Spent
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import CompletionRequest
-from graphexec.snapshot import Snapshot
 from graphexec.verify.temporal import (
     BROKEN,
     Assertion,

@@ -9,6 +9,7 @@ import pytest
 
 from graphexec import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Graph, LimitReached, Limits, draft, edges
 from graphexec.errors import CertificateError, LimitsError
+from graphexec.meters import agent_limits
 from graphexec.verify import Certificate, check
 from graphexec.verify.checker import check_ranks
 from graphexec.verify.executing import execute
@@ -86,13 +87,13 @@ def test_the_bound_of_the_standard_machine_is_its_longest_run(machine: Graph[Any
 
 
 def test_a_limit_of_calls_bounds_the_loop_as_well_as_iterations_do() -> None:
-    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, model_calls=4))
+    verdict = AGENT_EXECUTOR.verify(agent_limits(iterations=None, model_calls=4))
     assert verdict.bounds is not None
     assert str(verdict.bounds.transitions) == "4*model_calls + 2 = 18 (exact)"
-    assert AGENT_EXECUTOR.verify(Limits(iterations=None, tokens=4)).proved
+    assert AGENT_EXECUTOR.verify(agent_limits(iterations=None, tokens=4)).proved
     # parse --Ready--> plan calls no tool.
-    assert not AGENT_EXECUTOR.verify(Limits(iterations=None, tool_calls=4)).proved
-    assert not STRICT_AGENT_EXECUTOR.verify(Limits(iterations=None, tool_calls=4)).proved
+    assert not AGENT_EXECUTOR.verify(agent_limits(iterations=None, tool_calls=4)).proved
+    assert not STRICT_AGENT_EXECUTOR.verify(agent_limits(iterations=None, tool_calls=4)).proved
 
 
 @pytest.mark.parametrize("limits", [FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60)])
@@ -166,8 +167,8 @@ def test_a_certificate_without_the_limit_that_it_counts_is_refused() -> None:
         ("", "this is no certificate"),
         ("[]", "this is no certificate"),
         ("{}", "this is no certificate"),
-        ('{"graphexec_certificate": 2}', "of version 2, not 1"),
-        ('{"graphexec_certificate": 1, "flow": {}}', "is broken"),
+        ('{"graphexec_certificate": 1}', "has version 1, and this graphexec reads version 2; prove the machine anew"),
+        ('{"graphexec_certificate": 2, "flow": {}}', "is broken"),
     ],
 )
 def test_what_is_no_certificate_is_refused(text: str, says: str) -> None:

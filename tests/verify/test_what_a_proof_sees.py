@@ -33,7 +33,9 @@ from graphexec import (
 )
 from graphexec.errors import LimitsError
 from graphexec.messages import CompletionRequest
-from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, possible
+from graphexec.meters import agent_limits
+from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
+from tests.verify.flows import calling
 
 
 @final
@@ -96,6 +98,10 @@ def look(given: Given) -> Asks[Look, Made]:
     return Made()
 
 
+# What the reply of a model reports besides the tokens.
+REPORTED = ("completion_tokens", "cost", "prompt_tokens")
+
+
 def ways(entry: Any, *, resets: tuple[Budget, ...] = ()) -> list[Transition]:
     """The ways through a machine of one node."""
     row: Any = edges
@@ -119,72 +125,81 @@ def test_a_metered_node_spends_one_of_each_or_is_not_entered() -> None:
 
 def test_a_node_that_asks_may_be_stopped_within() -> None:
     assert ways(charged(when_spent=Halted)(think)) == [
-        Transition("think", "Made", "END", model_calls=None),
+        Transition("think", "Made", "END", **calling(models=None)),
         Transition(
             "think",
             "Halted",
             "END",
             "within",
-            causes=("model_calls", "tokens", "cost", "fan_out", "seconds", "restarts"),
-            model_calls=None,
+            causes=("model_calls", "tokens", *REPORTED, "fan_out", "seconds", "restarts"),
+            **calling(models=None),
         ),
     ]
     assert ways(charged(when_spent=Halted)(use)) == [
-        Transition("use", "Made", "END", tool_calls=None),
+        Transition("use", "Made", "END", **calling(tools=None)),
         Transition(
-            "use", "Halted", "END", "within", causes=("tool_calls", "fan_out", "seconds", "restarts"), tool_calls=None
+            "use",
+            "Halted",
+            "END",
+            "within",
+            causes=("tool_calls", "fan_out", "seconds", "restarts"),
+            **calling(tools=None),
         ),
     ]
 
 
 def test_one_that_says_how_often_it_asks_is_sure_to_spend_the_least_and_calls_no_more_than_the_most() -> None:
     assert ways(charged(when_spent=Halted, asks=(2, 3))(think)) == [
-        Transition("think", "Made", "END", spends=(("model_calls", 2), ("tokens", 2)), model_calls=3, asks=2),
+        Transition("think", "Made", "END", spends=(("model_calls", 2), ("tokens", 2)), **calling(models=3), asks=2),
         Transition(
             "think",
             "Halted",
             "END",
             "within",
-            causes=("model_calls", "tokens", "cost", "seconds", "restarts"),
-            model_calls=3,
+            causes=("model_calls", "tokens", *REPORTED, "seconds", "restarts"),
+            **calling(models=3),
         ),
     ]
     assert ways(charged(when_spent=Halted, asks=1)(use)) == [
-        Transition("use", "Made", "END", spends=(("tool_calls", 1),), tool_calls=1, asks=1),
-        Transition("use", "Halted", "END", "within", causes=("tool_calls", "seconds", "restarts"), tool_calls=1),
+        Transition("use", "Made", "END", spends=(("tool_calls", 1),), **calling(tools=1), asks=1),
+        Transition("use", "Halted", "END", "within", causes=("tool_calls", "seconds", "restarts"), **calling(tools=1)),
     ]
 
 
 def test_what_it_spends_is_not_sure_where_it_may_ask_for_several_kinds() -> None:
     assert ways(charged(when_spent=Halted, asks=2)(either)) == [
-        Transition("either", "Made", "END", model_calls=2, tool_calls=2, asks=2),
+        Transition("either", "Made", "END", **calling(models=2, tools=2, others=2), asks=2),
         Transition(
             "either",
             "Halted",
             "END",
             "within",
-            causes=("model_calls", "tokens", "tool_calls", "cost", "seconds", "restarts"),
-            model_calls=2,
-            tool_calls=2,
+            causes=("model_calls", "tokens", "tool_calls", *REPORTED, "seconds", "restarts"),
+            **calling(models=2, tools=2, others=2),
         ),
     ]
 
 
 def test_an_effect_without_a_budget_may_be_stopped_by_the_clock() -> None:
     assert ways(charged(when_spent=Halted, asks=1)(look)) == [
-        Transition("look", "Made", "END", asks=1),
-        Transition("look", "Halted", "END", "within", causes=("seconds", "restarts")),
+        Transition("look", "Made", "END", asks=1, **calling(others=1)),
+        Transition("look", "Halted", "END", "within", causes=("seconds", "restarts"), **calling(others=1)),
     ]
     assert ways(charged(when_spent=Halted)(blocking)) == [
-        Transition("blocking", "Made", "END", asks=1),
-        Transition("blocking", "Halted", "END", "within", causes=("seconds", "restarts")),
+        Transition("blocking", "Made", "END", asks=1, **calling(others=1)),
+        Transition("blocking", "Halted", "END", "within", causes=("seconds", "restarts"), **calling(others=1)),
     ]
 
 
 def test_a_metered_node_that_asks_has_both_ways_out_and_pays_its_entry_on_the_second() -> None:
     assert ways(metered(when_spent=Halted, budget=FIRST, asks=1)(think)) == [
         Transition(
-            "think", "Made", "END", spends=(("first", 1), ("model_calls", 1), ("tokens", 1)), model_calls=1, asks=1
+            "think",
+            "Made",
+            "END",
+            spends=(("first", 1), ("model_calls", 1), ("tokens", 1)),
+            **calling(models=1),
+            asks=1,
         ),
         Transition("think", "Halted", "END", "gate", causes=("first", "seconds", "restarts")),
         Transition(
@@ -193,8 +208,8 @@ def test_a_metered_node_that_asks_has_both_ways_out_and_pays_its_entry_on_the_se
             "END",
             "within",
             spends=(("first", 1),),
-            causes=("model_calls", "tokens", "cost", "seconds", "restarts"),
-            model_calls=1,
+            causes=("model_calls", "tokens", *REPORTED, "seconds", "restarts"),
+            **calling(models=1),
         ),
     ]
 
@@ -226,23 +241,26 @@ def test_what_a_draft_has_no_edge_for_is_not_in_its_flow() -> None:
 
 
 def test_each_part_of_a_flow_is_in_its_digest() -> None:
-    one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), model_calls=2)
+    one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), **calling(models=2))
     flow = Flow("a", ("a",), (one,), (("x", 1),))
     others = [
+        Flow("a", ("a",), (one,), (("x", 1),), ("tokens",)),
         Flow("b", ("a",), (one,), (("x", 1),)),
         Flow("a", ("a", "b"), (one,), (("x", 1),)),
         Flow("a", ("a",), (one, one), (("x", 1),)),
         Flow("a", ("a",), (one,), (("x", None),)),
     ]
-    assert len({each.digest for each in (flow, *others)}) == 5
+    assert len({each.digest for each in (flow, *others)}) == 6
     assert str(one) == "a --A--> END"
 
 
 def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
-    one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), model_calls=2)
+    one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), **calling(models=2))
     flow = Flow("a", ("a",), (one,), (("x", 1),))
     written = json.dumps(dataclasses.asdict(flow), sort_keys=True)
-    assert written.startswith('{"budgets": [["x", 1]], "nodes": ["a"], "start": "a", "transitions": [{"asks": 0, ')
+    assert written.startswith(
+        '{"budgets": [["x", 1]], "measured": [], "nodes": ["a"], "start": "a", "transitions": [{"asks": 0, '
+    )
     assert flow.digest == hashlib.sha256(written.encode()).hexdigest()
 
 
@@ -250,8 +268,9 @@ def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
 
 
 def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
-    flow = Flow("a", ("a",), (), (("x", 3), ("y", None)))
-    assert caps_of(flow, Limits(model_calls=2, tokens=0)) == {
+    asking = Transition("a", "A", "END", **calling(models=1, tools=1))
+    flow = Flow("a", ("a",), (asking,), (("x", 3), ("y", None)))
+    assert caps_of(flow, agent_limits(model_calls=2, tokens=0)) == {
         "iterations": 15,
         "model_calls": 2,
         "tool_calls": None,
@@ -259,7 +278,7 @@ def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
         "x": 3,
         "y": None,
     }
-    given = Limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0})
+    given = agent_limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0})
     assert caps_of(flow, given) == {
         "iterations": None,
         "model_calls": None,
@@ -275,14 +294,14 @@ def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
 def test_what_a_spent_limit_takes_is_possible_where_there_is_such_a_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
     none = Limits(iterations=None)
-    assert not possible(one, none, {"x": None, "iterations": None, "tokens": None})
-    given: dict[str, Any] = {"iterations": None} if cause == "x" else {"iterations": None, cause: 0}
-    limited = Limits(**given)
-    assert possible(one, limited, {"x": 0 if cause == "x" else None, "iterations": limited.iterations})
+    flow = Flow("a", ("a",), (one,), (("x", None),))
+    assert not possible(one, limits_of(flow, none))
+    given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
+    assert possible(one, limits_of(flow, dataclasses.replace(none, **given)))
 
 
 def test_a_move_is_always_possible() -> None:
-    assert possible(Transition("a", "A", "END", spends=(("x", 1),)), Limits(iterations=None), {"x": 0})
+    assert possible(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
 
 
 # ---- what is said of a proof
@@ -308,8 +327,8 @@ AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
         (Limits(), None, (RETURNS, FINITELY, NEVER_AGAIN)),
         (Limits(), 3, (RETURNS, NEVER_AGAIN)),
         (Limits(fan_out=3), None, (RETURNS, NEVER_AGAIN)),
-        (Limits(model_calls=3), None, (RETURNS, NEVER_AGAIN)),
-        (Limits(tool_calls=3), None, (RETURNS, FINITELY, NEVER_AGAIN)),
+        (agent_limits(model_calls=3), None, (RETURNS, NEVER_AGAIN)),
+        (agent_limits(tool_calls=3), None, (RETURNS, FINITELY, NEVER_AGAIN)),
         (Limits(restarts=0), None, (RETURNS, FINITELY)),
         (Limits(seconds=9, restarts=2), 1, (CUT, AGAIN)),
     ],
@@ -324,13 +343,13 @@ def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assum
     for text in warned:
         assert text == (
             "GX013 at think: nothing bounds how often one visit asks for CallModel. Set max_fan_out, max_model_calls "
-            f"(Limits has them without max_), or {SAY_HOW_MANY}."
+            f"(agent_limits has them without max_), or {SAY_HOW_MANY}."
         )
 
 
 def test_effects_without_a_budget_are_bounded_by_the_fan_out_alone() -> None:
     machine = asking(charged(when_spent=Halted)(either))
-    assert [one.code for one in machine.verify(Limits(model_calls=1, tool_calls=1)).findings] == ["GX013"]
+    assert [one.code for one in machine.verify(agent_limits(model_calls=1, tool_calls=1)).findings] == ["GX013"]
     assert not machine.verify(Limits(fan_out=1)).findings
     (finding,) = machine.verify(Limits()).findings
     assert "asks for CallModel, CallTool, Look" in finding.fact
@@ -482,16 +501,14 @@ def test_a_machine_without_budgets_of_its_own_says_so() -> None:
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:
-    certificate = asking(counting).verify(Limits(seconds=2, fan_out=4, restarts=1, tokens=9)).certificate
+    """Those of meters that nothing charges, too, if they are set."""
+    certificate = asking(counting).verify(agent_limits(seconds=2, fan_out=4, restarts=1, tokens=9)).certificate
     assert certificate is not None
     assert certificate.limits == {
         "iterations": 15,
-        "model_calls": None,
-        "tool_calls": None,
         "tokens": 9,
         "first": 3,
         "seconds": 2,
-        "cost": None,
         "fan_out": 4,
         "restarts": 1,
     }

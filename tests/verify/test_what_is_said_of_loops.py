@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from graphexec.edge import END
-from graphexec.limits import Limits
+from graphexec.kernel.edge import END
+from graphexec.kernel.meters import Limits
+from graphexec.meters import agent_limits
 from graphexec.verify.bounds import bounds_of
 from graphexec.verify.certificate import Bound, Bounds
-from graphexec.verify.flow import Flow, Transition, caps_of, possible
+from graphexec.verify.flow import Flow, Transition, caps_of, limits_of, possible
 from graphexec.verify.loops import loops_found
 from graphexec.verify.product import Product
 from graphexec.verify.ranking import ranked
 from graphexec.verify.verdict import Finding
-from tests.verify.flows import longest_run
+from tests.verify.flows import calling, longest_run
 
 NO_LIMIT = Limits(iterations=None)
 
@@ -37,12 +38,13 @@ def within(source: str, target: str, spent: str = "", **more: Any) -> Transition
 
 
 def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
-    return Flow(ways[0].source, tuple(dict.fromkeys(one.source for one in ways)), ways, tuple(budgets.items()))
+    nodes = tuple(dict.fromkeys(one.source for one in ways))
+    return Flow(ways[0].source, nodes, ways, tuple(budgets.items()), ("tokens",))
 
 
 def judged(flow: Flow, limits: Limits) -> Bounds | list[Finding]:
     caps = caps_of(flow, limits)
-    transitions = [one for one in flow.transitions if possible(one, limits, caps)]
+    transitions = [one for one in flow.transitions if possible(one, limits_of(flow, limits))]
     ranks = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     if isinstance(ranks, list):
         return [finding for core in ranks for finding in loops_found(flow, core, limits)]
@@ -78,14 +80,14 @@ SELF = flow_with(way("a", "a"), way("a", END.name))
 TWO = flow_with(way("a", "b"), way("b", "a"), way("b", END.name))
 COUNTED = flow_with(way("a", "a", "x"), way("a", END.name), gate("a", END.name, "x"), x=None)
 TOOLS = flow_with(
-    way("a", "a", "tool_calls", asks=1, tool_calls=1),
+    way("a", "a", "tool_calls", asks=1, **calling(tools=1)),
     way("a", END.name),
-    within("a", END.name, "tool_calls", tool_calls=1),
+    within("a", END.name, "tool_calls", **calling(tools=1)),
 )
 MODELS = flow_with(
-    way("a", "a", "model_calls tokens", asks=1, model_calls=1),
+    way("a", "a", "model_calls tokens", asks=1, **calling(models=1)),
     way("a", END.name),
-    within("a", END.name, "model_calls tokens", model_calls=1),
+    within("a", END.name, "model_calls tokens", **calling(models=1)),
 )
 REFILLS_ITSELF = flow_with(way("a", "a", "x", "x"), way("a", END.name), gate("a", END.name, "x"), x=3)
 REFILLED_LATER = flow_with(
@@ -137,12 +139,12 @@ STOPS_BY_WHAT_IS_SPENT = flow_with(
         (
             TOOLS,
             "GX016 at a: this loop can run for ever: a --Toa--> a; it spends tool_calls, which has no limit. Set "
-            "max_tool_calls (Limits(tool_calls=...)).",
+            "max_tool_calls (agent_limits(tool_calls=...)).",
         ),
         (
             MODELS,
             "GX016 at a: this loop can run for ever: a --Toa--> a; it spends model_calls and tokens, which have no "
-            "limit. Set max_model_calls (Limits(model_calls=...)).",
+            "limit. Set max_model_calls (agent_limits(model_calls=...)).",
         ),
         (
             REFILLS_ITSELF,
@@ -248,7 +250,7 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
             "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row",
         ),
         (
-            flow_with(*SELF.transitions, within("a", END.name, "model_calls", model_calls=None)),
+            flow_with(*SELF.transitions, within("a", END.name, "model_calls", **calling(models=None))),
             "meter a: @metered(when_spent=ToEND) above its @node, in the place of its @charged",
         ),
         (
@@ -266,9 +268,11 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
         ),
         (
             flow_with(
-                way("a", "a", "tokens", asks=1, model_calls=1), way("a", END.name), within("a", END.name, "tokens")
+                way("a", "a", "tokens", asks=1, most=1, kinds=((("tokens", 1),),)),
+                way("a", END.name),
+                within("a", END.name, "tokens"),
             ),
-            "set max_tokens (Limits(tokens=...))",
+            "set max_tokens (agent_limits(tokens=...))",
         ),
         (
             # A limit of x would leave the other loop.
@@ -280,12 +284,17 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
         (
             # What refills is to be counted, even where a limit of the calls would do.
             flow_with(
-                way("a", "a", "x tool_calls", "x", asks=1, tool_calls=1),
+                way("a", "a", "x tool_calls", "x", asks=1, **calling(tools=1)),
                 gate("a", END.name, "x"),
-                within("a", END.name, "tool_calls", tool_calls=1),
+                within("a", END.name, "tool_calls", **calling(tools=1)),
                 x=3,
             ),
             f"meter a by {ANOTHER} above its @metered; or leave out resets= on a --Toa--> a",
+        ),
+        (
+            # To meter one of them would leave the loop of the other.
+            flow_with(way("a", "a"), way("a", "b"), way("b", "a"), way("b", "b"), way("b", END.name)),
+            "meter each of its nodes by a budget that nothing in the loop refills",
         ),
         (
             # It is refilled by others too.
@@ -297,7 +306,7 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
     ],
 )
 def test_how_to_meter_a_node_is_said_in_the_words_of_the_machine(flow: Flow, remedy: str) -> None:
-    assert found(flow, Limits(iterations=None, model_calls=3, restarts=0)).remedy == remedy
+    assert found(flow, agent_limits(iterations=None, model_calls=3, restarts=0)).remedy == remedy
 
 
 def test_an_extension_that_costs_nothing_is_to_be_metered_as_one() -> None:
@@ -371,9 +380,9 @@ def test_a_loop_that_looks_at_no_clock_runs_for_ever_however_little_time_there_i
 
 def test_a_loop_of_which_no_run_is_found_is_one_of_which_nothing_is_known() -> None:
     flow = flow_with(
-        way("a", "b", model_calls=1, asks=1), within("a", END.name, "model_calls"), way("b", "a", "x"), x=None
+        way("a", "b", **calling(models=1), asks=1), within("a", END.name, "model_calls"), way("b", "a", "x"), x=None
     )
-    finding = found(flow, Limits(iterations=None, model_calls=0))
+    finding = found(flow, agent_limits(iterations=None, model_calls=0))
     assert str(finding) == (
         "GX017 at a: no budget is seen to run out in the loops through a, b, and no run that never ends was found. "
         "Meter a node in them by a budget that nothing in them resets."
@@ -404,9 +413,9 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
     assert finding.witness.limits == Limits(iterations=None, budgets={"x": 2})
     assert len(finding.witness.stem) == 3
     counted = flow_with(way("a", "a", "iterations"), gate("a", "b", "iterations"), way("b", "b"), way("b", END.name))
-    witness = found(counted, Limits(iterations=many, model_calls=many)).witness
+    witness = found(counted, agent_limits(iterations=many, model_calls=many)).witness
     assert witness is not None
-    assert witness.limits == Limits(iterations=2, model_calls=2)
+    assert witness.limits == agent_limits(iterations=2, model_calls=2)
 
 
 # ---- bounds
@@ -470,7 +479,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
             ("x + 2 = 6 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
-            flow_with(way("a", END.name, "x", model_calls=1, tool_calls=1), gate("a", END.name, "x"), x=10_000),
+            flow_with(way("a", END.name, "x", **calling(models=1, tools=1)), gate("a", END.name, "x"), x=10_000),
             Limits(iterations=None, seconds=9),
             ("1 (at most)", "1 (at most)", "1 (at most)"),
         ),
@@ -483,9 +492,9 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
         (
             # What is stopped when time is up may have called nothing.
             flow_with(
-                way("a", END.name, model_calls=1, tool_calls=1),
-                within("a", "b", model_calls=1, tool_calls=1),
-                way("b", END.name, model_calls=1, tool_calls=1),
+                way("a", END.name, **calling(models=1, tools=1)),
+                within("a", "b", **calling(models=1, tools=1)),
+                way("b", END.name, **calling(models=1, tools=1)),
             ),
             Limits(iterations=None, seconds=9),
             ("2 (exact)", "2 (at most)", "2 (at most)"),
@@ -525,9 +534,9 @@ def test_in_a_large_flow_no_budget_is_looked_for_that_bounds_it_best(nodes: int,
 
 
 CALLING = flow_with(
-    way("a", "b", "iterations", model_calls=1),
+    way("a", "b", "iterations", **calling(models=1)),
     gate("a", "s", "iterations"),
-    way("b", "a", tool_calls=None),
+    way("b", "a", **calling(tools=None)),
     way("b", END.name),
     way("s", END.name),
 )
@@ -539,15 +548,15 @@ CALLING = flow_with(
         (Limits(), "iterations = 15 (exact)", "no bound"),
         (Limits(fan_out=0), "iterations = 15 (exact)", "fan_out*iterations = 0 (exact)"),
         (Limits(fan_out=3), "iterations = 15 (exact)", "fan_out*iterations = 45 (exact)"),
-        (Limits(fan_out=3, tool_calls=50), "iterations = 15 (exact)", "fan_out*iterations = 45 (at most)"),
-        (Limits(fan_out=3, tool_calls=45), "iterations = 15 (exact)", "fan_out*iterations = 45 (at most)"),
-        (Limits(fan_out=3, tool_calls=44), "iterations = 15 (exact)", "tool_calls = 44 (at most)"),
-        (Limits(tool_calls=7), "iterations = 15 (exact)", "tool_calls = 7 (at most)"),
-        (Limits(tokens=5), "tokens = 5 (at most)", "no bound"),
-        (Limits(tokens=5, model_calls=4), "model_calls = 4 (at most)", "no bound"),
-        (Limits(tokens=4, model_calls=5), "tokens = 4 (at most)", "no bound"),
-        (Limits(tokens=4, model_calls=4), "model_calls = 4 (at most)", "no bound"),
-        (Limits(tokens=20), "iterations = 15 (at most)", "no bound"),
+        (agent_limits(fan_out=3, tool_calls=50), "iterations = 15 (exact)", "fan_out*iterations = 45 (at most)"),
+        (agent_limits(fan_out=3, tool_calls=45), "iterations = 15 (exact)", "fan_out*iterations = 45 (at most)"),
+        (agent_limits(fan_out=3, tool_calls=44), "iterations = 15 (exact)", "tool_calls = 44 (at most)"),
+        (agent_limits(tool_calls=7), "iterations = 15 (exact)", "tool_calls = 7 (at most)"),
+        (agent_limits(tokens=5), "tokens = 5 (at most)", "no bound"),
+        (agent_limits(tokens=5, model_calls=4), "model_calls = 4 (at most)", "no bound"),
+        (agent_limits(tokens=4, model_calls=5), "tokens = 4 (at most)", "no bound"),
+        (agent_limits(tokens=4, model_calls=4), "model_calls = 4 (at most)", "no bound"),
+        (agent_limits(tokens=20), "iterations = 15 (at most)", "no bound"),
         (Limits(iterations=0), "iterations = 0 (exact)", "no bound"),
     ],
 )
@@ -561,9 +570,9 @@ def test_calls_are_bounded_by_the_loop_or_by_their_own_limit_whichever_is_less(
     ("flow", "limits", "tools"),
     [
         (CALLING, Limits(), Bound(None, None)),
-        (CALLING, Limits(tool_calls=7), Bound("tool_calls", 7, value=7)),
+        (CALLING, agent_limits(tool_calls=7), Bound("tool_calls", 7, value=7)),
         (CALLING, Limits(restarts=1), Bound(None, None)),
-        (CALLING, Limits(fan_out=3, tool_calls=50), Bound("fan_out*iterations", 45, exact=False, value=45)),
+        (CALLING, agent_limits(fan_out=3, tool_calls=50), Bound("fan_out*iterations", 45, exact=False, value=45)),
         (flow_with(way("a", END.name)), Limits(), Bound("0", 0, exact=True, value=0)),
     ],
 )
@@ -608,8 +617,8 @@ def test_a_loop_that_is_too_far_off_is_not_found() -> None:
     found_far = Product(flow, NO_LIMIT).lasso(20, within=flow.transitions)
     assert found_far == (chain, [way("9", "9")])
     assert Product(flow, NO_LIMIT).lasso(5, within=flow.transitions) is None
-    assert Product(flow, NO_LIMIT).lasso(9, within=flow.transitions) == found_far
-    assert Product(flow, NO_LIMIT).lasso(8, within=flow.transitions) is None
+    assert Product(flow, NO_LIMIT).lasso(10, within=flow.transitions) == found_far
+    assert Product(flow, NO_LIMIT).lasso(9, within=flow.transitions) is None
 
 
 def test_the_end_is_no_state_and_what_leads_there_first_hides_no_loop() -> None:

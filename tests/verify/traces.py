@@ -11,8 +11,8 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
 from graphexec.cli.following import Setup, follow
 from graphexec.cli.records import Records
 from graphexec.draw import Recorder
-from graphexec.drive import stream, world
-from graphexec.events import Done
+from graphexec.kernel.events import Done
+from graphexec.runtime.runner import stream, world
 from graphexec.verify import Certificate, verify
 from tests.verify.writing import WRITER, Chapter
 

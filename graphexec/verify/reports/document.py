@@ -7,7 +7,8 @@ The names here do not change within a `version`; objects may get further ones. `
 - `target`: the name; `status`; `error`: why it could not be checked, as text; `place` (`file`, `line`) of that, or of
   the machine; `digest` of the flow (where proved); `limits`: by name, `null` is no limit
 - `bounds` (where proved): `transitions`, `model_calls`, `tool_calls`, `seconds`, each with `form` (in the names of the
-  limits; `null` where nothing bounds it), `number` (for these limits), `exact` (some run reaches it)
+  limits; `null` where nothing bounds it), `number` (for these limits), `exact` (some run reaches it); `meters`: those
+  of every meter that effects charge, by name
 - `assumptions`: what the proof relies on and cannot see, as text
 - `findings`: each with `code`, `title`, `severity` (`error`, `warning`), `node`, `outcome`, `fact`, `remedy`, `text`
   (all of it in one line), `place` (`file`, `line`) and `witness`: `stem` and `loop`, lists of transitions (`source`,
@@ -18,13 +19,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
-from graphexec.limits import LIMIT_NAMES, Limits
+from graphexec.kernel.meters import Limits
 from graphexec.verify.certificate import Bound, Bounds
 from graphexec.verify.flow import Transition
 from graphexec.verify.reports.subject import Place, Subject, status_of
+from graphexec.verify.settings import AGENT_METERS
 from graphexec.verify.verdict import CODES, Finding, Witness
 
 VERSION = 1
@@ -42,13 +43,25 @@ def document(subjects: Sequence[Subject], *, root: str = "") -> str:
 
 def told_bounds(bounds: Bounds) -> dict[str, Any]:
     """The bounds as JSON data."""
-    return {field.name: _bound(getattr(bounds, field.name)) for field in fields(bounds)}
+    return {
+        "transitions": _bound(bounds.transitions),
+        "model_calls": _bound(bounds.model_calls),
+        "tool_calls": _bound(bounds.tool_calls),
+        "seconds": _bound(bounds.seconds),
+        "meters": {name: _bound(bound) for name, bound in bounds.meters.items()},
+    }
 
 
 def told_limits(limits: Limits) -> dict[str, Any]:
-    """The limits as JSON data, those of the machine's own budgets under `budgets`."""
-    told: dict[str, Any] = {name: getattr(limits, name) for name in LIMIT_NAMES}
-    return {**told, "budgets": dict(limits.budgets)}
+    """The limits as JSON data: those of meters by name, agents' always; the machine's own budgets under `budgets`."""
+    return {
+        "iterations": limits.iterations,
+        "seconds": limits.seconds,
+        **{name: limits[name] for name in (*AGENT_METERS, *limits.meters)},
+        "fan_out": limits.fan_out,
+        "restarts": limits.restarts,
+        "budgets": dict(limits.budgets),
+    }
 
 
 def _target(subject: Subject, root: str) -> dict[str, Any]:

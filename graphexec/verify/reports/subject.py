@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphexec.node import Node
+from graphexec.kernel.node import Node
 from graphexec.verify.verdict import Finding, Verdict
 
 # A verdict's status, or that there was nothing to come to one about.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphexec.verify.certificate import Bound, Bounds
 from graphexec.verify.flow import Transition
 from graphexec.verify.reports.subject import Place, Subject, Told
+from graphexec.verify.settings import meter_limit
 from graphexec.verify.verdict import CODES, Finding, Witness
 
 # What a status says of the runs.
@@ -17,7 +18,7 @@ _MEANS: Mapping[Told, str] = {
     "error": "it could not be checked",
 }
 
-# What to set where nothing bounds a number: the executor's parameters, and those of `Limits`.
+# What to set where nothing bounds a number: the executor's parameters.
 _REMEDIES = {
     "transitions": "set max_iterations",
     "model_calls": "set max_model_calls",
@@ -64,12 +65,14 @@ def _means(subject: Subject) -> str:
 
 def bound_lines(bounds: Bounds) -> list[str]:
     """The bounds, one on a line, in two columns."""
-    return [f"  {name.replace('_', ' '):<11}  {bound_text(name, getattr(bounds, name))}" for name in _REMEDIES]
+    return [f"  {name.replace('_', ' '):<11}  {bound_text(name, bound)}" for name, bound in bounds.rows()]
 
 
 def bound_text(name: str, bound: Bound) -> str:
     """A bound in closed form and as a number, or what to set to have one."""
-    return f"no bound; {_REMEDIES[name]}" if bound.number is None else str(bound)
+    if bound.number is not None:
+        return str(bound)
+    return f"no bound; {_REMEDIES.get(name) or f'set {meter_limit(name)} or Limits(fan_out=5)'}"
 
 
 def _finding(subject: Subject, finding: Finding, root: str) -> Iterator[str]:

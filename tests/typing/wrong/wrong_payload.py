@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import final
 
 from graphexec import Graph, node, on, wrap
-from graphexec.by_hand import begin
-from graphexec.drive import run, world
+from graphexec.kernel.stepping import begin
+from graphexec.runtime.runner import run, world
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Sum, Total, halve
 
 

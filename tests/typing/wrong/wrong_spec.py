@@ -1,10 +1,10 @@
 """Limits, handlers and results that are none."""
 
 from graphexec import AgentExecutor, Limits, Snapshot
-from graphexec.drive import arun, run, world
+from graphexec.runtime.runner import arun, run, world
 from tests.kernel.machines import DIAMOND, Number, Question
 
-Limits(15)  # error: mypy call-arg, pyright reportCallIssue
+Limits(15)  # error: mypy arg-type, pyright reportArgumentType
 Limits(iterations="15")  # error: mypy arg-type, pyright reportArgumentType
 Limits(turns=15)  # error: mypy call-arg, pyright reportCallIssue
 Limits().iterations = 3  # error: mypy misc, pyright reportAttributeAccessIssue

@@ -1,0 +1,93 @@
+"""What must be green, in sessions: `nox -f .ci/noxfile.py -s lint`, say; without `-s`, all of them.
+
+They run in the environment of the nox that runs them, which the README's test block makes; `lowest` makes its own.
+`.ci/run` runs them for the oldest and the newest Python of the machine.
+"""
+
+import sys
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["all"]
+
+TOP = Path(__file__).parent.parent
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+THOROUGH = "--hypothesis-profile=thorough"
+
+# What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.
+EXTRAS = ".[cli,draw,live,local,testing]"
+TEST_TOOLS = ("httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
+NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
+
+
+def python(session: nox.Session, *arguments: str) -> None:
+    """Run a module of this environment, from the top of the repository."""
+    session.chdir(TOP)
+    session.run(sys.executable, "-m", *arguments)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check the style, the layers, and the files that other programs read."""
+    python(session, "ruff", "check")
+    python(session, "ruff", "format", "--check")
+    session.run(str(Path(sys.executable).with_name("lint-imports")))
+    workflow = ".github/workflows/ci.yml"
+    python(session, "check_jsonschema", "--builtin-schema", "vendor.github-workflows", workflow)
+    python(session, "pre_commit", "validate-config")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types as of this Python."""
+    python(session, "mypy", "--python-version", VERSION)
+    python(session, "pyright", "--pythonversion", VERSION, "--pythonpath", sys.executable)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the usual tests; arguments go to pytest."""
+    python(session, "pytest", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run the documented code and the examples, and compare the pictures."""
+    python(session, "pytest", "tests/docs")
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run the usual tests with many examples; they cover the pure layers."""
+    # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
+    # what is to be measured before the measuring begins.
+    parallel = ("-n", "auto", "--dist", "worksteal")
+    python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=", THOROUGH)
+    python(session, "coverage", "report")
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """Run the long tests, with the model checkers, the local model and the browser, where these are installed."""
+    python(session, "pytest", "-m", "slow and not local_model and not browser", THOROUGH)
+    # The local model and the browser take all processors by themselves.
+    python(session, "pytest", "-m", "local_model or browser", "-n0", THOROUGH)
+
+
+@nox.session(venv_backend="uv")
+def lowest(session: nox.Session) -> None:
+    """Run the usual tests with the lowest versions of what users install."""
+    session.chdir(TOP)
+    session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
+    # Leaves what is installed as it is.
+    session.install(*TEST_TOOLS)
+    session.run("python", "-m", "pytest", *(f"--ignore={path}" for path in NEED_MORE))
+
+
+@nox.session(name="all")
+def every(session: nox.Session) -> None:
+    """Run all of them."""
+    for name in ("lint", "types", "tests", "docs", "coverage", "lowest", "long"):
+        session.notify(name)

@@ -1,0 +1,60 @@
+"""A table as a graph: what a change changed, what no run can get around, and what networkx knows of it.
+
+A person approves what the tools are to do. That nothing is done unapproved is a fact about the table, for a test.
+"""
+
+import networkx as nx
+
+from graphexec import (
+    AGENT_EXECUTOR,
+    END,
+    Acted,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    LimitReached,
+    ask,
+    charged,
+    dispatch_tools,
+    edges,
+    limit_reached,
+    node,
+    on,
+    parse,
+    splice,
+    stopped_response,
+)
+from graphexec.verify import diff, dominates, shortest_path
+
+
+@charged(when_spent=limit_reached, asks=1)
+@node
+def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+    """Ask a person about each call."""
+    answer = yield from ask(AskHuman(f"Call {', '.join(action.tool for action in acted.actions)}? (yes/no)"))
+    return acted if answer == "yes" else AgentFinish({"output": "Not approved."})
+
+
+rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
+machine = splice(AGENT_EXECUTOR, rows, after=parse, on=Acted)
+
+if __name__ == "__main__":
+    print("What has changed:")
+    changed = diff(AGENT_EXECUTOR, machine)
+    print(changed)
+    assert [added.name for added in changed.nodes.added] == ["approve"]
+
+    print("Each call of tools is approved:", dominates(machine, approve, dispatch_tools, outcome=Acted, each=True))
+    print("Each run passes parse:", dominates(machine, parse, END))
+    print("One that does not:", *shortest_path(machine, END, avoiding=parse) or (), sep="\n  ")
+
+    network = machine.to_networkx()
+    print("What its nodes ask for:")
+    for name in network:
+        if effects := network.nodes[name]["effects"]:
+            print(f"  {name}: {effects}")
+    for loop in sorted(nx.simple_cycles(network), key=len):
+        first = loop.index("plan")
+        print("A loop:", *loop[first:], *loop[:first])
+    print("As GraphML, for other programs:")
+    print(*(line for line in nx.generate_graphml(network) if '<edge source="approve"' in line), sep="\n")

@@ -1,0 +1,146 @@
+"""Effects: what a node asks the world for, as values with typed replies.
+
+A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does:
+`page = yield from ask(Fetch(url))`. An effect is a frozen dataclass, `class Fetch(Effect[Page])`, and a handler answers
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar, final
+
+from graphexec.errors import NodeError, format_value
+from graphexec.kernel.meters import Exhausted, Meter, is_whole
+
+R_co = TypeVar("R_co", covariant=True)
+E_co = TypeVar("E_co", covariant=True)
+E = TypeVar("E")
+R = TypeVar("R")
+O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
+
+
+class Effect(Generic[R_co]):
+    """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
+
+    `charges` is what one such effect costs, by meter, in whole numbers of at least 1; it is paid before the effect is
+    carried out, successful or not. `measures` are the meters that its reply reports, in the order in which `measure`
+    returns their amounts. Of a meter that is in both, the charge is a prepayment: the least that such an effect takes.
+
+    Raises `NodeError`, when the class is defined, for charges and measures that cannot be.
+    """
+
+    __slots__ = ()
+    charges: ClassVar[Mapping[Meter, int]] = MappingProxyType({})
+    measures: ClassVar[tuple[Meter, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _check_charges(cls.__name__, cls.charges)
+        # Users without a type checker give a meter alone, and names.
+        if not isinstance(cls.measures, tuple) or not all(isinstance(meter, Meter) for meter in cls.measures):  # pyright: ignore[reportUnnecessaryIsInstance]
+            given = format_value(cls.measures)
+            raise NodeError(f'{cls.__name__} has measures={given}; give a tuple of meters: (Meter("pages"),)')
+        # Any: the class of the reply has nothing to do with it.
+        if cls.measures and cls.measure is Effect[Any].measure:
+            names = ", ".join(map(str, cls.measures))
+            raise NodeError(f"{cls.__name__} measures {names} and does not say how; define measure(self, reply)")
+
+    def __ask__(self) -> Generator[Self, Any, R_co]:
+        """Ask for this effect alone. `ask` is the way to call it."""
+        # The reply comes from outside: from a handler, whose word is taken, or from JSON, read by its type.
+        reply: R_co = yield self
+        return reply
+
+    def measure(self, reply: Any) -> Sequence[float | None]:
+        """Return what the reply (an `R`, which a covariant class cannot say) took of each of `measures`.
+
+        An amount is `None` if the reply does not report it: then a limit on that meter cannot be kept. Negative amounts
+        count as 0.
+        """
+        del reply
+        return ()
+
+    def cut(self, exhausted: Exhausted) -> Any:
+        """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
+        del exhausted
+        return None
+
+
+def _check_charges(name: str, charges: Mapping[Meter, int]) -> None:
+    # Users without a type checker charge a meter alone, names, and fractions.
+    if not isinstance(charges, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = format_value(charges)
+        raise NodeError(f'{name} has charges={given}; give a dict of meters and whole numbers: {{Meter("pages"): 1}}')
+    for meter, amount in charges.items():
+        if not isinstance(meter, Meter) or not is_whole(amount) or amount < 1 or not meter.whole:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NodeError(
+                f"{name} has charges={{{format_value(meter)}: {amount!r}}}; charge a whole meter a whole number, 1 or "
+                f'more: {{Meter("pages"): 1}}'
+            )
+
+
+def _unasked(effect: Effect[Any]) -> NoReturn:
+    name = type(effect).__name__
+    raise NodeError(f"{name} is an effect and has to be asked for; write reply = yield from ask({name}(...))")
+
+
+# Users without a type checker write `yield from AskHuman("?")`; to a type checker an effect cannot be iterated over.
+setattr(Effect, "__iter__", _unasked)  # noqa: B010 - so that it does not see this
+
+
+class Askable(Protocol[E_co, R_co]):
+    """An effect, seen as what it is and what it replies: this is how both types survive `ask`."""
+
+    def __ask__(self) -> Generator[E_co, Any, R_co]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class All(Generic[E_co]):
+    """Several effects at once; the reply is the tuple of their replies, in the order asked."""
+
+    effects: tuple[E_co, ...]
+
+
+# What a node yields, whatever its replies are.
+Request: TypeAlias = Effect[Any] | All[Effect[Any]]
+
+# The return annotation of a node that asks: `Asks[Fetch | Store, Outcome]`.
+Asks: TypeAlias = Generator[E | All[E], Any, O]
+
+
+def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
+    """Ask for one effect: `page = yield from ask(Fetch(url))`.
+
+    What its handler raises ends the run and is not raised here: a fallback belongs into the handler.
+
+    Raises `NodeError` for what is no effect.
+    """
+    try:
+        return effect.__ask__()
+    except (AttributeError, TypeError):
+        # Users without a type checker pass texts, and classes of effects.
+        name = effect.__name__ if isinstance(effect, type) and issubclass(effect, Effect) else "AskHuman"
+        raise NodeError(f"ask is given {format_value(effect)}; give an effect: yield from ask({name}(...))") from None
+
+
+def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R, ...]]:
+    """Ask for several effects at once; the replies come in the order asked. Asking for none answers at once."""
+    if not effects:
+        return ()
+    # An Askable[E, R] is an E: `__ask__` yields the effect itself.
+    batch: All[Any] = All(tuple(effects))
+    replies: tuple[R, ...] = yield batch
+    return replies
+
+
+@dataclass(frozen=True, slots=True)
+class Perform(Effect[Any]):
+    """Run an opaque node's function on its value; the reply is the node's outcome."""
+
+    node: str
+    function: Callable[[Any], Any]
+    value: object

@@ -1,0 +1,452 @@
+"""The engine: one run on its way through a graph. It charges, asks, takes in replies, and follows the edges.
+
+It is pure: no clock, no I/O, no randomness. The runner follows an `Execution` and keeps it between replies; `stepping`
+makes one anew of a snapshot for each, and nothing but plain data is left between two calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from itertools import takewhile
+from types import GeneratorType
+from typing import Any, final
+
+from graphexec.errors import (
+    CertificateError,
+    InputError,
+    NodeError,
+    SnapshotError,
+    UndeclaredCount,
+    UndeclaredEffect,
+    UndeclaredOutcome,
+    UnhandledOutcome,
+    an,
+)
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.events import Answered, Asked, Entered, Moved
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.program import Charge, Step, Tariff, compiled
+from graphexec.kernel.ranks import HIGHEST, Ranks, lines_of
+from graphexec.kernel.snapshot import Snapshot, Stored
+
+# A set, because a checker that narrowed a node to the class would forget what it yields.
+_GENERATORS = frozenset({GeneratorType})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The answer to an effect that the deadline cut.
+
+    For `All` it holds the replies of those that had finished, in the order asked, and a `Cut` for each that had not.
+    """
+
+    finished: tuple[object, ...] = ()
+
+
+@final
+class Execution:
+    """One run: its counters, and its path as a generator.
+
+    `path()` yields the effects to be answered (and, if observed, events); it is sent the reply, the second at which it
+    came and how many seconds it took, and returns the last outcome. The execution is exactly as far as its path.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_entered",
+        "_limits",
+        "_lines",
+        "_over",
+        "_program",
+        "_ranks",
+        "_replies",
+        "_restarts",
+        "_spent",
+        "_step",
+        "_value",
+        "graph",
+        "seconds",
+    )
+
+    def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, ranks: Ranks | None = None) -> None:
+        self.graph = graph
+        self._limits = limits
+        program = self._program = compiled(graph, limits)
+        if snapshot.node not in program.steps:
+            text = f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
+            raise SnapshotError(text)
+        self._step: Step = program.steps[snapshot.node]
+        self._value = snapshot.value
+        self._replies = list(snapshot.replies)
+        self._entered = snapshot.entered or bool(snapshot.replies)
+        spent = snapshot.spent
+        self._counts: list[float] = [
+            spent.iterations,
+            *(spent.budgets.get(name, 0) for name in program.budgets),
+            *(spent.meters.get(name, 0) for name in program.meters),
+        ]
+        self.seconds = spent.seconds
+        # Read more often than it changes.
+        self._spent: Spent | None = None
+        # A restart is allowed or not before anything else is.
+        self._restarts = spent.restarts
+        over = limits.restarts is not None and spent.restarts > limits.restarts
+        self._over = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
+        self._ranks = ranks
+        self._lines = None if ranks is None else lines_of(ranks, limits.iterations)
+
+    def spent(self) -> Spent:
+        """Return what is spent so far."""
+        if self._spent is None:
+            counts, program = self._counts, self._program
+            own = program.own
+            self._spent = Spent(
+                iterations=int(counts[0]),
+                seconds=self.seconds,
+                restarts=self._restarts,
+                budgets=Counts(program.budgets, tuple(counts[1:own])) if own > 1 else NOTHING,
+                meters=Counts(program.meters, tuple(counts[own:])),
+            )
+        return self._spent
+
+    def snapshot(self) -> Snapshot:
+        """Return the run as it stands."""
+        return Snapshot(self._step.name, self._value, tuple(self._replies), self.spent(), self._entered)
+
+    @property
+    def node(self) -> str:
+        """The node that the run is at."""
+        return self._step.name
+
+    @property
+    def grace(self) -> float:
+        """How many seconds beyond the run's limit the node's effects may take."""
+        return self._step.grace
+
+    @property
+    def deadline(self) -> float | None:
+        """The second of the run's clock at which what the node asks for is cut, if there is one."""
+        seconds = self._limits.seconds
+        return None if seconds is None else seconds + self._step.grace
+
+    def path(self, *, observed: bool = False) -> Generator[Any, tuple[Any, float, float], Any]:
+        """Follow the run from here to its end. What is yielded is an effect, or an `Event` (answered with anything)."""
+        step, value = self._step, self._value
+        ranks, lines, counts = self._ranks, self._lines, self._counts
+        # In the middle of a node the rank at its entry is not known any more.
+        before = HIGHEST if ranks is None or self._entered else self._rank(step.name)
+        while True:
+            outcome: Any = None
+            exhausted = None
+            # A resumed run may be in the middle of a node, whose entry is paid for.
+            if not self._entered:
+                if observed:
+                    yield Entered(step.name, value, self.spent())
+                if step.entry:
+                    exhausted = self._enter(step)
+                # A refused entry is not recorded: a resumed run tries it again.
+                self._entered = exhausted is None
+            if exhausted is None:
+                if step.asks:
+                    outcome = yield from self._asked(step, value, observed=observed)
+                    if type(outcome) is Exhausted:
+                        exhausted = outcome
+                else:
+                    outcome = step.function(value)
+            if exhausted is not None:
+                assert step.when_spent is not None, "a graph is not built without it"
+                outcome = step.when_spent(value, exhausted)
+            declared = step.returns if exhausted is None else step.spent_outcomes
+            # Not what it was narrowed to.
+            kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
+            if kind not in declared:
+                raise _undeclared(step, outcome, declared)
+            try:
+                following = step.following[kind]
+            except KeyError:
+                # Only a draft lacks an edge.
+                raise UnhandledOutcome(step.name, outcome) from None
+            if observed:
+                yield Moved(step.name, outcome, END.name if following is None else following.name)
+            if following is None:
+                return outcome
+            # Not before the move is made: a run that is resumed at this node has refilled nothing.
+            if step.resets:
+                for slot in step.resets.get(kind, ()):
+                    counts[slot] = 0
+                self._spent = None
+            if ranks is not None:
+                if lines is not None:
+                    # As in `_rank`, which would cost three times as much.
+                    height, slope, most = lines[following.name]
+                    left = most - counts[0]
+                    # After a resume with lower limits, more may be spent than they allow.
+                    rank: tuple[float, ...] = (height + slope * left if left > 0 else height,)
+                else:
+                    rank = self._rank(following.name)
+                if not rank < before:
+                    raise _rising(step, following, before, rank)
+                before = rank
+            self._step = step = following
+            self._value = value = outcome
+            self._entered = False
+            if self._replies:
+                self._replies = []
+
+    def answered(self, effect: Request, answer: object, at: float) -> Snapshot:
+        """Return the run with `effect`, for which it stands waiting, answered."""
+        # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
+        self._replies.append(self._settled(effect, answer, at))
+        return self.snapshot()
+
+    def _enter(self, step: Step) -> Exhausted | None:
+        """Charge the entry into a metered node, or return what does not allow it."""
+        seconds, counts = self._limits.seconds, self._counts
+        if seconds is not None and self.seconds >= seconds:
+            return Exhausted("seconds", seconds, self.seconds)
+        if self._over is not None:
+            return self._over
+        for slot, amount, limit in step.entry:
+            if counts[slot] + amount > limit:
+                return self._refused(step.entry, slot, limit, amount)
+            counts[slot] += amount
+        self._spent = None
+        return None
+
+    def _rank(self, node: str) -> tuple[float, ...]:
+        """Return the value of a node's rank with what is left now."""
+        assert self._ranks is not None, "asked for where there are ranks"
+        if self._lines is not None:
+            height, slope, most = self._lines[node]
+            return (height + slope * max(0, most - self._counts[0]),)
+        value: list[float] = []
+        for component, budgets in self._ranks[node]:
+            value.append(component)
+            value.extend([self._left(name) for name in budgets])
+        return tuple(value)
+
+    def _left(self, name: str) -> float:
+        """Return what is left of a counter that a rank counts, which has a limit.
+
+        Nothing, where more is spent: the last call may exceed what is measured, and a run be resumed with lower limits.
+        """
+        limit = self._program.caps.get(name)
+        if limit is None:
+            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
+        return max(0, limit - self._counts[self._program.slots[name]])
+
+    def _asked(self, step: Step, value: Any, *, observed: bool) -> Generator[Any, tuple[Any, float, float], Any]:
+        """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
+        node: Generator[Any, Any, Any] = step.generator(value)
+        if type(node) not in _GENERATORS:
+            given = an(type(node).__name__)
+            raise NodeError(f"{step.name} is to ask and returned {given} at once; write reply = yield from ask(...)")
+        replay = iter(self._replies) if self._replies else None
+        asked = 0
+        reply: Any = None
+        try:
+            while True:
+                try:
+                    effect: Any = node.send(reply)
+                except StopIteration as end:
+                    if asked < step.least or type(end.value) is Exhausted:
+                        raise _wrong_end(step, end.value, asked) from None
+                    return end.value
+                wanted, tariff = _request(step, effect, asked)
+                if not wanted:
+                    # To ask for nothing is no effect: it is answered at once, and no limit stops it.
+                    reply = ()
+                    continue
+                asked += wanted
+                stored = next(replay, self) if replay is not None else self
+                if stored is not self:
+                    reply = stored.read(effect, self.graph.outcomes) if type(stored) is Stored else stored
+                else:
+                    replay = None
+                    exhausted = self._charge(step, effect, tariff, asked - wanted)
+                    if exhausted is not None:
+                        return exhausted
+                    if observed:
+                        yield Asked(step.name, effect)
+                    answer, at, took = yield effect
+                    reply = self._settled(effect, answer, at)
+                    if observed:
+                        yield Answered(step.name, effect, reply, took, self.spent())
+                    if type(reply) is not Exhausted:
+                        self._replies.append(reply)
+                if type(reply) is Exhausted:
+                    return reply
+        finally:
+            node.close()
+
+    def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
+        """Charge an effect before it is carried out, or a batch as a whole; return what does not allow it.
+
+        `tariff` is the effect's, or `None` for a batch; `asked` is how many effects this visit has asked for before.
+        """
+        limits, counts = self._limits, self._counts
+        if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
+            return Exhausted("seconds", limits.seconds, self.seconds)
+        if self._over is not None:
+            return self._over
+        if limits.fan_out is not None and step.most is None:
+            wanted = len(_members(effect))
+            if asked + wanted > limits.fan_out:
+                return Exhausted("fan_out", limits.fan_out, asked, wanted=wanted)
+        if tariff is None or tariff.stops:
+            return self._charge_together(step, _members(effect))
+        for slot, amount, limit in tariff.charges:
+            if counts[slot] + amount > limit:
+                return self._refused(tariff.charges, slot, limit, amount)
+            counts[slot] += amount
+        self._spent = None
+        return None
+
+    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
+        """Charge several effects, all or none."""
+        counts = self._counts
+        wanted: dict[int, int] = {}
+        limits: dict[int, float] = {}
+        stops: dict[int, float] = {}
+        for member in members:
+            tariff = step.tariffs[type(member)]
+            stops.update(tariff.stops)
+            for slot, amount, limit in tariff.charges:
+                wanted[slot] = wanted.get(slot, 0) + amount
+                limits[slot] = limit
+        for slot, total in wanted.items():
+            if counts[slot] + total > limits[slot]:
+                return self._exceeded(slot, limits[slot], total)
+        for slot, limit in stops.items():
+            if counts[slot] >= limit:
+                return self._exceeded(slot, limit, 1)
+        for slot, total in wanted.items():
+            counts[slot] += total
+        self._spent = None
+        return None
+
+    def _refused(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
+        """Give back what was paid of the charges before that of `slot`, and return what is exhausted."""
+        for paid, given, _ in takewhile(lambda charge: charge[0] != slot, charges):
+            self._counts[paid] -= given
+        return self._exceeded(slot, limit, amount)
+
+    def _exceeded(self, slot: int, limit: float, wanted: int) -> Exhausted:
+        return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
+
+    def _settled(self, effect: Request, answer: object, at: float) -> Any:
+        """Apply an answer: advance the clock, add measured amounts, resolve cuts.
+
+        Return the reply, or what is exhausted.
+        """
+        self._spent = None
+        # A clock that seems to go backwards, as after a resume, does not give time back.
+        if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
+            self.seconds = at
+        kind = type(answer)
+        if kind is Exhausted:
+            raise _not_a_reply(self._step, effect, "only the engine says that a limit is spent")
+        if kind is Cut:
+            return self._cut(effect, answer)
+        if type(effect) is Perform:
+            if kind not in self._step.returns:
+                raise _undeclared(self._step, answer, self._step.returns)
+        elif type(effect) is All:
+            # The runner answers a batch with a tuple of as many replies.
+            replies: Any = answer
+            for member, reply in zip(effect.effects, replies, strict=True):
+                self._measure(member, reply)
+        elif self._step.tariffs[type(effect)].measure is not None:
+            self._measure(effect, answer)
+        return answer
+
+    # Any: it is a Cut, and its replies are those of whatever effects.
+    def _cut(self, effect: Request, answer: Any) -> Any:
+        """Return the reply to what the deadline cut, or what is exhausted where the node must be left."""
+        limit = self._limits.seconds
+        if limit is None:
+            raise _not_a_reply(self._step, effect, "there is no deadline that could cut it")
+        # A cut call used all remaining time, even if the clock lags slightly.
+        self.seconds = max(self.seconds, limit + self._step.grace)
+        exhausted = Exhausted("seconds", limit, self.seconds)
+        if not isinstance(effect, All):
+            reply = effect.cut(exhausted)
+            return exhausted if reply is None else reply
+        settled: list[object] = []
+        left = False
+        for member, one in zip(effect.effects, answer.finished or (answer,) * len(effect.effects), strict=True):
+            if type(one) is Cut:
+                settled.append(reply := member.cut(exhausted))
+                left = left or reply is None
+            else:
+                settled.append(one)
+                # What has finished is paid for, also where the node is left.
+                self._measure(member, one)
+        return exhausted if left else tuple(settled)
+
+    def _measure(self, effect: Effect[Any], reply: object) -> None:
+        """Count what a reply reports beyond what was prepaid."""
+        tariff = self._step.tariffs[type(effect)]
+        if tariff.measure is None:
+            return
+        counts = self._counts
+        for (slot, prepaid, meter), amount in zip(tariff.measures, tariff.measure(effect, reply), strict=True):
+            if amount is None:
+                if meter is not None:
+                    raise _unreported(self._step, effect, meter)
+            elif amount > prepaid:
+                counts[slot] += amount - prepaid
+
+
+def _members(effect: Request) -> tuple[Effect[Any], ...]:
+    return effect.effects if isinstance(effect, All) else (effect,)
+
+
+def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
+    asked = type(effect).__name__
+    return InputError(f"{step.name} asked for {asked}, and the answer says it was stopped: {why}; give a reply to it")
+
+
+def _unreported(step: Step, effect: Effect[Any], meter: Meter) -> InputError:
+    return InputError(
+        f"{step.name} asked for {type(effect).__name__}, and the reply does not say its {meter}, which is limited; "
+        f"{meter.remedy}"
+    )
+
+
+def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcome:
+    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in declared])
+
+
+def _wrong_end(step: Step, outcome: object, asked: int) -> UndeclaredOutcome | UndeclaredCount:
+    """Return what is wrong with the end of a node: it asked too little, or returned what only the engine may."""
+    if type(outcome) is Exhausted:
+        return _undeclared(step, outcome, step.returns)
+    return UndeclaredCount(step.name, asked, step.least, step.most)
+
+
+def _rising(step: Step, following: Step, before: tuple[float, ...], rank: tuple[float, ...]) -> CertificateError:
+    return CertificateError(
+        f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate is of another "
+        f"machine or of other limits: prove it anew"
+    )
+
+
+def _request(step: Step, effect: Request, asked: int) -> tuple[int, Tariff | None]:
+    """Return how many effects a node asks for, having asked for some before, and the tariff if it is one.
+
+    Raises `UndeclaredEffect` and `UndeclaredCount` for what the node does not declare.
+    """
+    tariffs = step.tariffs
+    members = effect.effects if isinstance(effect, All) else (effect,)
+    for member in members:
+        if type(member) not in tariffs:
+            raise UndeclaredEffect(step.name, effect, [kind.__name__ for kind in step.effects])
+    wanted = len(members)
+    if step.most is not None and asked + wanted > step.most:
+        raise UndeclaredCount(step.name, asked + wanted, step.least, step.most)
+    return wanted, tariffs[type(members[0])] if wanted == 1 else None

@@ -1,0 +1,388 @@
+"""The table: which outcome of which node leads to which node. It is total, or it is not built.
+
+A row is `edges(review, on(Approved, ship) | on(Refused, END))`, a table is rows joined with `|`, and
+`graph(table, start=review)` is the machine. It is checked twice: for a type checker `edges` fits only when every
+outcome has its `on`, and when the graph is built, everything that is wrong with it is reported at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
+
+from graphexec.errors import Fault, GraphError, GraphexecError, InputError, NodeError, format_value
+from graphexec.kernel.edge import END, Edge, End
+from graphexec.kernel.effects import O
+from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
+from graphexec.kernel.node import Node, made
+from graphexec.kernel.subgraphs import inlined
+from graphexec.kernel.validation import faults_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import networkx as nx
+
+    from graphexec.draw import AnyRun, Marks
+    from graphexec.kernel.effects import Effect
+    from graphexec.kernel.events import Done, Event
+    from graphexec.kernel.snapshot import Snapshot
+    from graphexec.runtime.handlers import Answer
+    from graphexec.runtime.runner import World
+    from graphexec.verify import Verdict
+
+H_contra = TypeVar("H_contra", contravariant=True)
+F_co = TypeVar("F_co", covariant=True)
+S_contra = TypeVar("S_contra", contravariant=True)
+S = TypeVar("S")
+F = TypeVar("F")
+G = TypeVar("G")
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where one class of outcomes goes, and which budgets are full again then."""
+
+    outcome: type
+    target: Node[Any, Any] | End
+    resets: tuple[Budget, ...] = ()
+
+
+class Routes(Generic[H_contra, F_co]):
+    """Where outcomes go: handles the classes `H`, of which `F` end the run. Made by `on`, joined with `|`."""
+
+    __slots__ = ("ways",)
+
+    def __init__(self, ways: tuple[Way, ...]) -> None:
+        self.ways = ways
+
+    def __call__(self, outcome: H_contra) -> F_co:
+        """Return an outcome that ends the run. Raises `LookupError` for one that goes on, or has no route."""
+        if any(way.outcome is type(outcome) and way.target is END for way in self.ways):
+            value: Any = outcome
+            # An outcome of a class that is routed to the end is an F.
+            ending: F_co = value
+            return ending
+        raise LookupError(f"{type(outcome).__name__} does not end the run")
+
+    def __or__(self: Routes[A, F], other: Routes[B, G]) -> Routes[A | B, F | G]:
+        return Routes(self.ways + other.ways)
+
+
+class Table(Generic[F_co]):
+    """Rows of a table, of whose outcomes `F` end the run. Made by `edges`, joined with `|`."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: tuple[tuple[Node[Any, Any], Routes[Any, Any]], ...]) -> None:
+        self.rows = rows
+
+    def __or__(self: Table[F], other: Table[G]) -> Table[F | G]:
+        return Table(self.rows + other.rows)
+
+
+@overload
+def on(outcome: type[O], target: End, *, resets: Sequence[Budget] = ()) -> Routes[O, O]: ...
+@overload
+def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Budget] = ()) -> Routes[O, Never]: ...
+def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Budget] = ()) -> Routes[Any, Any]:
+    """Send outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
+
+    The budgets that it `resets` are full again when this edge is taken: `on(Next, work, resets=[REVISIONS])`.
+
+    Raises `NodeError` if `outcome` is not one class, or `target` is no node.
+    """
+    # Users without a type checker write on("Outcome", ...) and on(A | B, ...).
+    if not isinstance(outcome, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{outcome!r} is not a class of outcomes; write on(Outcome, target), one for each class")
+    if not isinstance(target, End):
+        made(target, "decorate the function with @node")
+    # Users without a type checker pass names, and a budget alone.
+    if not isinstance(resets, (list, tuple)) or not all(isinstance(budget, Budget) for budget in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"on({outcome.__name__}, ...) resets {resets!r}; write resets=[BUDGET], a list of budgets")
+    return Routes((Way(outcome, target, tuple(resets)),))
+
+
+def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
+    """Return the row of `source`: every outcome that it may return has an `on` in `routes`.
+
+    Raises `NodeError` if `source` is no node, or `routes` is not made of `on`.
+    """
+    made(source, "decorate the function with @node")
+    # Routes, seen as a function of every outcome: were the parameter `Routes[O, F]`, pyright would infer a lone `on`
+    # from it, and let an outcome that has none pass.
+    if not isinstance(routes, Routes):
+        raise NodeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
+    return Table(((source, Routes(routes.ways)),))
+
+
+@final
+class Graph(Generic[S_contra, F_co]):
+    """A checked machine that starts with an `S` and ends with an `F`. Immutable; made by `graph` and by surgery.
+
+    `nodes` maps names to nodes and `edges` lists every transition there is: the table that the engine follows, the
+    pictures show and the proofs are of. `f"{machine:mermaid}"` draws it (or `mermaid-state`, `dot`, `svg`, `html`,
+    `markdown`, `text`), and `machine.draw("flow.svg")` draws it with its proof; `f"{machine}"` lists it;
+    `machine.verify()` proves that its runs end, and `machine.to_networkx()` hands the table to networkx. `budgets` maps
+    the names of its own budgets to their limits, `meters` the names of what its effects take to the meters.
+    """
+
+    __slots__ = ("__weakref__", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
+
+    def __init__(
+        self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
+    ) -> None:
+        # Of a draft: what is wrong with its rows, and cannot be seen in its edges any more.
+        self.faults = tuple(faults)
+        self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
+        self.edges = tuple(edges)
+        self.start = start
+        carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
+        # Iterations have their limit in `Limits`.
+        self.budgets: Mapping[str, int | None] = MappingProxyType(
+            {
+                budget.name: budget.limit
+                for node in self.nodes.values()
+                for budget in node.meters
+                if budget.name != ITERATIONS.name
+            }
+        )
+        effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
+        self.meters: Mapping[str, Meter] = MappingProxyType(
+            {meter.name: meter for effect in effects for meter in (*effect.charges, *effect.measures)}
+        )
+        self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
+
+    def __getitem__(self, name: str) -> Node[Any, Any]:
+        try:
+            return self.nodes[name]
+        except KeyError:
+            close = difflib.get_close_matches(name, self.nodes, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; its nodes are {', '.join(self.nodes)}"
+            raise KeyError(f"the graph has no node {name}{hint}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.nodes
+
+    def __iter__(self) -> Iterator[Node[Any, Any]]:
+        return iter(self.nodes.values())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"<graph of {len(self.nodes)} nodes and {len(self.edges)} edges, start={self.start}>"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.edges))
+
+    def verify(self, limits: Limits | None = None) -> Verdict:
+        """Prove that every run ends within `limits` (`Limits()` unless given), or show one that does not.
+
+        Raises `LimitsError` for a limit of a budget that the machine does not have.
+        """
+        # As with pictures: proofs are made of tables, and looked at from above.
+        from graphexec.verify import verify
+
+        return verify(self, limits)
+
+    def to_networkx(self) -> nx.MultiDiGraph[str]:
+        """Return the table as a graph of networkx; `graphexec.verify.to_networkx` lists its attributes."""
+        from graphexec.verify import to_networkx
+
+        return to_networkx(self)
+
+    def run(
+        self,
+        value: S_contra | Snapshot,
+        *,
+        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        limits: Limits | None = None,
+        may_run_forever: bool = False,
+    ) -> Done[F_co]:
+        """Run the machine from `value`, or on from a snapshot, to its end; return the outcome, and what it spent.
+
+        `handlers` answer what its nodes ask for, `{Fetch: function}`: functions of the effect, `def` or `async def`.
+        Every run is proved to end within `limits` (`Limits()` unless given) before its first step, unless it
+        `may_run_forever`.
+
+        Raises `UnprovedError` where there is no proof, `InputError` for a value that the first node does not take,
+        `NoHandler` for an effect that nobody answers, and what a node or a handler raises: `snapshot_of(error)` is
+        where the run was.
+        """
+        # As with proofs: what runs a machine is above it. So here and below.
+        from graphexec.runtime.runner import run
+
+        return run(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+
+    async def arun(
+        self,
+        value: S_contra | Snapshot,
+        *,
+        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        limits: Limits | None = None,
+        may_run_forever: bool = False,
+    ) -> Done[F_co]:
+        """Run like `run`, on the running event loop; functions that block run in threads."""
+        from graphexec.runtime.runner import arun
+
+        return await arun(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+
+    def stream(
+        self,
+        value: S_contra | Snapshot,
+        *,
+        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        limits: Limits | None = None,
+        may_run_forever: bool = False,
+    ) -> Generator[Event[F_co], None, None]:
+        """Run like `run`, and yield each event when it happens; the last is `Done`.
+
+        The run goes on only while it is iterated; closing the generator ends it.
+        """
+        from graphexec.runtime.runner import stream
+
+        return stream(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+
+    def astream(
+        self,
+        value: S_contra | Snapshot,
+        *,
+        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        limits: Limits | None = None,
+        may_run_forever: bool = False,
+    ) -> AsyncGenerator[Event[F_co], None]:
+        """Run like `stream`, on the running event loop."""
+        from graphexec.runtime.runner import astream
+
+        return astream(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+
+    def _world(
+        self, handlers: Mapping[type[Effect[Any]], Answer] | None, limits: Limits | None, *, may_run_forever: bool
+    ) -> World:
+        from graphexec.runtime.runner import world
+
+        verdict = self.verify(limits)
+        if not may_run_forever:
+            verdict.require_proof()
+        ranks = None if verdict.certificate is None else verdict.certificate.ranks
+        return world(handlers or {}, limits=verdict.limits, ranks=ranks)
+
+    def draw(
+        self,
+        path: str | Path,
+        *,
+        limits: Limits | None = None,
+        format: str | None = None,  # noqa: A002 - the field's word, as in `format(graph, "dot")`
+        marks: Marks | None = None,
+        runs: AnyRun | Iterable[AnyRun] = (),
+    ) -> Path:
+        """Write a picture with its proof to a file: `machine.draw("flow.svg")`; return the path.
+
+        It is proved within `limits`, or those of the runs, or `Limits()`.
+
+        The suffix says the format: .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results,
+        are laid over it: one shows its way, several make a heat map. Raises `InputError` for what cannot be drawn.
+        """
+        from graphexec.draw import save, subject_for
+
+        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs)
+
+    def __format__(self, specification: str) -> str:
+        # An import that points up, and only when it is asked for: a picture is one format away.
+        from graphexec.draw import draw
+
+        return draw(self, specification) if specification else str(self)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """What a notebook shows: the picture with its proof, as SVG or, without the extra `draw`, as Mermaid."""
+        from graphexec.draw import draw
+
+        verdict = self.verify()
+        try:
+            picture = {"image/svg+xml": draw(verdict, "svg")}
+        except InputError:
+            picture = {"text/vnd.mermaid": draw(verdict, "mermaid")}
+        return {**picture, "text/plain": repr(self)}
+
+
+def built(given: object, call: str, error: type[GraphexecError] = InputError) -> None:
+    """Raise `error`, with what to `call`, if `given` is no graph: users without a type checker pass executors."""
+    if not isinstance(given, Graph):
+        raise error(f"{format_value(given)} is not a graph; write {call}")
+
+
+def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
+    """Build the machine, or raise `GraphError` with everything that is wrong with the table.
+
+    It is wrong if an outcome has no edge or two, if an edge's outcome cannot occur or does not fit its target, if a
+    node has no row or two, cannot be reached, or cannot reach the end, if two nodes or two outcomes share a name, if an
+    outcome is not a `@final` frozen class, or if a node asks for effects and does not say what becomes of it when a
+    limit is spent.
+    """
+    faults, nodes, found = _read(table, start)
+    return checked(nodes.values(), found, start.name, faults)
+
+
+def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
+    """Build a machine of a table that may be wrong, to look at: it can be drawn, and `verify()` finds what is wrong.
+
+    Raises `NodeError` as `graph` does.
+    """
+    faults, nodes, found = _read(table, start)
+    nodes, found, first = inlined(nodes, found, start.name)
+    return Graph(nodes.values(), found, first, faults)
+
+
+def _read(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
+    """The nodes and edges of a table, and what is wrong with its rows."""
+    # Users without a type checker pass lists of rows, and functions.
+    if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
+    made(start, "decorate the function with @node")
+    faults: list[Fault] = []
+    nodes: dict[str, Node[Any, Any]] = {}
+    found: list[Edge] = []
+    for source, routes in table.rows:
+        if source.name in nodes:
+            faults.append(
+                Fault("GX020", source.name, None, f"{source.name} has two rows; join its routes with | in one")
+            )
+            continue
+        nodes[source.name] = source
+        found.extend(edges_of(source, routes))
+    targets = [way.target for _, routes in table.rows for way in routes.ways]
+    doubled = [
+        node.name
+        for node in (*targets, start)
+        if not isinstance(node, End) and nodes.setdefault(node.name, node) is not node
+    ]
+    faults += [
+        Fault("GX020", name, None, f"two nodes are named {name}; rename one of the functions")
+        for name in dict.fromkeys(doubled)
+    ]
+    return faults, nodes, found
+
+
+def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
+    """The edges of a row."""
+    return [Edge(source.name, way.outcome, way.target.name, way.resets) for way in routes.ways]
+
+
+def checked(
+    nodes: Iterable[Node[Any, Any]], found: Sequence[Edge], start: str, faults: Sequence[Fault] = ()
+) -> Graph[Any, Any]:
+    """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""
+    by_name = {node.name: node for node in nodes}
+    every = [*faults, *faults_of(by_name, found, start)]
+    if not every and any(node.inner is not None for node in by_name.values()):
+        by_name, found, start = inlined(by_name, found, start)
+        every = faults_of(by_name, found, start)
+    if every:
+        raise GraphError(every)
+    return Graph(by_name.values(), found, start)

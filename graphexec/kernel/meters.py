@@ -1,0 +1,325 @@
+"""What a run may spend, and what it has spent: budgets, meters, limits.
+
+The engine counts two kinds of things. A `Budget` belongs to a machine: entering the nodes that it meters costs one of
+it, and an edge may refill it. A `Meter` belongs to the world: effects charge it before they are carried out, and their
+replies may report more of it. Which meters there are is up to whoever defines effects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeGuard, TypeVar, final
+
+from graphexec.errors import LimitsError, format_value
+
+V = TypeVar("V")
+
+# The limits that belong to no budget and no meter.
+_OWN_LIMITS = ("seconds", "fan_out", "restarts")
+
+# How long, in seconds, a cancelled coroutine may take to give control back; then it is abandoned.
+GRACE = 0.05
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether the value is an integer, and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether the value is a finite number, and not a bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") -> str | None:
+    """Return what is wrong with a limit, or `None`."""
+    kind = unit or ("a whole number" if whole else "a number")
+    numbers = (int,) if whole else (int, float)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers):
+        return f"the limit {name} is {value!r}; give {kind}, or None for no limit"
+    if not value >= 0:
+        return f"the limit {name} is {value!r}; give 0 or more, or None for no limit"
+    if value == math.inf:
+        return f"the limit {name} is infinite; give None for no limit"
+    return None
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
+
+
+def _check_name(kind: str, name: object) -> None:
+    if not _is_name(name):
+        raise LimitsError(f"a {kind} cannot be named {name!r}; give it a name that a variable could have")
+    if name in _OWN_LIMITS:
+        raise LimitsError(f"{name} is a limit already; find another name for the {kind}")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A count of a machine's own: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
+
+    A run may spend `limit` of it, unless `Limits(budgets={"revisions": 5})` says otherwise; `None` is no limit.
+
+    Raises `LimitsError` for a limit that is none, and for a name that is not an identifier or is a limit's.
+    """
+
+    name: str
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("budget", self.name)
+        if fault := _invalid(self.name, self.limit):
+            raise LimitsError(fault)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# What `metered` charges unless told otherwise; its limit is `Limits.iterations`.
+ITERATIONS = Budget("iterations")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A count of what effects take of the world: calls, tokens, money.
+
+    Effects say what they charge and what their replies report: `Effect.charges`, `Effect.measures`. A meter that is not
+    `whole` counts fractions, so no proof counts on it. For error messages, `unit` says what a limit on it is (such as
+    "an amount of money"), and `remedy` what to do where a reply does not report a limited meter.
+
+    Raises `LimitsError` for a name that is not an identifier or is a limit's.
+    """
+
+    name: str
+    whole: bool = True
+    unit: str = field(default="", compare=False, repr=False)
+    remedy: str = field(default="return replies that report it", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_name("meter", self.name)
+        if self.name == ITERATIONS.name:
+            raise LimitsError("iterations are counted at entries and not by effects; find another name for the meter")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class FrozenMapping(Mapping[str, V], Generic[V]):
+    """An immutable, hashable mapping by name, in the order given."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, names: tuple[str, ...], values: tuple[V, ...]) -> None:
+        self._names = names
+        self._values = values
+
+    def __getitem__(self, name: str) -> V:
+        try:
+            return self._values[self._names.index(name)]
+        except ValueError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.items()))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+@final
+class Counts(FrozenMapping[float]):
+    """How much is spent, by name. What was never spent is 0, also in comparisons."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[self._names.index(name)] if name in self._names else 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        # The items of a foreign mapping may be anything, and then are not equal to ours.
+        return dict(self._spent()) == {name: count for name, count in other.items() if count}  # pyright: ignore[reportUnknownVariableType]
+
+    def __hash__(self) -> int:
+        return hash(self._spent())
+
+    def _spent(self) -> frozenset[tuple[str, float]]:
+        return frozenset((name, count) for name, count in zip(self._names, self._values, strict=True) if count)
+
+
+NOTHING = Counts((), ())
+
+
+def _frozen(items: Iterable[tuple[str, V]]) -> FrozenMapping[V]:
+    by_name = dict(items)
+    return FrozenMapping(tuple(by_name), tuple(by_name.values()))
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False)
+class Limits:
+    """What one run may spend at most. `None` is no limit; 0 is a limit: none of it may be spent.
+
+    `iterations` counts the entries into metered nodes, `seconds` the run's time without its pauses. `fan_out` is how
+    many effects one visit of a node may ask for, where the node does not say (`asks=`), `restarts` how often a run may
+    be resumed after a crash (whoever does so says it: `Snapshot.restarted`). `budgets` are limits for the machine's own
+    budgets, by name.
+
+    `meters` are limits of what effects take. What an effect charges is paid before it is carried out, successful or
+    not. A meter that an effect only measures is compared before each such effect: the last one can exceed it.
+
+    Limits are immutable and hashable; `dataclasses.replace(limits, seconds=60)` changes one of them.
+
+    Raises `LimitsError` for a limit that is negative, infinite or not a number, for a limit of 0 on a meter that is not
+    whole, and for a budget whose name cannot be one.
+    """
+
+    iterations: int | None
+    seconds: float | None
+    fan_out: int | None
+    restarts: int | None
+    budgets: Mapping[str, int | None]
+    meters: Mapping[str, float]
+
+    # The meters are given as such, and kept by name.
+    def __init__(
+        self,
+        meters: Mapping[Meter, float | None] | FrozenMapping[float] | None = None,
+        *,
+        iterations: int | None = 15,
+        seconds: float | None = None,
+        fan_out: int | None = None,
+        restarts: int | None = None,
+        budgets: Mapping[str, int | None] | None = None,
+    ) -> None:
+        faults = [
+            _invalid("iterations", iterations),
+            _invalid("seconds", seconds, whole=False, unit="a number of seconds"),
+            _invalid("fan_out", fan_out),
+            _invalid("restarts", restarts),
+        ]
+        own = _limits_of_budgets(budgets or {}, faults)
+        # By name, as `dataclasses.replace` gives them back; but `Counts`, in which nothing is missing, are no limits.
+        if isinstance(meters, FrozenMapping) and not isinstance(meters, Counts):
+            amounts = meters
+        else:
+            # Any: a front door, where others come too.
+            given: Any = meters or {}
+            amounts = _limits_of_meters(given, faults)
+        found = [fault for fault in faults if fault]
+        if found:
+            raise LimitsError("; ".join(found))
+        for name, value in (
+            ("iterations", iterations),
+            ("seconds", seconds),
+            ("fan_out", fan_out),
+            ("restarts", restarts),
+            ("budgets", own),
+            ("meters", amounts),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __getitem__(self, meter: Meter | str) -> float | None:
+        """Return the limit of a meter, given as such or by name; `None` where it has none."""
+        return self.meters.get(str(meter))
+
+
+def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | None]) -> FrozenMapping[int | None]:
+    # A front door: a list of names is a common mistake.
+    if not isinstance(budgets, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = format_value(budgets)
+        raise LimitsError(f"budgets is {given}; give a dict of names and limits: {{'revisions': 5}}")
+    faults += [_invalid(name, limit) for name, limit in budgets.items()]
+    faults += [
+        f"budgets has {format_value(name)}, which names none; give {{'revisions': 5}}, say"
+        for name in budgets
+        if not _is_name(name)
+    ]
+    faults += [
+        f"{name} is a limit of its own; write Limits({name}=...)"
+        for name in budgets
+        if name in (*_OWN_LIMITS, ITERATIONS.name)
+    ]
+    return _frozen(budgets.items())
+
+
+def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | None]) -> FrozenMapping[float]:
+    # As above.
+    if not isinstance(meters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LimitsError(f"the limits are {format_value(meters)}; give a dict of meters and limits: {{METER: 5}}")
+    found: dict[str, float] = {}
+    for meter, limit in meters.items():
+        if not isinstance(meter, Meter):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LimitsError(f"the limits have {format_value(meter)}, which is not a meter; give {{METER: 5}}")
+        fault = _invalid(meter.name, limit, whole=meter.whole, unit=meter.unit)
+        if fault is None and limit == 0 and not meter.whole:
+            fault = (
+                f"the limit {meter.name} is 0, and how much an effect takes of it is known after it; give more than 0"
+            )
+        faults.append(fault)
+        if limit is not None:
+            found[meter.name] = limit if fault or meter.whole else float(limit)
+    return _frozen(found.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run has spent so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply.
+
+    `spent[METER]` is how much effects have taken of a meter. What an edge resets begins again at 0: `iterations`, and
+    the machine's own `budgets`.
+    """
+
+    iterations: int = 0
+    seconds: float = 0.0
+    restarts: int = 0
+    budgets: Mapping[str, float] = field(default=NOTHING, hash=False)
+    meters: Mapping[str, float] = field(default=NOTHING, hash=False)
+
+    def __getitem__(self, meter: Meter | str) -> float:
+        """Return how much is spent of a meter, given as such or by name; 0 of one that was never charged."""
+        return self.meters.get(str(meter), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """Which limit stopped a run, or which budget: its name and value, how much was spent, how much more wanted.
+
+    Several calls at once are allowed as a whole or not at all.
+    """
+
+    limit: str
+    # Not `float` alone: as JSON, a whole number stays one.
+    value: int | float
+    reached: int | float
+    wanted: int = field(default=1, compare=False)
+
+    def __str__(self) -> str:
+        units = self.limit.replace("_", " ")
+        if isinstance(self.value, float) and self.limit != "seconds":
+            # A meter that counts fractions has no unit: the limit on the cost.
+            return f"the limit of {self.value:g} on the {units} was reached ({self.reached:.6g} spent)"
+        unit = units.removesuffix("s") if self.value == 1 else units
+        limit = f"the limit of {format_count(self.value)} {unit}"
+        if self.reached < self.value:
+            return f"{limit} does not allow {self.wanted} more ({format_count(self.reached)} spent)"
+        return f"{limit} was reached ({format_count(self.reached)} spent)"
+
+
+def format_count(number: float) -> str:
+    """Return an integer as it is, and seconds to the millisecond."""
+    return str(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")

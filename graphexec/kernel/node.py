@@ -1,0 +1,352 @@
+"""Nodes: functions from one value to one of the outcomes that their annotation declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    overload,
+)
+
+from graphexec.errors import NodeError, format_value
+from graphexec.kernel.edge import Edge
+from graphexec.kernel.effects import Effect, O, Perform
+from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
+from graphexec.kernel.signatures import (
+    accepts,
+    by_position,
+    classes_of,
+    effects_of,
+    hints_of,
+    name_of,
+    spent_outcome_of,
+)
+
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
+I = TypeVar("I")  # noqa: E741 - what a node takes, throughout the package
+W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)
+
+# pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
+NodeKind: TypeAlias = Literal["pure", "asks", "opaque"]
+
+# How many effects a visit asks for: exactly so many, or from the first to the second.
+Count: TypeAlias = int | tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A graph that stands in a node's place: its nodes, edges and start, and the budgets that are its own.
+
+    Those are full again at each entry.
+    """
+
+    nodes: tuple[Node[Any, Any], ...]
+    edges: tuple[Edge, ...]
+    start: str
+    own: tuple[Budget, ...]
+
+    def renamed_budgets(self, name: str) -> dict[str, Budget]:
+        """Return the budgets of this graph, or of graphs within it, as the node `name` has them, by their old names."""
+        deeper = [budget for node in self.nodes for budget in node.meters if "." in budget.name]
+        return {budget.name: Budget(f"{name}.{budget.name}", budget.limit) for budget in (*deeper, *self.own)}
+
+    def refilled_budgets(self, name: str) -> list[Budget]:
+        """Return the budgets that an entry into the node `name` makes full again."""
+        renamed = self.renamed_budgets(name)
+        return [renamed[budget.name] for budget in self.own]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Node(Generic[In_contra, Out_co]):
+    """A named step of a machine, from a value of `In` to one of the outcomes `Out`.
+
+    `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
+    Each entry costs one of each of `meters`. `when_spent` makes the outcome with which a node is left when a limit
+    stops it; `spent_outcome` is its class. A visit asks for `least` effects at least and for `most` at most (`None`: it
+    does not say). What a node with a `grace` asks for is `reserved`. `settings` are what `bind` has still to supply.
+    `inner` is the graph that stands in the node's place.
+    Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
+    """
+
+    name: str
+    kind: NodeKind
+    # The function as it was written; what it returns depends on the kind.
+    function: Callable[Concatenate[In_contra, ...], Any]
+    takes: tuple[type, ...]
+    # `Out_co` as classes: what the function `returns`, and `spent_outcome`.
+    outcomes: tuple[type, ...]
+    returns: tuple[type, ...]
+    effects: tuple[type[Effect[Any]], ...] = ()
+    meters: tuple[Budget, ...] = ()
+    when_spent: Callable[[Any, Exhausted], object] | None = None
+    spent_outcome: type | None = None
+    least: int = 0
+    most: int | None = None
+    # The seconds beyond the run's deadline, of a node whose calls are reserved for it.
+    grace: float | None = None
+    # Parameters of the function that are not bound yet, by name, with their classes.
+    settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
+    # The graph that stands in the node's place.
+    inner: Subgraph | None = None
+
+    @property
+    def metered(self) -> bool:
+        """Whether an entry costs anything."""
+        return bool(self.meters)
+
+    def __repr__(self) -> str:
+        takes = " | ".join(kind.__name__ for kind in self.takes)
+        outcomes = " | ".join(kind.__name__ for kind in self.outcomes)
+        return f"<node {self.name}: {takes} -> {outcomes}>"
+
+
+@overload
+def node(function: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O]: ...
+@overload
+def node(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+@overload
+def node(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
+def node(function: Callable[..., Any], /) -> Node[Any, Any]:
+    """Make a node of a function of one annotated value whose return annotation lists its outcomes.
+
+    - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed. It does no I/O and
+      must return promptly: no deadline can cut it. (`opaque` is for a function that blocks.)
+    - `def f(x: A) -> Asks[Fetch, B | C]` asks for effects with `yield from ask(...)`.
+    - `async def f(x: A) -> B | C` does as it likes: it is one opaque effect, cut at the deadline.
+
+    Further parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings: `bind` supplies them
+    to a whole graph, by class, so that nodes and tables can stand at the top of a module.
+
+    Raises `NodeError` if the annotations are missing, cannot be resolved, or name something that is not a class.
+    """
+    return _node(function, blocking=False)
+
+
+@overload
+def opaque(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+@overload
+def opaque(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
+def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
+    """Make a node of a function that does I/O of its own, `def` or `async def`: one opaque effect.
+
+    It runs outside the engine, is cut at the deadline (a blocking function in its thread, which is abandoned), and its
+    outcome is what is stored: a resumed run does not call it again.
+
+    Raises `NodeError` as `node` does.
+    """
+    return _node(function, blocking=True)
+
+
+class _Charge(Generic[W_co]):
+    """What `metered`, `charged` and `reserved` return: it adds the outcome for a spent limit to a node's outcomes."""
+
+    __slots__ = ("_asks", "_grace", "_meters", "_when_spent")
+
+    def __init__(
+        self,
+        when_spent: Callable[[Any, Exhausted], W_co],
+        *,
+        asks: Count | None,
+        meters: tuple[Budget, ...] = (),
+        grace: float | None = None,
+    ) -> None:
+        # Users without a type checker pass the node to which the outcome leads: it cannot be called.
+        if not callable(when_spent):
+            given = f"{when_spent.name}, a node" if isinstance(when_spent, Node) else format_value(when_spent)
+            raise NodeError(f"when_spent is {given}; give a function of the value and the limit, such as limit_reached")
+        self._when_spent = when_spent
+        self._meters = meters
+        self._asks = asks
+        self._grace = grace
+
+    def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
+        made(charged_node, "put @node below @charged or @metered")
+        spent_outcome, takes = spent_outcome_of(self._when_spent)
+        strangers = [given.__name__ for given in charged_node.takes if not accepts(takes, given)]
+        if strangers:
+            remedy = "widen the annotation of its first parameter"
+            if isinstance(self._when_spent, type):
+                remedy = "give a function that makes one, as limit_reached makes a LimitReached, or widen its field"
+            raise NodeError(
+                f"{charged_node.name} takes {', '.join(strangers)}, which {name_of(self._when_spent)} does not; "
+                f"{remedy}"
+            )
+        if charged_node.spent_outcome not in (None, spent_outcome):
+            raise NodeError(
+                f"{charged_node.name} is left with {charged_node.spent_outcome.__name__} when one limit is spent and "
+                f"with {spent_outcome.__name__} when another is; give both the same when_spent"
+            )
+        grace = charged_node.grace if self._grace is None else self._grace
+        meters = tuple(dict.fromkeys((*charged_node.meters, *self._meters)))
+        if grace is not None and meters:
+            raise NodeError(f"{charged_node.name} is reserved, so its entry costs nothing; leave out @metered")
+        least, most = _count(charged_node, self._asks)
+        if grace is not None and most is None:
+            text = f"{charged_node.name} is reserved, so say how much it asks for; write asks=1, or (least, most)"
+            raise NodeError(text)
+        outcomes = charged_node.outcomes
+        if spent_outcome not in outcomes:
+            outcomes = (*outcomes, spent_outcome)
+        return dataclasses.replace(
+            charged_node,
+            outcomes=outcomes,
+            meters=meters,
+            when_spent=self._when_spent,
+            spent_outcome=spent_outcome,
+            least=least,
+            most=most,
+            grace=grace,
+        )
+
+
+# What is wrong with one of these that is put above a node as it stands, or that does not say how the node is left.
+_charging = by_position(
+    0, "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it", "when_spent"
+)
+
+
+@_charging
+def metered(
+    *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
+) -> _Charge[W]:
+    """Charge one of `budget` at each entry into the node; when a limit is spent, leave it with `when_spent`'s outcome.
+
+    `when_spent(value, exhausted)` gets what the node was given and which limit is spent, and returns an outcome (a
+    class with two such fields will do). The engine counts and diverts, before the node runs; the outcome is routed by
+    the table like any other. The effects that the node asks for are charged, and counted, as with `charged`.
+    A node may be metered by several budgets, one `@metered` above the other, with the same `when_spent`.
+
+    Raises `NodeError` if `when_spent` does not take what the node takes, and for what is no budget.
+    """
+    # Users without a type checker pass names.
+    if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{budget!r} is no budget; write budget=Budget({str(budget)!r}, 3)")
+    if budget.name == ITERATIONS.name and budget.limit is not None:
+        raise NodeError("iterations have their limit in Limits(iterations=...); write @metered(when_spent=...) alone")
+    return _Charge(when_spent, meters=(budget,), asks=asks)
+
+
+@_charging
+def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
+    """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
+
+    `when_spent` is as in `metered`. `asks` is how many effects each visit asks for, exactly, or as `(least, most)`;
+    proofs rely on it and the engine holds the node to it. Entering the node costs nothing.
+
+    Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` cannot be.
+    """
+    return _Charge(when_spent, asks=asks)
+
+
+@_charging
+def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
+    """Keep for each visit of a node what it asks for: counted, but stopped by no limit on calls, tokens or cost.
+
+    It is for the last words of a run that a limit has stopped. `grace` is how many seconds beyond the run's deadline
+    its effects may take; cut then, or where a run was taken up too often, the node is left with `when_spent`'s outcome.
+
+    Raises `NodeError` as `charged` does, for a node that is metered, and for a grace that is no time.
+    """
+    if not is_number(grace) or grace < 0:
+        raise NodeError(f"the grace is {grace!r}; give seconds, 0 or more")
+    return _Charge(when_spent, asks=asks, grace=float(grace))
+
+
+def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int | None]:
+    if asks is None:
+        return charged_node.least, charged_node.most
+    name = charged_node.name
+    if charged_node.kind != "asks":
+        raise NodeError(
+            f"{name} does not yield effects, so it has no count; write it with Asks[...], or leave out asks="
+        )
+    # Users without a type checker pass texts and lists.
+    match asks if isinstance(asks, tuple) else (asks, asks):
+        case (least, most) if is_whole(least) and is_whole(most) and 0 <= least <= most:
+            return least, most
+        case _:
+            raise NodeError(f"{name} is to ask for {asks!r} effects; give how many, or (least, most)")
+
+
+def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
+    if isinstance(function, Node):
+        raise NodeError(f"{function.name} is a node already; leave out the second @node")
+    name = name_of(function)
+    if not name.isidentifier():
+        raise NodeError(f"a node cannot be named {name!r}; define its function with def")
+    hints = hints_of(function, name)
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not positional:
+        raise NodeError(f"{name} takes no value; write def {name}(value: In) -> Out")
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    settings = [
+        p.name for p in parameters if p is not positional[0] and p.default is p.empty and p.kind not in variadic
+    ]
+    for what in (positional[0].name, *settings, "return"):
+        if what not in hints:
+            raise NodeError(f"{name} does not annotate {what!r}; write def {name}({positional[0].name}: In) -> Out")
+    returns = hints["return"]
+    effects: tuple[type[Effect[Any]], ...] = ()
+    kind: NodeKind = "pure"
+    waits = inspect.iscoroutinefunction(function)
+    if inspect.isasyncgenfunction(function) or (waits and get_origin(returns) is Generator):
+        raise NodeError(
+            f"{name} is async def, and what asks for effects is def; write def {name}(...) -> Asks[Effect, Outcome]"
+        )
+    if inspect.isgeneratorfunction(function) or get_origin(returns) is Generator:
+        if blocking:
+            raise NodeError(f"{name} yields effects, so it is not opaque; make it a node with @node")
+        if get_origin(returns) is not Generator:
+            raise NodeError(f"{name} yields, but returns {returns!r}; write -> Asks[Effect, Outcome]")
+        kind = "asks"
+        asked, _, returns = get_args(returns)
+        effects = effects_of(name, asked)
+    elif blocking or waits:
+        kind = "opaque"
+        effects = (Perform,)
+    declared = classes_of(name, "returns", returns)
+    return Node(
+        name,
+        kind,
+        function,
+        takes=classes_of(name, f"takes {positional[0].name}", hints[positional[0].name]),
+        outcomes=declared,
+        returns=declared,
+        effects=effects,
+        # An opaque node is one effect itself.
+        least=int(kind == "opaque"),
+        most={"pure": 0, "opaque": 1}.get(kind),
+        settings={setting: classes_of(name, f"takes {setting}", hints[setting]) for setting in settings},
+    )
+
+
+def made(given: object, remedy: str) -> None:
+    """Raise `NodeError` with the remedy if `given` is no node: users without a type checker pass functions."""
+    if isinstance(given, str):
+        itself = "END, imported from graphexec" if given == "END" else "the node itself"
+        raise NodeError(f"{given!r} is a text and not a node; write {itself}, without quotes")
+    if not isinstance(given, Node):
+        raise NodeError(f"{getattr(given, '__name__', repr(given))} is not a node; {remedy}")
+
+
+def renamed(source: Node[I, O], name: str) -> Node[I, O]:
+    """Return the node under another name: one function can then stand twice in a graph.
+
+    Raises `NodeError` if `name` is not an identifier, as names of functions are: pictures and exports rely on it.
+    """
+    if not name.isidentifier():
+        raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
+    return dataclasses.replace(source, name=name)

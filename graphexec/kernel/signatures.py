@@ -1,0 +1,154 @@
+"""What the annotations of a node's function say: the classes that it takes and returns, the effects it may ask for.
+
+And what may be passed by position to those functions of which beginners are not told by a type checker.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from graphexec.errors import NodeError
+from graphexec.kernel.effects import All, Effect
+from graphexec.kernel.meters import Exhausted
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def resolved(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
+    """Return the annotations by name, `return` included; with `extras`, what `Annotated` adds is kept.
+
+    Raises `NameError` for a name that is neither in the function's module nor where it is decorated, and `TypeError`
+    for what is no function.
+    """
+    try:
+        return get_type_hints(function, include_extras=extras)
+    except NameError:
+        return get_type_hints(function, localns=dict(_outside()), include_extras=extras)
+
+
+def _outside() -> Mapping[str, Any]:
+    """The local names of the nearest caller that is not of this package."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    return frame.f_locals if frame else {}
+
+
+def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """Return the annotations of the node `name` by name. Raises `NodeError` for those that cannot be resolved."""
+    try:
+        return resolved(function)
+    except TypeError as error:
+        raise NodeError(f"{name} is not a function; define it with def") from error
+    except NameError as error:
+        raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return what a function is called; a callable object is called as its class."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+
+
+def classes_of(name: str, what: str, annotation: Any) -> tuple[type, ...]:
+    """Return the classes of an annotation. Raises `NodeError` for what is none by which values can be told."""
+    members: tuple[Any, ...] = _members(annotation)
+    for member in members:
+        if not _is_class(member):
+            shown = "None" if member in (None, types.NoneType) else member
+            raise NodeError(f"{name} {what} {shown}, which is not a class of yours; name the class of the value")
+    return members
+
+
+def _is_class(member: Any) -> bool:
+    """Whether values can be told by it: not so `None`, generics, `Any` (a class since 3.11), protocols, typed dicts."""
+    if not isinstance(member, type) or member is types.NoneType:
+        return False
+    try:
+        # Either may refuse to say.
+        return isinstance(None, member) in (True, False) and issubclass(int, member) in (True, False)
+    except TypeError:
+        return False
+
+
+def effects_of(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
+    """Return the effects in the annotation of what a node asks for. Raises `NodeError` for what is none."""
+    effects: list[type[Effect[Any]]] = []
+    for member in _members(asked):
+        if get_origin(member) is All:
+            continue
+        if not _is_effect(member):
+            raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
+        effects.append(member)
+    return tuple(effects)
+
+
+def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
+    return isinstance(member, type) and issubclass(member, Effect)
+
+
+def spent_outcome_of(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
+    """Return the class of the outcome that `when_spent` makes, and the classes of values it takes.
+
+    Raises `NodeError` where its annotations do not say, or say several.
+    """
+    name = name_of(when_spent)
+    called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
+    hints = hints_of(called, name)
+    parameters = [p for p in inspect.signature(when_spent).parameters if p in hints]
+    takes = hints[parameters[0]] if parameters else object
+    if isinstance(when_spent, type):
+        return when_spent, _members(takes)
+    if "return" not in hints:
+        raise NodeError(f"{name} does not annotate its outcome; write def {name}(value: In, limit: Exhausted) -> Out")
+    outcomes = classes_of(name, "returns", hints["return"])
+    if len(outcomes) != 1:
+        raise NodeError(f"{name} returns {len(outcomes)} outcomes; a spent limit takes one edge, so return one class")
+    (outcome,) = outcomes
+    return outcome, _members(takes)
+
+
+def accepts(takes: tuple[Any, ...], given: type) -> bool:
+    """Return whether a value of the class `given` fits one of `takes`; what is no class is left to the checkers."""
+    return any(not isinstance(kind, type) or _fits(kind, given) for kind in takes)
+
+
+def _fits(kind: type, given: type) -> bool:
+    if not getattr(kind, "_is_protocol", False):
+        return issubclass(given, kind)
+    wanted = {name for base in kind.__mro__ if getattr(base, "_is_protocol", False) for name in _members_of(base)}
+    return all(any(name in _members_of(base) for base in given.__mro__) for name in wanted)
+
+
+def by_position(most: int, remedy: str, *needed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Refuse more than so many arguments without a name, and a lack of those `needed` by name.
+
+    Users without a type checker write `@charged` without what it needs, and `replace(machine, old, new)`. What is
+    decorated then raises `NodeError`, with its name and the remedy.
+    """
+
+    def limited(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def called(*args: P.args, **named: P.kwargs) -> T:
+            if len(args) > most or not named.keys() >= set(needed):
+                raise NodeError(f"{function.__name__} {remedy}")
+            return function(*args, **named)
+
+        return called
+
+    return limited
+
+
+def _members_of(kind: type) -> set[str]:
+    return {name for name in (*vars(kind), *getattr(kind, "__annotations__", {})) if not name.startswith("_")}

@@ -1,0 +1,142 @@
+"""Where a run is, as plain data: node, value, the replies so far at that node, and what is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphexec.errors import SnapshotError
+from graphexec.kernel.meters import Exhausted, Spent, format_count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from graphexec.kernel.effects import Request
+    from graphexec.kernel.graph import Graph
+
+
+# Of the JSON form. Version 1 had a fixed list of meters.
+VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run between two replies. The machine is not in it: a snapshot belongs to the graph that it was taken from.
+
+    `value` is what `node` was given; `replies` are the answers to what the node has asked for so far, from which the
+    node's function is brought back to where it was (and last, where the deadline cut it, an `Exhausted`). `entered`
+    says that the node's entry is charged already, though it may not have had a reply yet.
+    """
+
+    node: str
+    value: object
+    replies: tuple[object, ...] = ()
+    spent: Spent = field(default=Spent())
+    entered: bool = False
+
+    def restarted(self) -> Snapshot:
+        """Return the run as it is taken up again after a crash: one more of the limit `restarts` is spent.
+
+        Store it before going on with it, or a crash that comes again and again is never counted.
+        """
+        spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
+        return dataclasses.replace(self, spent=spent)
+
+    def to_json(self) -> str:
+        """Return the snapshot as JSON text; its size is that of the value and of this node's replies.
+
+        Raises `SnapshotError` if the value or a reply holds something that JSON cannot express.
+        """
+        # pydantic, which does it, is loaded by those who store.
+        from graphexec.kernel.serialization import INEXPRESSIBLE, spent_data, stored, stored_reply
+
+        try:
+            data = {
+                "version": VERSION,
+                "node": self.node,
+                "value": stored(self.value),
+                "replies": [
+                    {"reply": reply.data} if type(reply) is Stored else stored_reply(reply) for reply in self.replies
+                ],
+                "spent": spent_data(self.spent),
+                "entered": self.entered,
+            }
+        except INEXPRESSIBLE as error:
+            raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
+        return json.dumps(data)
+
+    @staticmethod
+    def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
+        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none, and `InputError` for what is no graph."""
+        from graphexec.kernel.graph import built
+        from graphexec.kernel.serialization import UNFIT, read_as, read_spent, restored
+
+        built(graph, "Snapshot.from_json(text, executor.graph)")
+        try:
+            data = json.loads(text)
+            node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
+            entered = data.get("entered", False)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SnapshotError(
+                f"this is not a snapshot, which has node, value, replies and spent: {error!r}"
+            ) from None
+        if (version := data.get("version", 1)) != VERSION:
+            raise SnapshotError(
+                f"this snapshot has version {version!r}, and this graphexec reads version {VERSION}; finish the run "
+                f"with the graphexec that wrote it (0.1 wrote version 1 until it had meters)"
+            )
+        if not isinstance(node, str) or node not in graph:
+            raise SnapshotError(f"the snapshot is at {node}, which this graph does not have; resume it with its own")
+        try:
+            return Snapshot(
+                node,
+                restored(value, graph.outcomes),
+                tuple(
+                    read_as(Exhausted, reply["exhausted"]) if "exhausted" in reply else Stored(reply["reply"])
+                    for reply in replies
+                ),
+                read_spent(spent),
+                read_as(bool, entered),
+            )
+        except UNFIT as error:
+            raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A reply as it came from JSON; it is read when the effect that it answers is known."""
+
+    # Any JSON value.
+    data: Any
+
+    def __post_init__(self) -> None:
+        given: object = self.data
+        if not isinstance(given, dict) or "data" not in given:
+            raise TypeError(f"{given!r} is not a stored reply")
+
+    def read(self, effect: Request, outcomes: Mapping[str, type]) -> Any:
+        """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
+        from graphexec.kernel.serialization import replied
+
+        return replied(effect, self.data, outcomes)
+
+
+def remember(error: BaseException, snapshot: Snapshot) -> None:
+    """Attach to an exception that ends a run where the run was; the traceback says it too."""
+    seen = "graphexec_snapshot" in error.__dict__
+    error.__dict__["graphexec_snapshot"] = snapshot
+    if seen:
+        # One exception may end several runs, or a run within a run: it is told of once.
+        return
+    spent = snapshot.spent
+    counts = {"iterations": spent.iterations, **{name: count for name, count in spent.meters.items() if count}}
+    told = ", ".join(f"{name.replace('_', ' ')}: {format_count(count)}" for name, count in counts.items())
+    error.add_note(f"graphexec: the run was at the node {snapshot.node} ({told}); snapshot_of(error) is its state")
+
+
+def snapshot_of(error: BaseException) -> Snapshot | None:
+    """Return where the run was that this exception ended (`KeyboardInterrupt` included), or `None`."""
+    found = error.__dict__.get("graphexec_snapshot")
+    return found if isinstance(found, Snapshot) else None

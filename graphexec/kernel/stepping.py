@@ -1,0 +1,153 @@
+"""A run by hand: pure functions from a snapshot and a reply to the next request or to the end.
+
+`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `Asking` whose
+`reply(value, at=seconds)` is the next snapshot. There is nothing but plain data between two calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, final
+
+from graphexec.errors import InputError, an, format_value
+from graphexec.kernel.effects import All, Request
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.journal import Journal, Reply
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.snapshot import Snapshot
+
+S = TypeVar("S")
+F = TypeVar("F")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The run waits for a reply to `effect`, which is charged already.
+
+    `deadline` is the second of the run's clock at which the effect is to be cut, if there is one. `snapshot` is the
+    run at this point: resumed from it, the effect is asked for, and charged, again.
+    """
+
+    effect: Request
+    snapshot: Snapshot
+    deadline: float | None
+    _answered: Callable[[Any, float], Snapshot]
+
+    def reply(self, value: object, *, at: float | None = None) -> Snapshot:
+        """Return the run with the effect answered.
+
+        `at` is the second of the run's clock, which began at 0 with the run and stands still in a pause; without it,
+        the answer took no time. Raises `InputError` for a time before the run.
+        """
+        if isinstance(self.effect, All):
+            # The replies of a batch are a sequence of unknown things.
+            replies: Any = value
+            count = len(replies) if isinstance(value, (tuple, list)) else None
+            if count != len(self.effect.effects):
+                asked = len(self.effect.effects)
+                raise InputError(f"a batch of {asked} is answered by {value!r}; give a tuple with a reply to each")
+            value = tuple(replies)
+        return self._answered(value, self.snapshot.spent.seconds if at is None else _not_before_the_run(at))
+
+    def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
+        """Return the run with the effect cut by the deadline; `finished` is as in `Cut`.
+
+        Raises `InputError` where there is no deadline, and for another number of `finished` than was asked for.
+        """
+        if finished:
+            if not isinstance(self.effect, All):
+                one = type(self.effect).__name__
+                raise InputError(f"{one} is no batch and is cut as a whole; leave out finished=")
+            asked, given = len(self.effect.effects), len(finished)
+            if given != asked:
+                raise InputError(f"a batch of {asked} is cut with {given} replies; give a reply or a Cut() for each")
+        return self._answered(Cut(finished), _not_before_the_run(at))
+
+
+def _not_before_the_run(at: float) -> float:
+    if not at >= 0:
+        raise InputError(f"the reply came at {at} seconds; give the seconds since the run began, 0 or more")
+    return at
+
+
+def begin(graph: Graph[S, Any], value: S) -> Snapshot:
+    """Return the run at its start.
+
+    Raises `InputError` if the first node does not take such a value, if a node lacks a setting, and for what is no
+    graph.
+    """
+    built(graph, "begin(executor.graph, ...)")
+    for node in graph.nodes.values():
+        for name, kinds in node.settings.items():
+            wanted = an(" | ".join(kind.__name__ for kind in kinds))
+            raise InputError(f"{node.name} needs {wanted} for {name}; run bind(machine, ...) with one")
+    takes = graph.nodes[graph.start].takes
+    if not isinstance(value, takes):
+        names = " | ".join(kind.__name__ for kind in takes)
+        raise InputError(f"{graph.start} takes {names}, not {type(value).__name__}; start the run with one")
+    return Snapshot(graph.start, value)
+
+
+def advance(
+    graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, ranks: Ranks | None = None
+) -> Asking | Done[F]:
+    """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
+
+    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
+    Costs the pure nodes on the way, and one pass over the replies that the current node has had.
+    Raises `UndeclaredOutcome`, `UndeclaredEffect` or `UndeclaredCount` before anything undeclared is followed or
+    carried out, whatever a node raises, and `InputError` for what is no graph, no snapshot, or no limits.
+    """
+    built(graph, "advance(executor.graph, snapshot, limits)")
+    # Users without a type checker pass what the run begins with, and a number.
+    if not isinstance(snapshot, Snapshot):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"advance is given {format_value(snapshot)}; give a snapshot, such as begin(graph, value)")
+    # As above.
+    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"advance is given the limits {format_value(limits)}; give Limits(iterations=...), say")
+    execution = Execution(graph, snapshot, limits, ranks)
+    path = execution.path()
+    try:
+        effect = next(path)
+    except StopIteration as end:
+        return Done(end.value, execution.snapshot())
+    finally:
+        path.close()
+    asked = execution.snapshot()
+
+    def answered(value: object, at: float) -> Snapshot:
+        return Execution(graph, asked, limits).answered(effect, value, at)
+
+    return Asking(effect, asked, execution.deadline, answered)
+
+
+def replay(journal: Journal) -> Iterator[Event[Any]]:
+    """Follow a run again by its replies, and yield its events; what handlers reported on the way is not kept.
+
+    Nothing is asked again, and no clock is read. Pure nodes are called anew: a function of yours within them, such as
+    `handle_parsing_errors`, too.
+    """
+    execution = Execution(journal.graph, journal.start, journal.limits)
+    path = execution.path(observed=True)
+    replies = iter(journal)
+    answer: Reply | None = None
+    try:
+        while True:
+            # The path is sent nothing before it has begun, and after an event.
+            item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            if isinstance(item, (Entered, Asked, Answered, Moved)):
+                yield item
+                answer = None
+            else:
+                answer = next(replies, None)
+                if answer is None:
+                    return
+    except StopIteration as end:
+        yield Done(end.value, execution.snapshot(), journal)
+    finally:
+        path.close()

@@ -1,0 +1,61 @@
+"""Graphs within graphs: a node that is a whole graph is inlined, its nodes named `research.plan`.
+
+So engine, proof and picture stay flat: there is no stack of runs, and no run is hidden inside a node.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphexec.kernel.edge import END, Edge
+from graphexec.kernel.node import Node, Subgraph
+
+
+def inlined(
+    nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start: str
+) -> tuple[dict[str, Node[Any, Any]], list[Edge], str]:
+    """Return the nodes, edges and start of the table with every nested graph in its node's place."""
+    inner = {node.name: node.inner for node in nodes.values() if node.inner is not None}
+    entries = {name: f"{name}.{subgraph.start}" for name, subgraph in inner.items()}
+    flat: dict[str, Node[Any, Any]] = {}
+    for node in nodes.values():
+        for part in (node,) if node.inner is None else _parts(node.name, node.inner):
+            flat[part.name] = part
+    found: list[Edge] = []
+    for name, node in nodes.items():
+        row = [_entering(edge, inner, entries) for edge in edges if edge.source == name]
+        found += row if node.inner is None else _within(name, node.inner, row)
+    return flat, found, entries.get(start, start)
+
+
+def _parts(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
+    """The nodes of a nested graph, under its node's name and metered by its own budgets."""
+    own = inner.renamed_budgets(name)
+    for part in inner.nodes:
+        meters = tuple(own.get(budget.name, budget) for budget in part.meters)
+        yield dataclasses.replace(part, name=f"{name}.{part.name}", meters=meters)
+
+
+def _entering(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:
+    """An edge that may lead to a nested graph: then to its first node, whose own budgets it resets."""
+    if edge.target not in entries:
+        return edge
+    own = inner[edge.target].refilled_budgets(edge.target)
+    return dataclasses.replace(edge, target=entries[edge.target], resets=(*edge.resets, *own))
+
+
+def _within(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[Edge]:
+    """The edges of a nested graph; where it ends, those of its node's row go on."""
+    leaving = {edge.outcome: edge for edge in row}
+    own = inner.renamed_budgets(name)
+    for edge in inner.edges:
+        resets = tuple(own.get(budget.name, budget) for budget in edge.resets)
+        source = f"{name}.{edge.source}"
+        if edge.target != END.name:
+            yield Edge(source, edge.outcome, f"{name}.{edge.target}", resets)
+        elif edge.outcome in leaving:
+            after = leaving[edge.outcome]
+            again = tuple(dict.fromkeys((*resets, *after.resets)))
+            yield Edge(source, edge.outcome, after.target, again)

@@ -1,0 +1,246 @@
+"""Changing a machine: each operation returns a new graph, checked like any other, and leaves the old one as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from graphexec.errors import Fault, GraphError, NodeError, format_value
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import O
+from graphexec.kernel.graph import Graph, Table, built, checked, edges_of
+from graphexec.kernel.meters import Budget, Limits
+from graphexec.kernel.node import I, Node, Subgraph, made, renamed
+from graphexec.kernel.signatures import by_position
+
+S = TypeVar("S")
+F = TypeVar("F")
+G = TypeVar("G")
+
+# What `splice` puts on an edge.
+_ROWS = "a table with the new node's row; write splice(graph, edges(new, on(...)), after=node, on=Outcome)"
+
+
+@by_position(
+    2, "takes the graph and the new node, which has the old one's name; write replace(graph, renamed(new, 'old'))"
+)
+def replace(
+    machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, may_run_forever: bool = False
+) -> Graph[S, F]:
+    """Put `new` in the place of the node of the same name: same edges, another body.
+
+    `narrowed`: edges for outcomes that `new` does not declare are dropped.
+
+    Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
+    lacks a meter of the old one, or if runs are no longer proved to end (unless it `may_run_forever`). Raises
+    `NodeError` for what is no graph, or no node.
+    """
+    built(machine, "replace(executor.graph, ...)", NodeError)
+    made(new, "decorate the function with @node")
+    _known(machine, new.name)
+    lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
+    if lost:
+        text = (
+            f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with "
+            f"@metered(...)"
+        )
+        raise GraphError([Fault("GX025", new.name, None, text)])
+    nodes = [new if node.name == new.name else node for node in machine]
+    edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
+    changed = checked(nodes, edges, machine.start)
+    return changed if may_run_forever else _proved_again(changed, machine)
+
+
+@by_position(2, f"takes the graph and {_ROWS}", "after", "on")
+def splice(
+    machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, may_run_forever: bool = False
+) -> Graph[S, F | G]:
+    """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
+
+    `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine:
+    `splice(machine, edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
+
+    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs of the machine were
+    proved to end (given a limit for each budget) and are not any more, unless it `may_run_forever`. Raises `NodeError`
+    for what is no graph, no table, no node, or no class of outcomes.
+    """
+    built(machine, "splice(executor.graph, ...)", NodeError)
+    # Users without a type checker forget edges(...), and write names.
+    if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"splice is given {format_value(table)}, and takes {_ROWS}")
+    made(after, "decorate the function with @node")
+    # As above.
+    if not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(
+            f"splice has on={format_value(on)}, which is not a class of outcomes; write on=Outcome, without quotes"
+        )
+    _known(machine, after.name)
+    old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
+    if not old:
+        outcomes = ", ".join(edge.outcome.__name__ for edge in machine.edges if edge.source == after.name)
+        text = f"{after.name} has no edge for {on.__name__}; splice on one of {outcomes}"
+        raise GraphError([Fault("GX026", after.name, on.__name__, text)])
+    entry = table.rows[0][0].name
+    added = [edge for source, routes in table.rows for edge in edges_of(source, routes)]
+    names = [source.name for source, _ in table.rows]
+    faults = [
+        Fault("GX020", name, None, f"the graph already has a node {name}; rename the function, or use replace")
+        for name in names
+        if name in machine or names.count(name) > 1
+    ]
+    faults += [
+        Fault(
+            "GX001",
+            edge.source,
+            edge.outcome.__name__,
+            f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the "
+            "table",
+        )
+        for edge in added
+        if edge.target not in machine and edge.target not in names and edge.target != "END"
+    ]
+    if faults:
+        raise GraphError(faults)
+    edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
+    changed = checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
+    return changed if may_run_forever else _proved_again(changed, machine)
+
+
+def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
+    """Return a node that is a whole graph: what it takes starts `child`, what ends `child` are its outcomes.
+
+    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets, with their limits, are full again at each
+    entry: `own=[Budget("iterations", 5)]` gives it 5 iterations each time. All others, and the limits on calls, tokens
+    and seconds, it shares with the graph around it; so does it the handlers.
+
+    Raises `NodeError` for a name that is no identifier, and for a budget that meters nothing in `child`.
+    """
+    built(child, f"embed(executor.graph, {name!r})", NodeError)
+    # Users without a type checker pass names, and a budget alone.
+    if not isinstance(own, (list, tuple)) or not all(isinstance(budget, Budget) for budget in own):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"{name} is to own {format_value(own)}; write own=[Budget('iterations', 5)], a list of budgets")
+    spent = dict.fromkeys(budget.name for node in child for budget in node.meters)
+    for budget in own:
+        if budget.name not in spent:
+            raise NodeError(
+                f"{name} cannot own {budget.name}, which meters no node of it; own one of {', '.join(spent) or 'none'}"
+            )
+    endings = tuple(dict.fromkeys(edge.outcome for edge in child.edges if edge.target == END.name))
+
+    def stands_for_a_graph(value: Any) -> Any:
+        raise AssertionError(f"{name} is inlined, so {value!r} does not come here")
+
+    takes = child[child.start].takes
+    whole: Node[S, F] = Node(
+        name,
+        "pure",
+        stands_for_a_graph,
+        takes=takes,
+        outcomes=endings,
+        returns=endings,
+        inner=Subgraph(tuple(child), child.edges, child.start, tuple(own)),
+    )
+    return renamed(whole, name)
+
+
+@by_position(2, "takes the graph and the node; write before= or after= with the function")
+def wrap(
+    machine: Graph[S, F],
+    wrapped: Node[I, O],
+    *,
+    before: Callable[[I], I] | None = None,
+    after: Callable[[O], O] | None = None,
+) -> Graph[S, F]:
+    """Change what a node is given (`before`) or returns (`after`); both are pure functions of one value.
+
+    `after` sees what the node's function returns, not the outcome of a spent limit, and returns one of the node's
+    declared outcomes. Raises `GraphError` if there is no such node, and `NodeError` for what is no graph, no node, or
+    no function.
+    """
+    built(machine, "wrap(executor.graph, ...)", NodeError)
+    made(wrapped, "decorate the function with @node")
+    for side, function in (("before", before), ("after", after)):
+        if function is not None and not callable(function):
+            raise NodeError(f"wrap has {side}={format_value(function)}; give a function of one value")
+    _known(machine, wrapped.name)
+    inner = machine[wrapped.name]
+    function = _wrapped(inner, before or _same, after or _same)
+    functools.update_wrapper(function, inner.function)
+    return replace(machine, dataclasses.replace(inner, function=function))
+
+
+def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
+    """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
+
+    What no node needs is left over without complaint; what is bound already stays. Raises `GraphError` if a parameter
+    fits none of `settings`, or several, and `NodeError` for what is no graph.
+    """
+    built(machine, "bind(executor.graph, ...)", NodeError)
+    faults: list[Fault] = []
+    nodes: list[Node[Any, Any]] = []
+    for node in machine:
+        found: dict[str, object] = {}
+        for name, kinds in node.settings.items():
+            fitting = [setting for setting in settings if isinstance(setting, kinds)]
+            if len(fitting) == 1:
+                found[name] = fitting[0]
+            else:
+                how = f"{len(fitting)} were given" if fitting else "none was given"
+                wanted = " | ".join(kind.__name__ for kind in kinds)
+                text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
+                faults.append(Fault("GX024", node.name, None, text))
+        if found:
+            node = dataclasses.replace(node, function=functools.partial(node.function, **found), settings={})  # noqa: PLW2901
+        nodes.append(node)
+    if faults:
+        raise GraphError(faults)
+    return checked(nodes, machine.edges, machine.start)
+
+
+def _proved_again(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
+    """Return the changed machine, unless the change is what keeps its runs from being proved to end."""
+    limits = Limits(budgets={name: 1 for name, limit in changed.budgets.items() if limit is None})
+    if (verdict := changed.verify(limits)).proved:
+        return changed
+    before = Limits(budgets={name: 1 for name, limit in machine.budgets.items() if limit is None})
+    if not machine.verify(before).proved:
+        return changed
+    raise GraphError(
+        [
+            Fault(finding.code, finding.node, finding.outcome, f"{finding.fact}; {finding.remedy}")
+            for finding in verdict.findings
+            if finding.severity == "error"
+        ]
+    )
+
+
+def _wrapped(inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    function = inner.function
+
+    # `settings` are the function's own, forwarded whole: a graph may be wrapped before it is bound.
+    def pure(value: Any, **settings: Any) -> Any:
+        return after(function(before(value), **settings))
+
+    def asks(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
+        node: Generator[Any, Any, Any] = function(before(value), **settings)
+        return after((yield from node))
+
+    async def awaits(value: Any, **settings: Any) -> Any:
+        return after(await function(before(value), **settings))
+
+    if inner.kind == "asks":
+        return asks
+    return awaits if inspect.iscoroutinefunction(function) else pure
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _known(machine: Graph[Any, Any], name: str) -> None:
+    if name not in machine:
+        text = f"the graph has no node {name}; its nodes are {', '.join(machine.nodes)}"
+        raise GraphError([Fault("GX001", name, None, text)])

@@ -1,0 +1,1 @@
+"""What waits: the loop around the engine, its threads and tasks, and the handlers that answer effects."""

@@ -1,0 +1,102 @@
+"""Handlers: which function answers which class of effects."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from graphexec.errors import InputError, NoHandler
+from graphexec.kernel.effects import Effect, Perform
+from graphexec.runtime.io import IO
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """Answers one class of effects, in sync and in async runs.
+
+    `answer` is a coroutine function of the effect, the seconds that are left until the run's deadline (`None`: as many
+    as it takes), and how to wait; it returns the reply. The runner enforces the deadline; a handler may use it to give
+    up in time. An `instant` handler never waits: it is run where it is asked for, without a thread or a task, and waits
+    as in a sync run.
+    """
+
+    # Effects and replies are paired by type only where a handler is made: a mapping cannot say it.
+    answer: Callable[[Any, float | None, IO], Coroutine[Any, Any, Any]]
+    instant: bool = False
+
+
+# A plain function from an effect to its reply, `def` or `async def`, or a whole handler.
+Answer: TypeAlias = Handler | Callable[[Any], Any]
+Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
+
+
+def answering(function: Answer) -> Handler:
+    """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere."""
+    if isinstance(function, Handler):
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        async def await_reply(effect: Any, left: float | None, io: IO) -> Any:
+            del left
+            return await io.call_async(lambda: function(effect))
+
+        return Handler(await_reply)
+
+    async def call(effect: Any, left: float | None, io: IO) -> Any:
+        del left
+        reply = await io.call(function, effect)
+        # A lambda may hide that what it calls is async.
+        return await io.call_async(lambda: reply) if inspect.iscoroutine(reply) else reply
+
+    return Handler(call)
+
+
+def handler_from(
+    call: Callable[[Any, float | None], Any],
+    acall: Callable[[Any, float | None], Awaitable[Any]],
+    *,
+    instant: bool = False,
+) -> Handler:
+    """Make a handler of two functions of the effect and the seconds left: one for sync runs, one for async ones."""
+
+    async def answer(effect: Any, left: float | None, io: IO) -> Any:
+        return await io.either(lambda: call(effect, left), lambda: acall(effect, left))
+
+    return Handler(answer, instant)
+
+
+async def _perform(effect: Perform, left: float | None, io: IO) -> Any:
+    """Run the function of an opaque node."""
+    del left
+    if inspect.iscoroutinefunction(effect.function):
+        return await io.call_async(lambda: effect.function(effect.value))
+    return await io.call(effect.function, effect.value)
+
+
+PERFORMING = Handler(_perform)
+
+
+def handlers_for(answers: Mapping[type[Effect[Any]], Answer]) -> Handlers:
+    """Make handlers of `answers`, and add the one that performs opaque nodes.
+
+    Raises `InputError` for a key that is no class of effects, and for an answer that cannot be called.
+    """
+    # Users without a type checker write {"Fetch": fetch} and {Fetch: page}.
+    for effect, answer in answers.items():
+        if not isinstance(effect, type) or not issubclass(effect, Effect):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handlers has the key {effect!r}; write the class of an effect")
+        if not isinstance(answer, Handler) and not callable(answer):
+            raise InputError(f"{effect.__name__} is answered by {answer!r}; give a function from it to its reply")
+    return {Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}}
+
+
+def handler_of(handlers: Handlers, effect: object) -> Handler:
+    """Return who answers `effect`. Raises `NoHandler` if nobody does."""
+    # The keys are classes of effects; any class may be looked up.
+    kind: Any = type(effect)
+    try:
+        return handlers[kind]
+    except KeyError:
+        raise NoHandler(effect) from None

@@ -1,0 +1,368 @@
+"""Waiting, written once: coroutines that take an `IO`, and the two ways to wait.
+
+Whatever waits is one coroutine function with a parameter `io`. A sync run passes `BLOCKING`, whose methods never
+suspend, and steps the coroutine by hand (`run_sync`, `iterate_sync`); an async run passes `ASYNC` and awaits it. Only
+what is in this module, in `threads` and in `tasks` differs between the two.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Sequence,
+)
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
+from functools import partial
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, final
+
+from graphexec.runtime.threads import (
+    NotDone,
+    overheard,
+    own_loop,
+    sleep_while_waited_for,
+    still_waited_for,
+    wait_for,
+    wait_for_all,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Items(Protocol[T_co]):
+    """An async iterator that can be closed before its end, as an async generator can."""
+
+    def __aiter__(self) -> AsyncIterator[T_co]:
+        """Return itself."""
+        ...
+
+    def __anext__(self) -> Awaitable[T_co]:
+        """Return the next item."""
+        ...
+
+    def aclose(self) -> Awaitable[object]:
+        """Close it."""
+        ...
+
+
+class IO(Protocol):
+    """How a coroutine waits: `BLOCKING` in the caller's thread, `ASYNC` on the running event loop."""
+
+    @property
+    def blocking(self) -> bool:
+        """Whether waiting blocks the caller's thread: true in a sync run."""
+        ...
+
+    async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
+        """Return what `blocking()` returns in a sync run, or `await awaiting()` in an async one."""
+        ...
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that may block: in the caller's thread, or, on an event loop, in a thread of its own."""
+        ...
+
+    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await what `function` returns: on the running event loop, or, in a sync run, on a loop of its own."""
+        ...
+
+    def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
+        """Iterate over `blocking()` in a sync run, over `awaiting()` in an async one; closing it closes that."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep. Raises `Abandoned`, or is cancelled, when the caller does not wait any more."""
+        ...
+
+    async def wait(self, future: Future[T], seconds: float | None) -> T:
+        """Return the result of a future that other threads set. Raises `TimeoutError` after `seconds`."""
+        ...
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Raise `TimeoutError` after `seconds` in the block, where waiting can be interrupted: on an event loop."""
+        ...
+
+    def make_check(self) -> Callable[[], None]:
+        """Return a function that raises if the caller has stopped waiting: `Abandoned`, or `CancelledError`."""
+        ...
+
+    async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
+        """Return what `call()` returns, or `NOT_DONE` after `seconds`: then the call is abandoned."""
+        ...
+
+    async def gather(
+        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], seconds: float | None, *, at_once: int
+    ) -> tuple[T | NotDone, ...]:
+        """Return the results of `calls` in order, at most `at_once` running at a time.
+
+        After `seconds`, calls without a result are `NOT_DONE`. The first exception is raised at once; the other calls
+        are then abandoned.
+        """
+        ...
+
+    async def overhear(
+        self, call: Callable[[], Coroutine[Any, Any, T]], hear: Callable[[object], Awaitable[None]]
+    ) -> T:
+        """Return what `call()` returns; meanwhile models stream, and reports are passed to `hear` as they come."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Let other tasks of the event loop run. Raises `Abandoned` in a thread whose caller does not wait any more."""
+        ...
+
+
+@final
+class _BlockingItems(Generic[T]):
+    """What is iterated in the caller's thread.
+
+    Not an async generator: an event loop that runs in this thread would close it with its own.
+    """
+
+    __slots__ = ("_items", "_iterable")
+
+    def __init__(self, iterable: Iterable[T]) -> None:
+        self._iterable = iterable
+        self._items = iter(iterable)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None
+        except StopAsyncIteration as error:
+            # Raised by what produces the items, it would look like their end. As PEP 479 has it for generators.
+            raise RuntimeError("a sync iterator raised StopAsyncIteration") from error
+
+    async def aclose(self) -> None:
+        # Whatever a model's `stream` returns; what can be closed is a generator.
+        close: Callable[[], object] | None = getattr(self._iterable, "close", None)
+        if close is not None:
+            close()
+
+
+@final
+class BlockingIO:
+    """Wait in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
+
+    __slots__ = ()
+    blocking = True
+
+    async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
+        """Return what `blocking()` returns."""
+        del awaiting
+        return blocking()
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function in the caller's thread."""
+        return function(*args, **kwargs)
+
+    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what the function returns on an event loop of its own, in a thread."""
+        return own_loop(partial(function, *args, **kwargs))
+
+    def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
+        """Iterate over `blocking()`."""
+        del awaiting
+        return _BlockingItems(blocking())
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in the caller's thread."""
+        sleep_while_waited_for(seconds)
+
+    async def wait(self, future: Future[T], seconds: float | None) -> T:
+        """Wait in the caller's thread."""
+        return future.result(seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Nothing interrupts a blocking call."""
+        del seconds
+        return nullcontext()
+
+    def make_check(self) -> Callable[[], None]:
+        """Return what raises `Abandoned`."""
+        return still_waited_for
+
+    async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
+        """Run the call in a thread that is abandoned after `seconds`."""
+        return wait_for(lambda: run_sync(call()), seconds)
+
+    async def gather(
+        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], seconds: float | None, *, at_once: int
+    ) -> tuple[T | NotDone, ...]:
+        """Run the calls in threads."""
+        return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
+
+    async def overhear(
+        self, call: Callable[[], Coroutine[Any, Any, T]], hear: Callable[[object], Awaitable[None]]
+    ) -> T:
+        """Run the call in a thread of its own."""
+        with closing(overheard(lambda: run_sync(call()))) as reports:
+            while True:
+                try:
+                    report = next(reports)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                await hear(report)
+
+    async def checkpoint(self) -> None:
+        """Threads take turns by themselves."""
+        still_waited_for()
+
+
+@final
+class AsyncIO:
+    """Wait on the running event loop; what blocks runs in threads."""
+
+    __slots__ = ()
+    blocking = False
+
+    async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
+        """Await `awaiting()`."""
+        del blocking
+        return await awaiting()
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function in a thread of its own."""
+        # asyncio is half of what there is to load; a sync run never needs it. So here and below.
+        from graphexec.runtime.tasks import from_thread
+
+        return await from_thread(partial(function, *args, **kwargs))
+
+    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await what the function returns."""
+        return await function(*args, **kwargs)
+
+    def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
+        """Iterate over `awaiting()`."""
+        del blocking
+        # Any: whatever a model's `astream` returns. Whoever iterates closes what can be closed, a generator mostly.
+        items: Any = awaiting()
+        return items if hasattr(items, "aclose") else _async_items(items)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep on the event loop."""
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+    async def wait(self, future: Future[T], seconds: float | None) -> T:
+        """Wait on the event loop; a call that is cancelled meanwhile cancels the future."""
+        import asyncio
+
+        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Interrupt the block after `seconds`."""
+        import asyncio
+
+        return asyncio.timeout(seconds)
+
+    def make_check(self) -> Callable[[], None]:
+        """Return what raises `CancelledError` once the running task was cancelled, from now on, and went on."""
+        from graphexec.runtime.tasks import make_check
+
+        return make_check()
+
+    async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
+        """Run the call in a task that is abandoned after `seconds`."""
+        from graphexec.runtime.tasks import await_for
+
+        return await await_for(call(), seconds)
+
+    async def gather(
+        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], seconds: float | None, *, at_once: int
+    ) -> tuple[T | NotDone, ...]:
+        """Run the calls in tasks."""
+        from graphexec.runtime.tasks import await_all
+
+        return await await_all([call() for call in calls], seconds, at_once=at_once)
+
+    async def overhear(
+        self, call: Callable[[], Coroutine[Any, Any, T]], hear: Callable[[object], Awaitable[None]]
+    ) -> T:
+        """Run the call in a task of its own."""
+        from contextlib import aclosing
+
+        from graphexec.runtime.tasks import Overheard
+
+        overheard_call = Overheard(call())
+        async with aclosing(overheard_call.news()) as reports:
+            async for report in reports:
+                await hear(report)
+        return overheard_call.result
+
+    async def checkpoint(self) -> None:
+        """Let other tasks run."""
+        import asyncio
+
+        await asyncio.sleep(0)
+
+
+BLOCKING = BlockingIO()
+ASYNC = AsyncIO()
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns that never suspends, as one does that waits through `BLOCKING`.
+
+    Raises `RuntimeError` if it suspends: it has awaited something of an event loop.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a sync call has awaited an event loop; use its async form, such as arun")
+
+
+def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    """Yield what an async generator yields that never suspends; closing this closes it."""
+    # An event loop that runs in this thread is not told of it: it would close it with its own generators.
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        following = anext(items)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    try:
+        while True:
+            try:
+                item = run_sync(_await(following))
+            except StopAsyncIteration:
+                return
+            yield item
+            following = anext(items)
+    finally:
+        run_sync(_close(items))
+
+
+def _run(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return run_sync(call())
+
+
+async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:
+    async for item in items:
+        yield item
+
+
+# `anext` of an async generator is an awaitable and not a coroutine, which `run_sync` steps.
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+async def _close(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()

@@ -1,0 +1,47 @@
+"""The policy of retries: a value, which has no clock and no randomness; `retry` follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+# The highest power of two by which a first wait is multiplied; a float's own end is beyond.
+_MOST_DOUBLINGS = 1000
+
+
+def _no_advice(_: Exception) -> float | None:
+    return None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often something is tried, after which errors, and how long after each of them.
+
+    There are up to `attempts`, the first of them included, as long as `may_pass` says that an error may pass. The wait
+    before the next attempt is what `advised` says that the other side asks for, else `first_wait`, doubled after each
+    attempt up to `longest_wait`, less up to the share `jitter` of it by chance: that keeps callers apart who failed
+    together. Who asks for more than `longest_advised` is not waited for. All waits are in seconds.
+    """
+
+    attempts: int
+    may_pass: Callable[[Exception], bool]
+    first_wait: float
+    longest_wait: float
+    jitter: float = 0.0
+    advised: Callable[[Exception], float | None] = _no_advice
+    longest_advised: float = 60.0
+
+    def wait_after(self, error: Exception, attempt: int, *, chance: float) -> float | None:
+        """Return the wait after the attempt with this number, counted from 1, failed; `None` to give up.
+
+        `chance`, from 0 to 1, is how much of the jitter is taken off.
+        """
+        if attempt >= self.attempts or not self.may_pass(error):
+            return None
+        advised = self.advised(error)
+        if advised is not None:
+            return advised if advised <= self.longest_advised else None
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
+        return longest * (1.0 - self.jitter * chance)

@@ -1,0 +1,254 @@
+"""Running a graph: the loop around the engine, one coroutine for sync and async runs.
+
+The engine decides what is to be done; here effects are handed to their handlers, deadlines are kept, the clock is read,
+and events are passed on. An `IO` waits; a sync run steps the coroutine by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, final
+
+from graphexec.errors import NoHandler
+from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.journal import Journal, keep
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.snapshot import Snapshot, remember
+from graphexec.kernel.stepping import begin
+from graphexec.runtime.emission import emit, stream_async, stream_sync
+from graphexec.runtime.handlers import Answer, Handler, Handlers, handler_of, handlers_for
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime.progress import Listener, heard_by
+from graphexec.runtime.threads import NOT_DONE, waiter_here
+
+S = TypeVar("S")
+F = TypeVar("F")
+T = TypeVar("T")
+
+# What is awaited with each event; it may wait until a consumer wants the next one.
+OnEvent: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
+
+# How many effects of one batch are carried out at a time, unless the caller says otherwise: enough for any sensible
+# fan-out, few enough threads for a laptop.
+AT_ONCE = 64
+
+# An async run that is never made to wait gives the loop to others after so many replies.
+TURN = 64
+
+# What a path yields beside effects.
+_EVENTS = frozenset({Entered, Asked, Answered, Moved})
+_CUT = Cut()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds.
+
+    With `ranks`, those of a proof's certificate for these limits, every step is held to lower its rank
+    (`CertificateError`).
+    """
+
+    handlers: Handlers
+    limits: Limits
+    at_once: int = AT_ONCE
+    clock: Callable[[], float] = time.monotonic
+    ranks: Ranks | None = None
+
+
+def world(
+    answers: Mapping[type[Effect[Any]], Answer],
+    *,
+    limits: Limits | None = None,
+    at_once: int = AT_ONCE,
+    clock: Callable[[], float] = time.monotonic,
+    ranks: Ranks | None = None,
+) -> World:
+    """Make a world of functions that answer effects: `world({AskHuman: lambda asked: input(asked.question)})`."""
+    return World(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
+
+
+def run(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
+    """Run `graph` from `value`, or on from a snapshot, to its end.
+
+    Raises what a node or a handler raises; `snapshot_of(error)` is the run's state then.
+    """
+    return run_sync(follow(graph, value, world, BLOCKING))
+
+
+def stream(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, pieces: bool = False
+) -> Generator[Event[F], None, None]:
+    """Run `graph` like `run`, and yield each event when it happens; the last is `Done`.
+
+    With `pieces`, models that can stream do so, and each piece of a reply is an event: `Reported`, with a `ReplyDelta`.
+    The run goes on only while it is iterated; closing the generator ends it.
+    """
+    return stream_sync(lambda: follow(graph, value, world, BLOCKING, emit, pieces=pieces))
+
+
+async def arun(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
+    """Run like `run`, on the running event loop; functions that block run in threads."""
+    return await follow(graph, value, world, ASYNC)
+
+
+def astream(
+    graph: Graph[S, F], value: S | Snapshot, world: World, *, pieces: bool = False
+) -> AsyncGenerator[Event[F], None]:
+    """Run like `stream`, on the running event loop."""
+    return stream_async(lambda: follow(graph, value, world, ASYNC, emit, pieces=pieces))
+
+
+async def follow(
+    graph: Graph[S, F],
+    value: S | Snapshot,
+    world: World,
+    io: IO,
+    on_event: OnEvent | None = None,
+    *,
+    pieces: bool = False,
+) -> Done[F]:
+    """Follow a run from `value` to its end: the one loop of every kind of run.
+
+    `io` is how it waits; `on_event`, if given, is awaited with each event, the last of which is `Done`.
+    """
+    clock, limit = world.clock, world.limits.seconds
+    start = value if isinstance(value, Snapshot) else begin(graph, value)
+    execution = Execution(graph, start, world.limits, world.ranks)
+    path = execution.path(observed=on_event is not None)
+    # The clock of a resumed run goes on where it stood.
+    began = clock() - execution.seconds
+    replies: list[object] = []
+    journal = Journal(graph, world.limits, start, replies)
+    waiter = waiter_here()
+    # What was asked for last is answered with: the reply, the second at which it came, and how many seconds it took.
+    answer: Any = None
+    asked = 0
+    try:
+        while True:
+            if waiter is not None:
+                waiter.check()
+            try:
+                item: Any = path.send(answer)
+            except StopIteration as end:
+                done: Done[F] = Done(end.value, execution.snapshot(), journal)
+                break
+            if on_event is not None and type(item) in _EVENTS:
+                await on_event(item)
+                answer = None
+                continue
+            asked += 1
+            if not asked % TURN:
+                await io.checkpoint()
+            asked_at = clock() - began
+            left = None if limit is None else limit + execution.grace - asked_at
+            if on_event is None:
+                reply = await _answer(world, io, item, left)
+                now = clock() - began
+            else:
+                reply, now = await _observed(execution, world, io, item, left, began, on_event, pieces=pieces)
+            answer = (reply, now, now - asked_at)
+            replies.extend(answer)
+        if on_event is not None:
+            await on_event(done)
+    except BaseException as error:
+        remember(error, execution.snapshot())
+        keep(error, journal)
+        raise
+    finally:
+        path.close()
+    return done
+
+
+async def _observed(
+    execution: Execution,
+    world: World,
+    io: IO,
+    effect: Request,
+    left: float | None,
+    began: float,
+    on_event: OnEvent,
+    *,
+    pieces: bool,
+) -> tuple[object, float]:
+    """Carry out an effect, and emit what its handler reports; return the reply, and the second at which it came."""
+
+    async def timed() -> tuple[object, float]:
+        return await _answer(world, io, effect, left), world.clock() - began
+
+    async def report(news: object) -> None:
+        await on_event(Reported(execution.node, effect, news))
+
+    if pieces:
+        return await io.overhear(timed, report)
+    # Reports are passed on when the effect is answered, or has failed.
+    heard: list[object] = []
+    try:
+        with heard_by(Listener(heard.append)):
+            reply = await _answer(world, io, effect, left)
+        now = world.clock() - began
+    except Exception:
+        # A copy: a call that was cut may still report.
+        for news in tuple(heard):
+            await report(news)
+        raise
+    for news in tuple(heard):
+        await report(news)
+    return reply, now
+
+
+async def _answer(world: World, io: IO, effect: Request, left: float | None) -> object:
+    """Carry out an effect, or several; what is not there when no seconds are `left` is `Cut`."""
+    if left is not None and left <= 0:
+        return _CUT
+    one: Any = effect
+    if type(effect) is All:
+        if left is not None or len(effect.effects) != 1:
+            return await _answer_all(world, io, effect.effects, left)
+        one = effect.effects[0]
+    try:
+        handler = world.handlers[type(one)]
+    except KeyError:
+        raise NoHandler(one) from None
+    if handler.instant:
+        reply = await handler.answer(one, left, BLOCKING)
+    elif left is None:
+        reply = await handler.answer(one, left, io)
+    else:
+        reply = await io.within(partial(handler.answer, one, left, io), left)
+        if reply is NOT_DONE:
+            return _CUT
+    return reply if one is effect else (reply,)
+
+
+async def _answer_all(world: World, io: IO, effects: Sequence[Effect[Any]], left: float | None) -> object:
+    """Carry out several effects at once; some of them may be cut."""
+    handlers = [handler_of(world.handlers, effect) for effect in effects]
+    pairs = list(zip(handlers, effects, strict=True))
+    results: tuple[object, ...]
+    if _all_instant(handlers):
+        results = tuple([await handler.answer(effect, left, BLOCKING) for handler, effect in pairs])
+    else:
+        # What is instant waits nowhere, beside others too.
+        calls = [
+            partial(handler.answer, effect, left, BLOCKING if handler.instant else io) for handler, effect in pairs
+        ]
+        results = await io.gather(calls, left, at_once=world.at_once)
+    # By identity: what == means is the results' own affair.
+    if not any(result is NOT_DONE or type(result) is Cut for result in results):
+        return results
+    return Cut(tuple(_CUT if result is NOT_DONE else result for result in results))
+
+
+def _all_instant(handlers: Sequence[Handler]) -> bool:
+    for handler in handlers:  # noqa: SIM110 - a generator for `all` costs more than the loop
+        if not handler.instant:
+            return False
+    return True

@@ -1,0 +1,197 @@
+"""Machines as graphs of networkx, and what it tells of their tables: shortest ways, and nodes that no way leads around.
+
+networkx is loaded by what stands here, and by what explains a refutation; no proof needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphexec.errors import InputError, format_value
+from graphexec.kernel.edge import END, Edge, End
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.node import Node
+from graphexec.verify.paths import find_path, label_edges
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+# A node of a graph, or its name; `END` and "END" are where runs end.
+Place: TypeAlias = Node[Any, Any] | End | str
+
+
+def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
+    """Return the table as a `networkx.MultiDiGraph`, for its algorithms and its exports (GraphML, JSON and others).
+
+    It is a new one each time, which may be changed. Attributes are strings, whole numbers, floats and bools, which
+    every format can hold: several names are one string with spaces between them, for `.split()`. What does not apply is
+    an empty string, or left out if it is a number.
+
+    - Of the graph: `start` and `end` are names of nodes; `budgets` are the machine's own budgets, with their limits
+      where they have one: `"extensions=2 rounds"`.
+    - Nodes are named as the graph's are, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"`; `takes` and
+      `outcomes` are classes; `meters` are the budgets of which an entry costs one each; `effects` are the classes of
+      effects that it may ask for, `charges` what these are charged to, `least` and `most` how many of them one visit
+      asks for (no `most`: any number); `spent_outcome` is what it is left with when a limit is spent; `grace` is the
+      seconds that a reserved node has beyond the run's deadline. In a draft, a node that there is not has the kind
+      `"missing"` and nothing else.
+    - Edges have the outcome's name as their key: `network.edges["parse", "plan", "Ready"]`. `outcome` is that name,
+      too; `resets` are the budgets that are full again behind it; `spent` says that a spent limit takes it, and
+      `returned` that the node's function may return its outcome (both can be true).
+
+    Takes linear time. Raises `InputError` for what is no graph.
+    """
+    built(graph, "to_networkx(executor.graph)")
+    import networkx as nx
+
+    budgets = (name if limit is None else f"{name}={limit}" for name, limit in graph.budgets.items())
+    network: nx.MultiDiGraph[str] = nx.MultiDiGraph(start=graph.start, end=END.name, budgets=" ".join(budgets))
+    for node in graph:
+        network.add_node(node.name, **_attributes(node))
+    ending = dict.fromkeys(edge.outcome for edge in graph.edges if edge.target == END.name)
+    nothing = dict.fromkeys(("outcomes", "effects", "charges", "meters", "spent_outcome"), "")
+    network.add_node(END.name, kind="end", takes=_names(ending), **nothing)
+    for edge in graph.edges:
+        for name in (edge.source, edge.target):
+            if name not in network:
+                network.add_node(name, kind="missing")
+        source = graph.nodes.get(edge.source)
+        name = edge.outcome.__name__
+        network.add_edge(
+            edge.source,
+            edge.target,
+            key=name,
+            outcome=name,
+            resets=" ".join(budget.name for budget in edge.resets),
+            spent=source is not None and edge.outcome is source.spent_outcome,
+            returned=source is not None and edge.outcome in source.returns,
+        )
+    return network
+
+
+def _attributes(node: Node[Any, Any]) -> dict[str, str | float]:
+    numbers = {"least": node.least, "most": node.most, "grace": node.grace}
+    return {
+        "kind": node.kind,
+        "takes": _names(node.takes),
+        "outcomes": _names(node.outcomes),
+        "effects": _names(node.effects),
+        "charges": " ".join(dict.fromkeys(meter.name for effect in node.effects for meter in effect.charges)),
+        "meters": " ".join(budget.name for budget in node.meters),
+        "spent_outcome": "" if node.spent_outcome is None else node.spent_outcome.__name__,
+        **{name: number for name, number in numbers.items() if number is not None},
+    }
+
+
+def _names(classes: Iterable[type]) -> str:
+    return " ".join(one.__name__ for one in classes)
+
+
+def shortest_path(
+    graph: Graph[Any, Any], to: Place | type, *, start: Place | None = None, avoiding: Place | None = None
+) -> tuple[Edge, ...] | None:
+    """Return the edges of a shortest path through the table, or `None` if there is none.
+
+    It leads `to` a node, or its name, or `END`; or to an outcome, a class, which its last edge takes. It begins at
+    `start`, or where runs do, and does not touch `avoiding`. From a node to itself it is empty. Of paths of equal
+    length it is the first in the table's order. What a path spends is not looked at: limits may keep every run from
+    taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
+
+    Takes linear time. Raises `InputError` for a node or an outcome that the graph does not have.
+    """
+    built(graph, "shortest_path(executor.graph, to)")
+    begin = graph.start if start is None else _name_of(graph, start)
+    avoided = None if avoiding is None else _name_of(graph, avoiding)
+    target = to if isinstance(to, type) else _name_of(graph, to)
+    if isinstance(target, type):
+        _check_outcome("the graph", target, graph.edges)
+    if avoided is not None and avoided in (begin, target):
+        return None
+    return _path([edge for edge in graph.edges if avoided not in (edge.source, edge.target)], begin, target)
+
+
+def dominates(
+    graph: Graph[Any, Any], node: Place, other: Place, *, outcome: type | None = None, each: bool = False
+) -> bool:
+    """Return whether each path from the start to `other` passes `node`; with `outcome`, leaves it with this one.
+
+    With `each`, it does so anew before each time that it comes to `other`:
+    `assert dominates(graph, approve, dispatch_tools, outcome=Approved, each=True)` holds if no tools are called without
+    an approval of their own, whatever nodes and models do. Where it fails, `shortest_path(graph, dispatch_tools,
+    avoiding=approve)` may show how. Without an `outcome` it is enough to come to the node, also where a limit then
+    stops it, and a node dominates itself. Nodes are given as such or by name, and `END` is one of them.
+
+    It is a fact about the table, and so of every run. `graphexec.testing.dominates` is an assertion about the events of
+    runs, such as the calls of one tool.
+
+    Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for a node or an outcome
+    that the graph does not have, and in a draft if `other` cannot be reached.
+    """
+    built(graph, "dominates(executor.graph, node, other)")
+    end = _name_of(graph, other)
+    return _is_unavoidable(graph, _name_of(graph, node), outcome, (graph.start, end), again=end if each else None)
+
+
+def postdominates(
+    graph: Graph[Any, Any], node: Place, other: Place, *, outcome: type | None = None, each: bool = False
+) -> bool:
+    """Return whether each path from `other` to the end passes `node`; with `outcome`, leaves it with this one.
+
+    With `each`, it does so before it comes to `other` again: `postdominates(graph, release, reserve, each=True)` holds
+    if all that is reserved is released. All else is as in `dominates`.
+    """
+    built(graph, "postdominates(executor.graph, node, other)")
+    begin = _name_of(graph, other)
+    return _is_unavoidable(graph, _name_of(graph, node), outcome, (begin, END.name), again=begin if each else None)
+
+
+def _is_unavoidable(
+    graph: Graph[Any, Any], node: str, outcome: type | None, ends: tuple[str, str], *, again: str | None
+) -> bool:
+    """Return whether each path between the ends leaves `node` (with this outcome), and each cycle through `again`."""
+    start, end = ends
+    if outcome is not None:
+        _check_outcome(node, outcome, [edge for edge in graph.edges if edge.source == node])
+    if _path(graph.edges, start, end) is None:
+        raise InputError(f"{end} cannot be reached from {start}, so nothing lies between; route an outcome to it")
+    # A path need not leave the node where it ends.
+    if outcome is None and node == end:
+        return True
+    others = [edge for edge in graph.edges if edge.source != node or outcome not in (None, edge.outcome)]
+    if again is None:
+        return _path(others, start, end) is None
+    returning = (_path(others, edge.target, again) for edge in others if edge.source == again)
+    return _path(others, start, end) is None and all(path is None for path in returning)
+
+
+def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...] | None:
+    """The edges of a shortest path to a node, or of one that ends with an outcome."""
+    labelled: list[tuple[str | type, str | type, Edge]] = [(edge.source, edge.target, edge) for edge in edges]
+    # The outcome is a node that each of its edges leads to, too.
+    labelled += [(edge.source, to, edge) for edge in edges if edge.outcome is to]
+    found = find_path(label_edges(labelled), start, to)
+    return None if found is None else tuple(found)
+
+
+def _name_of(graph: Graph[Any, Any], place: Place) -> str:
+    # Users without a type checker pass functions.
+    if not isinstance(place, (Node, End, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{format_value(place)} is not a node; give a node of the graph, its name, or END")
+    name = place if isinstance(place, str) else place.name
+    if name != END.name:
+        try:
+            graph[name]
+        except KeyError as error:
+            # It says what was meant.
+            raise InputError(str(error.args[0])) from None
+    return name
+
+
+def _check_outcome(subject: str, outcome: type, edges: Iterable[Edge]) -> None:
+    known = {edge.outcome: edge.outcome.__name__ for edge in edges}
+    if outcome not in known:
+        # Users without a type checker pass its name.
+        name = outcome.__name__ if isinstance(outcome, type) else format_value(outcome)  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = f"give one of {', '.join(known.values())}" if known else "give a node that has outcomes"
+        raise InputError(f"{subject} does not have the outcome {name}; {remedy}")

@@ -1,0 +1,271 @@
+"""Meters, limits and counts as values: what is invalid, and that they are immutable, hashable and picklable."""
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import Budget, Effect, Limits, Meter, Spent
+from graphexec.errors import LimitsError, NodeError
+from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
+
+PAYMENTS = Meter("payments")
+FEES = Meter("fees", whole=False, unit="an amount of money")
+
+names = st.sampled_from(["payments", "fees", "parcels"])
+amounts = st.dictionaries(names, st.integers(0, 3))
+
+
+def counts_of(given: Mapping[str, float]) -> Counts:
+    return Counts(tuple(given), tuple(given.values()))
+
+
+# ---- meters
+
+
+def test_meter_is_its_name() -> None:
+    assert (str(PAYMENTS), PAYMENTS.whole, FEES.whole) == ("payments", True, False)
+    assert Meter("payments", unit="payments", remedy="count them") == PAYMENTS
+    assert Meter("payments", whole=False) != PAYMENTS
+
+
+@pytest.mark.parametrize("kind", [Meter, Budget])
+@pytest.mark.parametrize("name", ["", "two words", "9lives", "a-b", ".a", 5, None, ["payments"]])
+def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> None:
+    with pytest.raises(LimitsError) as caught:
+        kind(name)
+    assert str(caught.value) == (
+        f"a {kind.__name__.lower()} cannot be named {name!r}; give it a name that a variable could have"
+    )
+
+
+@pytest.mark.parametrize("kind", [Meter, Budget])
+@pytest.mark.parametrize("name", ["seconds", "fan_out", "restarts"])
+def test_name_of_a_limit_is_taken(kind: type[Meter | Budget], name: str) -> None:
+    with pytest.raises(LimitsError, match=f"^{name} is a limit already; find another name for the "):
+        kind(name)
+
+
+def test_no_meter_counts_iterations() -> None:
+    with pytest.raises(LimitsError, match="iterations are counted at entries and not by effects; find another name"):
+        Meter("iterations")
+
+
+# ---- what effects charge and measure
+
+
+@pytest.mark.parametrize(
+    ("charges", "given"),
+    [
+        ({"payments": 1}, "'payments': 1"),
+        ({PAYMENTS: 0}, "Meter(name='payments', whole=True): 0"),
+        ({PAYMENTS: -1}, "Meter(name='payments', whole=True): -1"),
+        ({PAYMENTS: 1.5}, "Meter(name='payments', whole=True): 1.5"),
+        ({PAYMENTS: True}, "Meter(name='payments', whole=True): True"),
+    ],
+    ids=["name", "zero", "negative", "fraction", "bool"],
+)
+def test_invalid_charges_are_refused(charges: Any, given: str) -> None:
+    with pytest.raises(NodeError) as caught:
+        type("Pay", (Effect,), {"charges": charges})
+    assert str(caught.value) == (
+        f'Pay has charges={{{given}}}; charge a whole meter a whole number, 1 or more: {{Meter("pages"): 1}}'
+    )
+
+
+def test_fractional_meter_cannot_be_charged() -> None:
+    with pytest.raises(NodeError, match="charge a whole meter a whole number"):
+        type("Pay", (Effect,), {"charges": {FEES: 1}})
+
+
+def test_charges_must_be_a_mapping() -> None:
+    with pytest.raises(NodeError) as caught:
+        type("Pay", (Effect,), {"charges": PAYMENTS})
+    assert str(caught.value) == (
+        "Pay has charges=Meter(name='payments', whole=True); give a dict of meters and whole numbers: "
+        '{Meter("pages"): 1}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("measures", "given"),
+    [
+        (("fees",), "('fees',)"),
+        (FEES, "Meter(name='fees', whole=False)"),
+        ([FEES], "[Meter(name='fees', whole=False)]"),
+    ],
+    ids=["name", "meter alone", "list"],
+)
+def test_invalid_measures_are_refused(measures: Any, given: str) -> None:
+    with pytest.raises(NodeError) as caught:
+        type("Pay", (Effect,), {"measures": measures})
+    assert str(caught.value) == f'Pay has measures={given}; give a tuple of meters: (Meter("pages"),)'
+
+
+def test_measures_need_a_measure() -> None:
+    with pytest.raises(NodeError) as caught:
+        type("Pay", (Effect,), {"measures": (FEES, PAYMENTS)})
+    assert str(caught.value) == "Pay measures fees, payments and does not say how; define measure(self, reply)"
+
+
+def test_effect_measures_nothing_by_default() -> None:
+    class Pay(Effect[bool]):
+        charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 2}
+
+    assert Pay().measure(True) == ()
+    assert (Pay.charges, Pay.measures) == ({PAYMENTS: 2}, ())
+
+
+# ---- limits
+
+
+def test_limits_are_found_by_meter_and_by_name() -> None:
+    limits = Limits({PAYMENTS: 3, FEES: 2})
+    assert (limits[PAYMENTS], limits["payments"], limits[FEES]) == (3, 3, 2.0)
+    assert isinstance(limits[FEES], float)
+    assert Limits({PAYMENTS: None})[PAYMENTS] is limits["parcels"] is None
+
+
+@pytest.mark.parametrize(
+    ("meters", "text"),
+    [
+        ({"payments": 3}, "the limits have 'payments', which is not a meter; give {METER: 5}"),
+        (PAYMENTS, "the limits are Meter(name='payments', whole=True); give a dict of meters and limits: {METER: 5}"),
+        (3, "the limits are 3; give a dict of meters and limits: {METER: 5}"),
+        ({PAYMENTS: 1.5}, "the limit payments is 1.5; give a whole number, or None for no limit"),
+        ({PAYMENTS: -1}, "the limit payments is -1; give 0 or more, or None for no limit"),
+        ({FEES: "3"}, "the limit fees is '3'; give an amount of money, or None for no limit"),
+        ({FEES: float("inf")}, "the limit fees is infinite; give None for no limit"),
+        (
+            {FEES: 0},
+            "the limit fees is 0, and how much an effect takes of it is known after it; give more than 0",
+        ),
+        (
+            {PAYMENTS: -1, FEES: -2},
+            "the limit payments is -1; give 0 or more, or None for no limit; "
+            "the limit fees is -2; give 0 or more, or None for no limit",
+        ),
+    ],
+)
+def test_invalid_limits_on_meters_are_refused(meters: Any, text: str) -> None:
+    with pytest.raises(LimitsError) as caught:
+        Limits(meters)
+    assert str(caught.value) == text
+
+
+def test_budgets_must_be_a_mapping() -> None:
+    budgets: Any = ["revisions"]
+    with pytest.raises(LimitsError) as caught:
+        Limits(budgets=budgets)
+    assert str(caught.value) == "budgets is ['revisions']; give a dict of names and limits: {'revisions': 5}"
+
+
+@pytest.mark.parametrize("name", ["iterations", "seconds", "fan_out", "restarts"])
+def test_limits_have_names_of_their_own(name: str) -> None:
+    with pytest.raises(LimitsError) as caught:
+        Limits(budgets={name: 5})
+    assert str(caught.value) == f"{name} is a limit of its own; write Limits({name}=...)"
+
+
+def test_name_of_a_budget_must_be_an_identifier() -> None:
+    with pytest.raises(LimitsError) as caught:
+        Limits(budgets={"two words": 5})
+    assert str(caught.value) == "budgets has 'two words', which names none; give {'revisions': 5}, say"
+
+
+def test_limits_are_immutable() -> None:
+    limits = Limits({PAYMENTS: 3}, budgets={"revisions": 2})
+    values: Any = limits
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        values.iterations = 3
+    with pytest.raises(TypeError):
+        values.meters["payments"] = 4
+    with pytest.raises(TypeError):
+        values.budgets["revisions"] = 4
+
+
+def test_limits_keep_nothing_of_what_they_were_given() -> None:
+    given: dict[Meter, float | None] = {PAYMENTS: 3}
+    budgets: dict[str, int | None] = {"revisions": 2}
+    limits = Limits(given, budgets=budgets)
+    given[PAYMENTS] = budgets["revisions"] = 9
+    assert limits == Limits({PAYMENTS: 3}, budgets={"revisions": 2})
+
+
+def test_equal_limits_hash_equally() -> None:
+    one = Limits({PAYMENTS: 3, FEES: 2}, budgets={"revisions": None, "drafts": 1})
+    other = Limits({FEES: 2.0, PAYMENTS: 3}, budgets={"drafts": 1, "revisions": None})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({one, other, Limits({PAYMENTS: 3}), Limits({PAYMENTS: 4})}) == 3
+
+
+def test_one_limit_is_replaced() -> None:
+    limits = Limits({PAYMENTS: 3, FEES: 2}, iterations=4, budgets={"revisions": 2})
+    later = dataclasses.replace(limits, seconds=60)
+    assert later == Limits({PAYMENTS: 3, FEES: 2}, iterations=4, seconds=60, budgets={"revisions": 2})
+    replaced: Any = {PAYMENTS: 5}
+    assert dataclasses.replace(limits, meters=replaced).meters == {"payments": 5}
+
+
+def test_replaced_limits_are_validated() -> None:
+    with pytest.raises(LimitsError, match="the limit seconds is -1"):
+        dataclasses.replace(Limits({PAYMENTS: 3}), seconds=-1)
+
+
+# ---- counts and mappings
+
+
+def test_what_was_never_spent_is_zero() -> None:
+    counts = counts_of({"payments": 2})
+    assert (counts["payments"], counts["fees"], list(counts), len(counts)) == (2, 0, ["payments"], 1)
+    assert Spent(meters=counts)[FEES] == Spent()["payments"] == 0
+    assert Spent(meters=counts)[PAYMENTS] == 2
+
+
+@given(amounts, amounts)
+def test_counts_compare_without_zeros(one: dict[str, int], other: dict[str, int]) -> None:
+    def spent(counts: dict[str, int]) -> dict[str, int]:
+        return {name: count for name, count in counts.items() if count}
+
+    equal = spent(one) == spent(other)
+    assert (counts_of(one) == counts_of(other)) is equal
+    assert (counts_of(one) == other) is equal
+    assert not equal or hash(counts_of(one)) == hash(counts_of(other))
+
+
+def test_counts_are_no_number() -> None:
+    unlike: Any = 0
+    assert counts_of({}) != unlike
+    assert counts_of({"payments": 0}) == NOTHING
+
+
+def test_unknown_name_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="fees"):
+        FrozenMapping(("payments",), (3,))["fees"]
+
+
+@given(amounts)
+def test_mapping_is_what_it_holds(given: dict[str, int]) -> None:
+    mapping = FrozenMapping(tuple(given), tuple(given.values()))
+    assert mapping == given
+    assert (list(mapping), len(mapping), repr(mapping)) == (list(given), len(given), repr(given))
+    backwards = dict(reversed(given.items()))
+    assert hash(mapping) == hash(FrozenMapping(tuple(backwards), tuple(backwards.values())))
+
+
+@given(amounts)
+def test_copies_are_equal(given: dict[str, int]) -> None:
+    mapping = FrozenMapping(tuple(given), tuple(given.values()))
+    spent = Spent(meters=counts_of(given))
+    limits = Limits({Meter(name): amount for name, amount in given.items()})
+    for value in (mapping, spent, limits, PAYMENTS):
+        for copied in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+            assert copied == value
+            assert type(copied) is type(value)
+            assert hash(copied) == hash(value)

@@ -1,0 +1,305 @@
+"""A machine is run by its own methods: proved first, and then as the runner runs it, in all four ways."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import Effect, Graph, Limits, Snapshot, UnprovedError, snapshot_of
+from graphexec.errors import InputError, LimitsError, NoHandler
+from graphexec.kernel.events import Asked, Done, Entered, Event
+from graphexec.runtime import runner
+from graphexec.runtime.handlers import Answer
+from tests.kernel.machines import (
+    DIAMOND,
+    ERRAND,
+    INTERVIEW,
+    MILES,
+    ROAD,
+    SELF_LOOP,
+    TOLLS,
+    Arrived,
+    Errand,
+    Home,
+    Interview,
+    Left,
+    Number,
+    Question,
+    Stopped,
+    Topic,
+    Total,
+    Travel,
+    Trip,
+)
+
+Way: TypeAlias = Callable[..., Done[Any]]
+Handlers: TypeAlias = Mapping[type[Effect[Any]], Answer]
+
+
+def run(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+    return machine.run(value, **options)
+
+
+def arun(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+    return asyncio.run(machine.arun(value, **options))
+
+
+def stream(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+    return _done(list(machine.stream(value, **options)))
+
+
+def astream(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+    return _done(asyncio.run(_collected(machine.astream(value, **options))))
+
+
+async def _collected(events: AsyncGenerator[Event[Any], None]) -> list[Event[Any]]:
+    return [event async for event in events]
+
+
+def _done(events: list[Event[Any]]) -> Done[Any]:
+    done = events[-1]
+    assert isinstance(done, Done)
+    return done
+
+
+def travels(miles: float | None, log: list[Travel] | None = None) -> Handlers:
+    """Handlers for the road: each travel goes so far, and is logged."""
+
+    def answer(effect: Travel) -> float | None:
+        if log is not None:
+            log.append(effect)
+        return miles
+
+    return {Travel: answer}
+
+
+def answers(text: str) -> Handlers:
+    """Handlers for the interview: each answer is the same."""
+
+    def answer(_: Question) -> str:
+        return text
+
+    return {Question: answer}
+
+
+WAYS: tuple[Way, ...] = (run, arun, stream, astream)
+in_every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def comparable(done: Done[Any]) -> object:
+    """The end of a run without its seconds."""
+    spent = done.spent
+    return done.outcome, done.snapshot.node, spent.iterations, spent.budgets, spent.meters
+
+
+MACHINES: dict[str, tuple[Graph[Any, Any], Callable[[int], object], Handlers]] = {
+    "diamond": (DIAMOND, Number, {}),
+    "self-loop": (SELF_LOOP, Left, {}),
+    "interview": (INTERVIEW, lambda number: Topic("tea", number), {Question: lambda asked: f"re: {asked.text}"}),
+    "errand": (ERRAND, lambda number: Errand(("stop",) * number), {}),
+    "road": (ROAD, Trip, travels(1.5)),
+}
+
+
+@given(name=st.sampled_from(sorted(MACHINES)), number=st.integers(0, 8), most=st.integers(0, 8))
+def test_methods_run_as_the_runner_does(name: str, number: int, most: int) -> None:
+    machine, start, handlers = MACHINES[name]
+    limits = Limits({TOLLS: most, MILES: 6.5}, iterations=most)
+    expected = comparable(runner.run(machine, start(number), runner.world(handlers, limits=limits)))
+    for way in WAYS:
+        assert comparable(way(machine, start(number), handlers=handlers, limits=limits)) == expected, way
+
+
+def test_streams_yield_the_events_of_the_runner() -> None:
+    limits = Limits({TOLLS: 3})
+    handlers = travels(1.0)
+    expected = list(runner.stream(ROAD, Trip(9), runner.world(handlers, limits=limits)))
+    sync = list(ROAD.stream(Trip(9), handlers=handlers, limits=limits))
+    unblocking = asyncio.run(_collected(ROAD.astream(Trip(9), handlers=handlers, limits=limits)))
+    kinds = [type(event) for event in expected]
+    assert kinds.count(Asked) == 3
+    assert [type(event) for event in sync] == [type(event) for event in unblocking] == kinds
+
+
+# ---- the proof before the first step
+
+
+@in_every_way
+def test_unproved_machine_is_refused(way: Way) -> None:
+    travelled: list[Travel] = []
+    with pytest.raises(UnprovedError, match="travel --Trip--> travel") as caught:
+        way(ROAD, Trip(2), handlers={Travel: travelled.append})
+    assert caught.value.verdict.status == "refuted"
+    assert travelled == []
+
+
+@pytest.mark.parametrize("start", [ROAD.stream, ROAD.astream])
+def test_streams_refuse_before_they_are_iterated(start: Callable[..., object]) -> None:
+    with pytest.raises(UnprovedError):
+        start(Trip(2), handlers=travels(1.0))
+
+
+@in_every_way
+def test_unproved_machine_may_run_forever(way: Way) -> None:
+    done = way(ROAD, Trip(20), handlers=travels(1.0), may_run_forever=True)
+    assert (done.outcome, done.spent[TOLLS], done.spent[MILES]) == (Arrived(), 20, 20.0)
+
+
+@in_every_way
+def test_limits_prove_a_machine(way: Way) -> None:
+    done = way(ROAD, Trip(2), handlers=travels(1.0), limits=Limits({TOLLS: 3}))
+    assert done.outcome == Arrived()
+
+
+@in_every_way
+def test_unknown_budget_is_refused(way: Way) -> None:
+    with pytest.raises(LimitsError, match="patience"):
+        way(SELF_LOOP, Left(1), limits=Limits(budgets={"patience": 1}))
+
+
+# ---- limits on meters of its own
+
+
+@in_every_way
+@pytest.mark.parametrize(("limit", "miles"), [(0, 5.0), (1, 5.0), (4, 5.0)])
+def test_charged_meter_stops_before_the_effect(way: Way, limit: int, miles: float) -> None:
+    travelled: list[Travel] = []
+    handlers = travels(1.0, travelled)
+    done = way(ROAD, Trip(miles), handlers=handlers, limits=Limits({TOLLS: limit}))
+    assert isinstance(done.outcome, Stopped)
+    assert (done.outcome.at, done.outcome.limit.limit) == (Trip(miles - limit), "tolls")
+    assert len(travelled) == done.spent["tolls"] == limit
+
+
+@in_every_way
+def test_last_effect_may_exceed_a_measured_limit(way: Way) -> None:
+    done = way(ROAD, Trip(50), handlers=travels(4.0), limits=Limits({TOLLS: 9, MILES: 10.0}))
+    assert str(done.outcome.limit) == "the limit of 10 on the miles was reached (12 spent)"
+    assert (done.spent[TOLLS], done.spent[MILES]) == (3, 12.0)
+
+
+@in_every_way
+def test_unreported_amount_with_a_limit_is_an_error(way: Way) -> None:
+    with pytest.raises(InputError) as caught:
+        way(ROAD, Trip(2), handlers=travels(None), limits=Limits({TOLLS: 3, MILES: 10.0}))
+    assert str(caught.value) == (
+        "travel asked for Travel, and the reply does not say its miles, which is limited; tell how far it was"
+    )
+
+
+@in_every_way
+def test_unreported_amount_without_a_limit_counts_nothing(way: Way) -> None:
+    done = way(ROAD, Trip(2), handlers=travels(None), limits=Limits({TOLLS: 3}))
+    assert (done.spent[TOLLS], done.spent[MILES]) == (3, 0)
+
+
+@in_every_way
+def test_negative_amounts_count_as_zero(way: Way) -> None:
+    done = way(ROAD, Trip(2), handlers=travels(-1.0), limits=Limits({TOLLS: 3}))
+    assert (done.spent[TOLLS], done.spent[MILES]) == (3, 0)
+
+
+# ---- what it begins with, and who answers
+
+
+@in_every_way
+def test_snapshot_is_resumed(way: Way) -> None:
+    def fail_at_third(asked: Question) -> str:
+        if asked.text.startswith("tea 2"):
+            raise OSError("the line is dead")
+        return "first"
+
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        way(INTERVIEW, Topic("tea"), handlers={Question: fail_at_third})
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    stored = Snapshot.from_json(snapshot.to_json(), INTERVIEW)
+    done = way(INTERVIEW, stored, handlers=answers("second"))
+    assert done.outcome == Interview(("first", "first", "second"))
+
+
+@in_every_way
+def test_resumed_run_keeps_what_is_spent(way: Way) -> None:
+    first = ROAD.run(Trip(9), handlers=travels(1.0), limits=Limits({TOLLS: 2}))
+    done = way(ROAD, first.snapshot, handlers=travels(1.0), limits=Limits({TOLLS: 5}))
+    assert (done.outcome.at, done.spent[TOLLS]) == (Trip(4), 5)
+
+
+@in_every_way
+def test_effect_without_handler_is_an_error(way: Way) -> None:
+    with pytest.raises(NoHandler, match="nobody answers Question; pass handlers=") as caught:
+        way(INTERVIEW, Topic("tea"))
+    assert caught.value.effect == Question("tea 0 0")
+
+
+@in_every_way
+def test_value_of_another_class_is_an_error(way: Way) -> None:
+    with pytest.raises(InputError, match="countdown takes Left, not int"):
+        way(SELF_LOOP, 3)
+
+
+@in_every_way
+def test_invalid_handlers_are_an_error(way: Way) -> None:
+    with pytest.raises(InputError, match="write the class of an effect"):
+        way(INTERVIEW, Topic("tea"), handlers={"Question": str})
+
+
+@in_every_way
+def test_machine_without_effects_needs_no_handlers(way: Way) -> None:
+    assert way(DIAMOND, Number(6)).outcome == Total("halved to 3")
+
+
+@in_every_way
+def test_opaque_nodes_are_performed(way: Way) -> None:
+    assert way(ERRAND, Errand(), limits=Limits()).outcome == Home(("left", "back"))
+
+
+@in_every_way
+def test_async_handler_answers(way: Way) -> None:
+    async def answer(asked: Question) -> str:
+        await asyncio.sleep(0)
+        return asked.text
+
+    outcome = way(INTERVIEW, Topic("tea", 1), handlers={Question: answer}).outcome
+    assert outcome == Interview(("tea 0 0",))
+
+
+def test_sync_run_works_under_a_running_loop() -> None:
+    async def answer(asked: Question) -> str:
+        await asyncio.sleep(0)
+        return asked.text
+
+    async def outcomes() -> list[object]:
+        handlers: Handlers = {Question: answer}
+        (*_, last) = INTERVIEW.stream(Topic("tea", 1), handlers=handlers)
+        assert isinstance(last, Done)
+        return [INTERVIEW.run(Topic("tea", 1), handlers=handlers).outcome, last.outcome]
+
+    assert asyncio.run(outcomes()) == [Interview(("tea 0 0",))] * 2
+
+
+@pytest.mark.parametrize("way", [arun, astream])
+def test_blocking_handler_runs_beside_the_loop(way: Way) -> None:
+    threads: list[threading.Thread] = []
+
+    def answer(_: Question) -> str:
+        threads.append(threading.current_thread())
+        return ""
+
+    way(INTERVIEW, Topic("tea", 1), handlers={Question: answer})
+    assert threading.main_thread() not in threads
+
+
+def test_closed_stream_asks_no_more() -> None:
+    travelled: list[Travel] = []
+    handlers = travels(1.0, travelled)
+    events = ROAD.stream(Trip(9), handlers=handlers, limits=Limits({TOLLS: 5}))
+    assert isinstance(next(events), Entered)
+    assert isinstance(next(events), Asked)
+    assert travelled == []
+    events.close()
+    assert (travelled, list(events)) == ([], [])

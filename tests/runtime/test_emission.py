@@ -1,0 +1,203 @@
+"""Coroutines that hand out items, stepped by hand and on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.models.retries import retrying
+from graphexec.runtime.emission import emit, stream_async, stream_sync
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync
+from tests.models.actors import HELLO
+from tests.models.ways import Typewriter
+
+Work = Callable[[IO], Coroutine[Any, Any, None]]
+
+
+def by_hand(work: Work) -> list[Any]:
+    return list(stream_sync(lambda: work(BLOCKING)))
+
+
+def in_a_loop(work: Work) -> list[Any]:
+    async def collect() -> list[Any]:
+        return [item async for item in stream_async(lambda: work(ASYNC))]
+
+    return asyncio.run(collect())
+
+
+HOW = pytest.mark.parametrize("how", [by_hand, in_a_loop])
+
+
+@given(st.lists(st.one_of(st.integers(), st.just("wait"))), st.integers(0, 3), st.sampled_from([by_hand, in_a_loop]))
+def test_items_come_in_order(script: list[int | str], depth: int, how: Callable[[Work], list[Any]]) -> None:
+    """However deep they are emitted, and whatever is waited for in between."""
+
+    async def work(io: IO, left: int = depth) -> None:
+        if left:
+            await work(io, left - 1)
+            return
+        for step in script:
+            if step == "wait":
+                await io.sleep(0)
+            else:
+                await emit(step)
+
+    assert how(work) == [step for step in script if step != "wait"]
+
+
+@HOW
+def test_streams_nest(how: Callable[[Work], list[Any]]) -> None:
+    async def inner(io: IO) -> None:
+        await emit("a")
+        await io.sleep(0)
+        await emit("b")
+
+    async def outer(io: IO) -> None:
+        items = io.iterate(lambda: stream_sync(lambda: inner(io)), lambda: stream_async(lambda: inner(io)))
+        async with aclosing(items):
+            async for item in items:
+                await emit(item.upper())
+
+    assert how(outer) == ["A", "B"]
+
+
+@HOW
+def test_errors_come_after_the_items(how: Callable[[Work], list[Any]]) -> None:
+    async def work(io: IO) -> None:
+        await emit(1)
+        await io.sleep(0)
+        raise LookupError("gone")
+
+    with pytest.raises(LookupError, match="gone"):
+        how(work)
+
+
+@HOW
+def test_unused_streams_never_begin(how: Callable[[Work], list[Any]]) -> None:
+    async def work(_: IO) -> None:
+        raise AssertionError
+
+    del how
+    stream_sync(lambda: work(BLOCKING))
+    stream_async(lambda: work(ASYNC))
+    gc.collect()
+
+
+def test_closing_a_sync_stream_cleans_up() -> None:
+    cleaned: list[str] = []
+
+    async def work(io: IO) -> None:
+        try:
+            await emit(1)
+        finally:
+            await io.sleep(0)
+            cleaned.append("yes")
+
+    items = stream_sync(lambda: work(BLOCKING))
+    assert next(items) == 1
+    items.close()
+    assert cleaned == ["yes"]
+    assert list(items) == []
+
+
+@pytest.mark.parametrize("closing", ["aclose", "forget", "end of the loop"])
+def test_closing_an_async_stream_waits_for_its_cleanup(closing: str) -> None:
+    cleaned: list[str] = []
+
+    async def work(io: IO) -> None:
+        try:
+            await emit(1)
+        finally:
+            await io.sleep(0.001)
+            # Nobody takes it any more.
+            await emit(2)
+            await io.sleep(0)
+            cleaned.append("yes")
+
+    held: list[Any] = []
+
+    async def main() -> None:
+        items = stream_async(lambda: work(ASYNC))
+        assert await anext(items) == 1
+        if closing == "aclose":
+            await items.aclose()
+            assert cleaned == ["yes"]
+        elif closing == "forget":
+            del items
+            gc.collect()
+            await asyncio.sleep(0.05)
+            assert cleaned == ["yes"]
+        else:
+            held.append(items)
+
+    asyncio.run(main())
+    assert cleaned == ["yes"]
+
+
+def test_a_cancellation_reaches_the_coroutine() -> None:
+    seen: list[str] = []
+
+    async def work(io: IO) -> None:
+        await emit(1)
+        try:
+            await io.sleep(1000)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def main() -> None:
+        items = stream_async(lambda: work(ASYNC))
+        await anext(items)
+        task = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [item async for item in items] == []
+
+    asyncio.run(main())
+    assert seen == ["cancelled"]
+
+
+def test_a_sync_stream_may_not_await_an_event_loop() -> None:
+    async def work() -> None:
+        await emit(1)
+        await asyncio.sleep(0)
+
+    items = stream_sync(work)
+    assert next(items) == 1
+    with pytest.raises(RuntimeError, match="a sync stream has awaited an event loop; use its async form"):
+        next(items)
+
+
+def numbers() -> Generator[int, None, None]:
+    async def count(io: IO) -> AsyncGenerator[int, None]:
+        items = io.iterate(lambda: range(3), no_items)
+        async with aclosing(items):
+            async for item in items:
+                yield item
+
+    async def no_items() -> AsyncGenerator[int, None]:
+        raise AssertionError
+        yield
+
+    return iterate_sync(count(BLOCKING))
+
+
+@pytest.mark.parametrize("begin", [numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO)])
+def test_sync_streams_outlive_the_loop_they_began_under(begin: Callable[[], Generator[Any, None, None]]) -> None:
+    """An event loop closes the async generators that began under it; a sync stream is none of them."""
+
+    async def main() -> tuple[Any, Generator[Any, None, None]]:
+        items = begin()
+        return next(items), items
+
+    first, rest = asyncio.run(main())
+    assert [first, *rest] == list(begin())

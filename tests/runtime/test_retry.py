@@ -1,0 +1,221 @@
+"""One policy of retries, and the coroutine that follows it. No test waits: sleeping is a list of seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import weakref
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import Abandoned
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime.retry import retry
+from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.threads import in_thread, somebody_waits
+
+waits = st.floats(0, 1e300)
+
+
+def os_errors(error: Exception) -> bool:
+    return isinstance(error, OSError)
+
+
+def policy(**settings: Any) -> RetryPolicy:
+    return replace(RetryPolicy(attempts=3, may_pass=os_errors, first_wait=0.5, longest_wait=8.0), **settings)
+
+
+class Try:
+    """An attempt that raises these first, and then returns its number; what was announced, and slept."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.made = 0
+        self.announced: list[tuple[Exception, int, float]] = []
+        self.slept: list[float] = []
+
+    async def __call__(self) -> int:
+        self.made += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.made
+
+    def announce(self, error: Exception, attempt: int, wait: float) -> None:
+        self.announced.append((error, attempt, wait))
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    def retry(self, by: RetryPolicy, io: IO, **settings: Any) -> Awaitable[int]:
+        return retry(self, by, io, announce=self.announce, sleep=self.sleep, **settings)
+
+
+def by_hand(one: Try, by: RetryPolicy, **settings: Any) -> int:
+    async def run() -> int:
+        return await one.retry(by, BLOCKING, **settings)
+
+    return run_sync(run())
+
+
+def in_a_loop(one: Try, by: RetryPolicy, **settings: Any) -> int:
+    async def run() -> int:
+        return await one.retry(by, ASYNC, **settings)
+
+    return asyncio.run(run())
+
+
+HOW = pytest.mark.parametrize("how", [by_hand, in_a_loop])
+How = Callable[..., int]
+
+
+@given(
+    attempts=st.integers(1, 10),
+    attempt=st.integers(1, 10_000),
+    first=waits,
+    longest=waits,
+    jitter=st.floats(0, 1),
+    chance=st.floats(0, 1),
+)
+def test_waits_double_up_to_the_longest(
+    attempts: int, attempt: int, first: float, longest: float, jitter: float, chance: float
+) -> None:
+    made = policy(attempts=attempts, first_wait=first, longest_wait=longest, jitter=jitter)
+    wait = made.wait_after(OSError(), attempt, chance=chance)
+    if attempt >= attempts:
+        assert wait is None
+        return
+    assert wait is not None
+    whole = min(longest, first * 2 ** (attempt - 1))
+    assert whole * (1 - jitter) <= wait * (1 + 1e-9)
+    assert 0 <= wait <= whole
+    assert made.wait_after(OSError(), attempt, chance=0) == whole
+    assert math.isfinite(wait)
+
+
+@given(advised=st.none() | waits, longest=waits)
+def test_advice_replaces_the_wait(advised: float | None, longest: float) -> None:
+    def advise(_: Exception) -> float | None:
+        return advised
+
+    made = policy(advised=advise, longest_advised=longest)
+    expected = 0.5 if advised is None else advised if advised <= longest else None
+    assert made.wait_after(OSError(), 1, chance=0) == expected
+
+
+@given(st.integers(1, 6), st.integers(0, 8), st.sampled_from([by_hand, in_a_loop]))
+def test_attempts_are_as_many_as_allowed(attempts: int, failures: int, how: How) -> None:
+    errors = [OSError(number) for number in range(failures)]
+    one = Try(*errors)
+    if failures < attempts:
+        assert how(one, policy(attempts=attempts)) == failures + 1
+    else:
+        with pytest.raises(OSError, match=str(attempts - 1)):
+            how(one, policy(attempts=attempts))
+    retries = min(failures, attempts - 1)
+    assert one.made == min(failures + 1, attempts)
+    assert one.announced == [(errors[number], number + 1, one.slept[number]) for number in range(retries)]
+    assert one.slept == [min(8.0, 0.5 * 2**number) for number in range(retries)]
+
+
+@HOW
+def test_jitter_is_drawn_anew(how: How) -> None:
+    one = Try(*[OSError()] * 20)
+    how(one, policy(attempts=21, jitter=0.5, longest_wait=0.5))
+    assert all(0.25 <= seconds <= 0.5 for seconds in one.slept)
+    assert len(set(one.slept)) > 1
+
+
+@HOW
+@pytest.mark.parametrize("error", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3)])
+def test_other_errors_are_raised_at_once(how: How, error: BaseException) -> None:
+    one = Try(error)
+    with pytest.raises(type(error)) as raised:
+        how(one, policy())
+    assert raised.value is error
+    assert (one.made, one.announced, one.slept) == (1, [], [])
+
+
+@HOW
+def test_no_wait_passes_what_is_allowed(how: How) -> None:
+    asked: list[float] = []
+
+    def allows(seconds: float) -> bool:
+        asked.append(seconds)
+        return seconds < 1
+
+    one = Try(OSError("a"), OSError("b"), OSError("c"))
+    with pytest.raises(OSError, match="b"):
+        how(one, policy(), allows=allows)
+    assert (asked, one.slept) == ([0.5, 1.0], [0.5])
+
+
+@HOW
+def test_errors_are_not_chained(how: How) -> None:
+    first, last = OSError("first"), OSError("last")
+    with pytest.raises(OSError, match="last"):
+        how(Try(first, last), policy(attempts=2))
+    assert last.__context__ is None
+    assert last.__cause__ is None
+
+
+def test_an_abandoned_thread_makes_no_further_attempt() -> None:
+    one = Try(OSError(), OSError())
+
+    def leave(_: Exception, __: int, ___: float) -> None:
+        waiter.leave()
+
+    async def run() -> int:
+        return await retry(one, policy(), BLOCKING, announce=leave, sleep=one.sleep)
+
+    with somebody_waits() as waiter:
+        error = in_thread(lambda: run_sync(run()), waiter).exception(10)
+    assert isinstance(error, Abandoned)
+    assert (one.made, one.slept) == (1, [])
+
+
+def test_a_hidden_cancellation_ends_the_attempts() -> None:
+    made: list[int] = []
+
+    async def attempt() -> None:
+        made.append(1)
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            raise OSError("in other words") from None
+
+    def announce(*_: object) -> None: ...
+
+    async def main() -> None:
+        task = asyncio.ensure_future(retry(attempt, policy(), ASYNC, announce=announce))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert made == [1]
+
+
+class Odd(OSError):
+    """An error that can be referred to weakly, as a built-in one cannot."""
+
+
+@HOW
+def test_errors_are_let_go(how: How) -> None:
+    """Without the garbage collector: nothing that is kept refers to itself."""
+    gc.collect()
+    gc.disable()
+    try:
+        one = Try(Odd("a"), Odd("b"))
+        kept = [weakref.ref(error) for error in one.errors]
+        how(one, policy())
+        one.announced.clear()
+        assert [error() for error in kept] == [None, None]
+    finally:
+        gc.enable()

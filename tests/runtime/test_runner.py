@@ -1,0 +1,157 @@
+"""What the one loop owes those around it: ends, errors, observers, waiters, and what is cut."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Asks,
+    Effect,
+    Exhausted,
+    Limits,
+    Snapshot,
+    report,
+)
+from graphexec.kernel.edge import END
+from graphexec.kernel.effects import ask_all
+from graphexec.kernel.events import Done
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.graph import edges, graph, on
+from graphexec.kernel.node import charged, node
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import World, run
+from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
+
+LONG = 20.0
+
+
+def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    raise StopAsyncIteration
+
+
+@pytest.mark.parametrize("way", ["iter", "stream_chunks", "stream_answer"])
+def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
+    executor = AgentExecutor(agent=raising, tools=[])
+    with pytest.raises(RuntimeError, match="StopAsyncIteration"):
+        list(getattr(executor, way)("q"))
+
+
+def finish(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    return AgentFinish({"output": "so"})
+
+
+class Boom(Exception):
+    """An error that can be referred to weakly."""
+
+
+def test_thrown_error_is_let_go() -> None:
+    events = AgentExecutor(agent=finish, tools=[]).stream("q")
+    next(events)
+    gc.disable()
+    try:
+        kept = throw_into(events)
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def throw_into(events: Any) -> weakref.ref[Boom]:
+    try:
+        events.throw(Boom())
+    except Boom as error:
+        return weakref.ref(error)
+    raise AssertionError("it is thrown where the run stands")
+
+
+class Reporting:
+    """A memory that reports while it saves."""
+
+    keys = ()
+
+    def load(self, inputs: Any) -> dict[str, Any]:
+        return {}
+
+    def save(self, inputs: Any, outputs: Any) -> None:
+        report("saved")
+
+    async def aload(self, inputs: Any) -> dict[str, Any]:
+        return {}
+
+    async def asave(self, inputs: Any, outputs: Any) -> None:
+        report("saved")
+
+
+def test_observers_see_the_end_that_the_consumer_leaves() -> None:
+    seen: list[str] = []
+    memory: Any = Reporting()
+    executor = AgentExecutor(
+        agent=finish, tools=[], memory=memory, watchers=[lambda event: seen.append(type(event).__name__)]
+    )
+    events = executor.stream("q")
+    assert any(type(event).__name__ == "Reported" for event in events)
+    events.close()
+    assert seen[-2:] == ["Reported", "Done"]
+
+
+def test_abandoned_async_handler_abandons_the_run_within() -> None:
+    inner, asked, ended = threading.Event(), list[str](), threading.Event()
+
+    def decide(steps: Any, inputs: dict[str, Any]) -> AgentAction:
+        asked.append("decision")
+        inner.set()
+        held.wait(LONG)
+        return AgentAction("nothing", "")
+
+    held = threading.Event()
+
+    async def answer(effect: Question) -> str:
+        try:
+            return str(AgentExecutor(agent=decide, tools=[], max_iterations=50).run("q").output)
+        finally:
+            ended.set()
+
+    world = World({Question: Handler(answering(answer))}, Limits(seconds=0.2))
+    done = run(INTERVIEW, Topic("tea"), world)
+    assert isinstance(done.outcome, Stopped)
+    assert inner.is_set()
+    held.set()
+    assert ended.wait(LONG)
+    assert asked == ["decision"]
+
+
+def answering(function: Any) -> Any:
+    async def answer(effect: Effect[Any], left: float | None, io: IO) -> Any:
+        return await io.call_async(function, effect)
+
+    return answer
+
+
+def test_instant_handlers_may_cut_a_batch() -> None:
+    @charged(when_spent=Stopped)
+    @node
+    def survey(topics: Topics) -> Asks[Question, Total]:
+        replies = yield from ask_all([Question(name) for name in topics.names])
+        return Total(str(replies))
+
+    async def cut(effect: Question, left: float | None, io: IO) -> Any:
+        return Cut()
+
+    machine = graph(edges(survey, on(Total, END) | on(Stopped, END)), start=survey)
+    done: Done[Any] = run(machine, Topics(("a", "b")), World({Question: Handler(cut, instant=True)}, Limits(seconds=9)))
+    assert isinstance(done.outcome, Stopped)
+    assert done.outcome.limit.limit == "seconds"
+
+
+def test_whole_limits_stay_whole_in_json() -> None:
+    stopped = Stopped(Topic("tea"), Exhausted("fan_out", 15, 15))
+    read = Snapshot.from_json(Snapshot("interview", Topic("tea"), (stopped.limit,)).to_json(), INTERVIEW)
+    assert str(read.replies[0]) == str(stopped.limit)

@@ -1,0 +1,50 @@
+"""What holds of the tests themselves: the same names in every process, and none that goes on for ever."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+
+LOOPS = """
+from hypothesis import given
+from hypothesis import strategies as st
+
+def test_loop():
+    while True:
+        pass
+
+@given(st.integers())
+def test_property(number):
+    while True:
+        pass
+
+def test_next():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_every_process_collects_the_same_tests() -> None:
+    command = [sys.executable, "-m", "pytest", "-m", "", "--collect-only", "-q", "-p", "no:randomly"]
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    processes = [subprocess.Popen(command, cwd=TOP, env=one, stdout=subprocess.PIPE, text=True) for one in environments]
+    first, second = ([line for line in one.communicate()[0].splitlines() if "::" in line] for one in processes)
+    assert len(first) > 6_000
+    assert first == second
+
+
+@pytest.mark.slow
+def test_a_test_that_loops_fails_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((TOP / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    (tmp_path / "test_loops.py").write_text(LOOPS)
+    command = [sys.executable, "-m", "pytest", "--timeout=1", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert "2 failed, 1 passed" in ended.stdout
+    for name in ("test_loop", "test_property"):
+        assert f"test_loops.py::{name} has taken more than 1 seconds" in ended.stdout

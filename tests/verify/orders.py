@@ -1,0 +1,85 @@
+"""Orders that are paid and sent: a machine whose effects take something else than calls of models and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, node, on
+from graphexec.kernel.meters import Meter
+
+PAYMENTS, PARCELS, WEIGHT = Meter("payments"), Meter("parcels"), Meter("weight", whole=False)
+
+
+@final
+@dataclass(frozen=True)
+class Pay(Effect[bool]):
+    """A payment, of which each counts."""
+
+    charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 1}
+
+
+@final
+@dataclass(frozen=True)
+class Ship(Effect[float]):
+    """An order is sent in two parcels; what they weigh is known then."""
+
+    charges: ClassVar[Mapping[Meter, int]] = {PARCELS: 2, PAYMENTS: 1}
+    measures: ClassVar[tuple[Meter, ...]] = (WEIGHT,)
+
+    def measure(self, reply: float) -> tuple[float]:
+        return (reply,)
+
+
+@final
+@dataclass(frozen=True)
+class Order:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Paid:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Refused:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Delivered:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Cancelled:
+    order: Order | Paid | Refused
+    limit: Exhausted
+
+
+@charged(when_spent=Cancelled, asks=1)
+@node
+def pay(order: Order | Refused) -> Asks[Pay, Paid | Refused]:
+    accepted = yield from ask(Pay())
+    return Paid() if accepted else Refused()
+
+
+@charged(when_spent=Cancelled, asks=1)
+@node
+def ship(paid: Paid) -> Asks[Ship, Delivered]:
+    yield from ask(Ship())
+    return Delivered()
+
+
+ORDERS: Graph[Order, Any] = graph(
+    edges(pay, on(Paid, ship) | on(Refused, pay) | on(Cancelled, END))
+    | edges(ship, on(Delivered, END) | on(Cancelled, END)),
+    start=pay,
+)
+FIVE = Limits({PAYMENTS: 5})

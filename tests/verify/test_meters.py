@@ -1,0 +1,465 @@
+"""Machines whose effects take something else than calls of models and tools: how they are proved, and what is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, final
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    END,
+    Budget,
+    Effect,
+    Graph,
+    Limits,
+    charged,
+    draft,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+)
+from graphexec.draw import Recorder
+from graphexec.errors import GraphError, LimitsError
+from graphexec.kernel.meters import Meter
+from graphexec.kernel.node import Node, reserved
+from graphexec.kernel.stepping import advance, begin
+from graphexec.meters import agent_limits
+from graphexec.runtime.runner import stream, world
+from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
+from graphexec.testing.strategies import drawn_graphs
+from graphexec.verify import Certificate, Verdict, check, verify
+from graphexec.verify.audit import audit
+from graphexec.verify.difference import diff
+from graphexec.verify.explore import explore
+from graphexec.verify.failure import as_test
+from graphexec.verify.flow import Flow, Transition, flow_of
+from graphexec.verify.oracle import replies_of
+from graphexec.verify.prove import solved
+from graphexec.verify.puppets import explore_table
+from graphexec.verify.reports.document import told_bounds, told_limits
+from graphexec.verify.reports.text import bound_lines
+from graphexec.verify.stepping import Choice
+from graphexec.verify.temporal import asked, never
+from tests.verify.machines import GOLD, SILVER, Buy, Weigh
+from tests.verify.orders import (
+    FIVE,
+    ORDERS,
+    PARCELS,
+    PAYMENTS,
+    WEIGHT,
+    Cancelled,
+    Delivered,
+    Order,
+    Paid,
+    Pay,
+    Refused,
+    Ship,
+    pay,
+)
+
+
+def certified(machine: Graph[Any, Any], limits: Limits) -> Verdict:
+    """The verdict on a machine that is proved to end, with its certificate checked."""
+    verdict = verify(machine, limits)
+    assert verdict.certificate is not None, verdict
+    check(Certificate.from_json(verdict.certificate.to_json()), machine)
+    return verdict
+
+
+# ---- proofs
+
+
+def test_a_limited_meter_proves_that_runs_end() -> None:
+    verdict = certified(ORDERS, FIVE)
+    assert str(verdict) == (
+        "PROVED\n  transitions: payments + 1 = 6 (exact)\n  parcels: 2 (at most)\n"
+        "  payments: payments = 5 (at most)\n  seconds: no bound"
+    )
+    found = explore_table(ORDERS, FIVE)
+    assert (found.longest, found.charges) == (6, {"parcels": 2, "payments": 5})
+    assert "at most 6 transitions, 2 parcels and 5 payments" in str(found)
+
+
+def test_without_a_limit_the_meter_to_limit_is_named() -> None:
+    assert verify(ORDERS, Limits()).why == (
+        "GX016 at pay: this loop can run for ever: pay --Refused--> pay; it spends payments, which has no limit. Set a "
+        "limit on payments: Limits({PAYMENTS: 5})."
+    )
+
+
+def test_a_limit_on_another_meter_that_is_charged_along_bounds_a_meter() -> None:
+    flow = flow_of(ORDERS)
+    assert flow.charged == ("parcels", "payments")
+    # For each parcel there is a payment, and not the other way round.
+    assert flow.factors("parcels") == {"parcels": 1, "payments": 2}
+    assert flow.factors("payments") == {"payments": 1}
+
+
+def test_a_charge_of_several_units_is_refused_where_fewer_are_left() -> None:
+    assert certified(ORDERS, Limits({PAYMENTS: 2, PARCELS: 1})).bounds is not None
+    found = explore_table(ORDERS, Limits({PAYMENTS: 2, PARCELS: 1}))
+    assert found.charges == {"parcels": 0, "payments": 2}
+    assert set(found.endings) == {"Cancelled"}
+
+
+def test_a_measured_meter_is_compared_and_not_bounded() -> None:
+    ways = {(one.source, one.kind): one for one in flow_of(ORDERS).transitions}
+    assert ways["ship", "within"].causes == ("parcels", "payments", "weight", "seconds", "restarts")
+    assert ways["ship", "within"].kinds == ((("parcels", 2), ("payments", 1), ("weight", 0)),)
+    bounds = certified(ORDERS, Limits({PAYMENTS: 2, WEIGHT: 1.5})).bounds
+    assert bounds is not None
+    assert list(bounds.meters) == ["parcels", "payments"]
+
+
+def test_any_number_of_effects_is_limited_by_fan_out_or_by_a_meter() -> None:
+    loose: Any = charged(when_spent=Cancelled)(dataclasses.replace(pay, most=None, least=0))
+    row: Any = edges(loose, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    machine: Graph[Any, Any] = graph(row, start=loose)
+    verdict = verify(machine, Limits())
+    assert [finding.code for finding in verdict.findings] == ["GX013"]
+    assert verdict.findings[0].remedy == (
+        "set Limits({PAYMENTS: 5}, fan_out=5), or say asks= in its @charged or @metered: how many, or (least, most)"
+    )
+    bounds = verdict.bounds
+    assert bounds is not None
+    assert bound_lines(bounds)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"
+    assert verify(machine, FIVE).findings == ()
+    assert str(certified(machine, Limits(fan_out=3)).bounds.meters["payments"]) == "fan_out = 3 (exact)"  # type: ignore[union-attr]
+
+
+@final
+@dataclass(frozen=True)
+class Scan(Effect[int]):
+    """How many pages there were is known afterwards."""
+
+    measures: ClassVar[tuple[Meter, ...]] = (Meter("pages"),)
+
+    def measure(self, reply: int) -> tuple[int]:
+        return (reply,)
+
+
+@pytest.mark.parametrize("pages", [0, 1, None])
+def test_what_is_only_compared_stops_a_visit_once_nothing_is_left(pages: int | None) -> None:
+    scanning: Any = dataclasses.replace(pay, effects=(Scan,))
+    row: Any = edges(scanning, on(Paid, END) | on(Refused, scanning) | on(Cancelled, END))
+    machine: Graph[Any, Any] = graph(row, start=scanning)
+    limits = Limits({Meter("pages"): pages}, restarts=0)
+    verdict = verify(machine, limits)
+    found = explore_table(machine, limits)
+    # Nobody knows whether there will be any pages.
+    assert verdict.status == ("unproved" if pages == 0 else "refuted")
+    assert (found.endless is None) == (pages == 0)
+    once: Any = edges(scanning, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    bounds = certified(graph(once, start=scanning), limits).bounds
+    assert bounds is not None
+    assert bounds.meters == {}
+    assert bounds.transitions.exact
+
+
+def test_a_charge_that_no_way_is_left_to_make_is_none() -> None:
+    lost: Any = edges
+    flow = flow_of(draft(lost(pay, on(Cancelled, END)), start=pay))
+    assert flow.bounded == ("payments",)
+    certificate, _ = solved(flow, Limits())
+    assert certificate is not None
+    assert str(certificate.bounds.meters["payments"]) == "0 (exact)"
+
+
+@pytest.mark.parametrize("seconds", [None, 5])
+def test_what_is_reserved_may_ask_for_nothing(seconds: int | None) -> None:
+    silent: Any = reserved(when_spent=Cancelled, asks=0)(dataclasses.replace(pay, when_spent=None, spent_outcome=None))
+    row: Any = edges(silent, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    bounds = certified(graph(row, start=silent), Limits(seconds=seconds)).bounds
+    assert bounds is not None
+    assert str(bounds.transitions) == "1 (exact)"
+
+
+# ---- what is counted twice
+
+
+def test_a_budget_and_a_meter_of_one_name_are_a_fault() -> None:
+    both: Any = metered(when_spent=Cancelled, budget=Budget("payments", 3))(pay)
+    row: Any = edges(both, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    with pytest.raises(GraphError) as caught:
+        graph(row, start=both)
+    assert str(caught.value.faults[0]) == (
+        "pay asks for effects that count the meter payments, and a node is metered by a budget of that name; rename "
+        "one of them"
+    )
+    assert verify(draft(row, start=both)).findings[0].code == "GX011"
+
+
+def test_two_meters_of_one_name_are_a_fault() -> None:
+    class Refund(Effect[bool]):
+        measures: ClassVar[tuple[Meter, ...]] = (Meter("payments", whole=False),)
+
+        def measure(self, reply: bool) -> tuple[float]:
+            return (1.5,)
+
+    other = dataclasses.replace(pay, name="refund", effects=(Refund,))
+    row: Any = edges(pay, on(Paid, END) | on(Refused, other) | on(Cancelled, END))
+    row = row | edges(other, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    with pytest.raises(GraphError, match="refund asks for effects whose meter payments is not the one of those before"):
+        graph(row, start=pay)
+
+
+def test_a_limit_on_a_meter_that_is_a_budget_of_the_machine_is_refused() -> None:
+    @metered(when_spent=Cancelled, budget=Budget("rounds", 3))
+    @node
+    def go_round(order: Order) -> Order | Delivered:
+        return order
+
+    machine: Graph[Any, Any] = graph(
+        edges(go_round, on(Order, go_round) | on(Delivered, END) | on(Cancelled, END)), start=go_round
+    )
+    limits = Limits({Meter("rounds"): 2})
+    for refuse in (lambda: verify(machine, limits), lambda: advance(machine, begin(machine, Order()), limits)):
+        with pytest.raises(LimitsError) as caught:
+            refuse()
+        text = "rounds is a budget of the machine and no meter; write Limits(budgets={'rounds': 2})"
+        assert str(caught.value) == text
+
+
+# ---- reports
+
+
+def test_bounds_and_limits_are_told_by_meter() -> None:
+    verdict = certified(ORDERS, FIVE)
+    assert verdict.bounds is not None
+    told = told_bounds(verdict.bounds)
+    assert told["meters"]["payments"] == {"form": "payments", "number": 5, "exact": False}
+    assert told["model_calls"] == {"form": "0", "number": 0, "exact": True}
+    assert told_limits(FIVE)["payments"] == 5
+    assert bound_lines(verdict.bounds) == [
+        "  transitions  payments + 1 = 6 (exact)",
+        "  parcels      2 (at most)",
+        "  payments     payments = 5 (at most)",
+        "  seconds      no bound; set max_execution_time",
+    ]
+
+
+def test_a_difference_names_the_limits_and_bounds_of_meters() -> None:
+    changes = diff(ORDERS, ORDERS, Limits({PAYMENTS: 6}), limits_before=FIVE)
+    assert str(changes) == (
+        "~ limit payments: was 5, now 6\n"
+        "~ bound transitions: was payments + 1 = 6 (exact), now payments + 1 = 7 (exact)\n"
+        "~ bound payments: was payments = 5 (at most), now payments = 6 (at most)"
+    )
+    other: Any = dataclasses.replace(pay, effects=(Ship,))
+    row: Any = edges(other, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    fewer: Any = edges(pay, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    changes = diff(graph(fewer, start=pay), graph(row, start=other), Limits())
+    assert "~ bound parcels: was 0 (exact), now 2 (exact)" in str(changes).splitlines()
+    changes = diff(ORDERS, ORDERS, FIVE, limits_before=Limits())
+    assert "~ limit payments: was none, now 5" in str(changes).splitlines()
+    assert "~ bound payments: was no bound, now payments = 5 (at most)" in str(changes).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("limits", "written"),
+    [
+        (FIVE, "Limits({Meter('payments'): 5})"),
+        (
+            Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
+            "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
+        ),
+    ],
+)
+def test_a_pasted_test_has_limits_on_meters(limits: Limits, written: str) -> None:
+    oracle = replies_of(ORDERS, {Pay: [True, False], Ship: [0.5]})
+    found = explore(ORDERS, limits, Order(), oracle, properties=[never(asked(Ship))])
+    text = as_test(found.failures[0], machine="from tests.verify.orders import ORDERS as machine")
+    assert written in text
+    assert "import Limits, Meter\n" in text
+    assert found.failures[0].choices == (Choice("replies", "bool 1", True),)
+
+
+@pytest.mark.parametrize(
+    ("limits", "written"),
+    [
+        (Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
+        (agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
+        (Limits(iterations=None), "Limits(iterations=None)"),
+    ],
+)
+def test_limits_of_all_kinds_are_written_in_a_pasted_test(limits: Limits, written: str) -> None:
+    oracle = replies_of(ORDERS, {Pay: [True], Ship: [0.5]})
+    (failure,) = explore(ORDERS, limits, Order(), oracle, properties=[never(asked(Ship))]).failures
+    assert f" {written}, " in as_test(failure, machine="machine = ...")
+
+
+# ---- certificates
+
+
+def test_the_charges_of_effects_are_in_the_certificate() -> None:
+    certificate = certified(ORDERS, FIVE).certificate
+    assert certificate is not None
+    data = json.loads(certificate.to_json())
+    assert data["graphexec_certificate"] == 2
+    assert data["flow"]["transitions"][0]["kinds"] == [[["payments", 1]]]
+    assert certificate.limits["payments"] == 5
+    assert certificate.limits["parcels"] is None
+
+
+def test_flows_that_measure_other_meters_are_told_apart() -> None:
+    one = Transition("a", "A", "END", asks=1, most=1, kinds=((("gold", 2),),))
+    flow = Flow("a", ("a",), (one,))
+    assert (flow.charged, flow.bounded) == (("gold",), ("gold",))
+    measured = dataclasses.replace(flow, measured=("gold",))
+    assert (measured.charged, measured.bounded) == (("gold",), ())
+    assert measured.digest != flow.digest
+
+
+# ---- traces
+
+
+def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, Any]], Certificate]:
+    """The records of a run in which payments are accepted or not, and the proof that it is to conform to."""
+    recorder = Recorder(ORDERS, limits=limits)
+    replies = iter(accepted)
+
+    def accept(effect: Pay) -> bool:
+        return next(replies)
+
+    def send(effect: Ship) -> float:
+        return 0.5
+
+    for happened in stream(ORDERS, Order(), world({Pay: accept, Ship: send}, limits=limits, clock=lambda: 0.0)):
+        recorder(happened)
+    certificate = certified(ORDERS, limits).certificate
+    assert certificate is not None
+    return [json.loads(line) for line in recorder.recording.to_json_lines().splitlines()], certificate
+
+
+@pytest.mark.parametrize("accepted", [[True], [False, False, True], [False] * 5])
+@pytest.mark.parametrize("limits", [FIVE, Limits({PAYMENTS: 5, PARCELS: 1}), Limits({PAYMENTS: 5, WEIGHT: 9})])
+def test_a_run_that_charges_meters_of_its_own_conforms(accepted: list[bool], limits: Limits) -> None:
+    records, proof = trace_of(accepted, limits)
+    assert str(audit(records, proof)).startswith("CONFORMS")
+
+
+@pytest.mark.parametrize(
+    ("meter", "more", "fact"),
+    [
+        ("payments", 1, "ship --Delivered--> END makes at most 1 payments, and 2 are counted"),
+        ("payments", 1, "ship asked for 0 payments, and 2 are counted"),
+        ("parcels", 5, "ship asked for 0 parcels, and 7 are counted"),
+        ("parcels", 5, "the parcels of the run are 7, and at most 2 was proved"),
+        ("parcels", 0.5, "parcels is 2.5; what is counted is whole and not below 0"),
+        ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, of which 0 is spent before it and 0 after it"),
+        ("weight", -0.25, "weight go back from 0.5 to 0.25"),
+    ],
+)
+def test_what_is_charged_wrongly_is_a_violation(meter: str, more: float, fact: str) -> None:
+    records, proof = trace_of([False, True], FIVE)
+    records[-1]["spent"][meter] += more
+    assert fact in [violation.fact for violation in audit(records, proof).violations]
+
+
+def test_a_run_beyond_the_limit_of_a_meter_is_a_violation() -> None:
+    records, _ = trace_of([False, False, True], FIVE)
+    proof = certified(ORDERS, Limits({PAYMENTS: 2})).certificate
+    assert proof is not None
+    assert "the limit payments of the run is 5 and that of the proof 2" in str(audit(records, proof))
+    records[0]["limits"]["payments"] = 2
+    facts = [violation.fact for violation in audit(records, proof).violations]
+    assert "3 of payments is spent, and the limit is 2" in facts
+
+
+# ---- puppets
+
+
+def asking(least: int, most: int, *effects: type[Effect[Any]]) -> Graph[Any, Any]:
+    """A machine of one node, which may ask for so many of these."""
+    several: Node[Any, Any] = dataclasses.replace(pay, effects=effects, least=least, most=most)
+    row: Any = edges(several, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    return graph(row, start=several)
+
+
+@pytest.mark.parametrize("effects", [(Buy,), (Weigh,), (Buy, Weigh)])
+@pytest.mark.parametrize(("least", "most"), [(0, 1), (1, 2), (0, 3), (2, 3)])
+def test_everything_that_a_visit_can_be_charged_is_within_what_the_puppets_are(
+    least: int, most: int, effects: tuple[type[Effect[Any]], ...]
+) -> None:
+    machine = asking(least, most, *effects)
+    for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5)):
+        limits = Limits({GOLD: gold, SILVER: silver})
+        ended: set[str] = set()
+        taken: Counter[str] = Counter()
+        for batches in _batches(effects, most):
+            ending, spent = _visited(batches, least, limits)
+            if ending:
+                ended.add(ending)
+                taken |= spent
+        found = explore_table(machine, limits)
+        assert found.charges is not None
+        assert found.charges == {name: taken[name] for name in found.charges}, limits
+        assert {"Paid" if name == "Refused" else name for name in found.endings} == ended, limits
+
+
+def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[type[Effect[Any]]]]]:
+    """Every way to ask for at most so many, one by one and at once."""
+    for count in range(most + 1):
+        for asks in product(effects, repeat=count):
+            yield [[effect] for effect in asks]
+            yield [list(asks)]
+
+
+def _visited(
+    batches: Sequence[Sequence[type[Effect[Any]]]], least: int, limits: Limits
+) -> tuple[str | None, Counter[str]]:
+    """How a visit that asks for these ends, and what it is charged, by the limits' own words."""
+    spent: Counter[str] = Counter()
+    for batch in batches:
+        wanted = Counter(spent)
+        for effect in batch:
+            wanted.update({meter.name: amount for meter, amount in effect.charges.items()})
+        compared = {meter.name for effect in batch for meter in effect.measures}
+        for name, limit in limits.meters.items():
+            if wanted[name] > max(limit, spent[name]) or (name in compared and spent[name] >= limit):
+                return "Cancelled", spent
+        spent = wanted
+    return ("Paid" if sum(map(len, batches)) >= least else None), spent
+
+
+# ---- the nodes as they are
+
+
+@st.composite
+def meter_limits(draw: st.DrawFn) -> Limits:
+    """Limits on the meters of random machines, and few iterations."""
+    few = st.sampled_from([None, 0, 1, 2, 4, 7])
+    return Limits({meter: draw(few) for meter in METERS}, iterations=draw(st.sampled_from([0, 1, 2, None])))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(drawn=drawn_graphs(most=3), limits=meter_limits(), choices=st.lists(st.integers(0, 5), max_size=3))
+def test_what_is_proved_of_random_machines_holds_of_every_run(
+    drawn: DrawnGraph, limits: Limits, choices: list[int]
+) -> None:
+    """The nodes run as they are, on the real engine, whatever their effects report."""
+    verdict = verify(drawn.graph, limits)
+    event(verdict.status)
+    errands = {kind for one in drawn.nodes for kind in map(errand_class, one.errands)}
+    replies: dict[type[Effect[Any]], Sequence[object]] = dict.fromkeys(errands, (0, 3))
+    if verdict.certificate is None or any(one.asks == "models" for one in drawn.nodes):
+        return
+    bounds = verdict.certificate.bounds
+    found = explore(drawn.graph, limits, drawn.value(choices), replies_of(drawn.graph, replies))
+    assert found.endless is None
+    assert found.longest is not None
+    assert found.charges is not None
+    assert found.longest <= (bounds.transitions.number or 0)
+    assert found.charges.keys() == bounds.meters.keys()
+    for name, bound in bounds.meters.items():
+        assert bound.number is None or found.charges[name] <= bound.number, name
