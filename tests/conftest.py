@@ -56,7 +56,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     # A worker has no workers of its own.
     serial = "PYTEST_XDIST_WORKER" in os.environ or not config.pluginmanager.hasplugin("xdist")
     if not serial and option.numprocesses is None and not (chosen or watched):
-        option.numprocesses = min(os.cpu_count() or 1, MOST_WORKERS)
+        # Some tests wait.
+        option.numprocesses = min((os.cpu_count() or 1) + 1, MOST_WORKERS)
         option.dist = "worksteal"
 
 

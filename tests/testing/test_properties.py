@@ -265,6 +265,7 @@ def lying(acted: Acted) -> Acted:
     return LimitReached(acted.run, Exhausted("iterations", 1, 1))  # type: ignore[return-value]  # pyright: ignore
 
 
+@pytest.mark.usefixtures("as_found")
 @pytest.mark.parametrize(
     ("body", "found"),
     [(remembering, "when it is run again|a second run is not|resumed from|a sync run"), (lying, "UndeclaredOutcome")],
@@ -306,6 +307,12 @@ def test_a_value_that_cannot_be_stored_is_found() -> None:
 
 
 # ---- defects of the engine and of the drivers, each seeded, each found
+
+
+@pytest.fixture
+def as_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the attack that finds a defect as long as it is."""
+    monkeypatch.setattr(checked, "SHRINKING", 0)
 
 
 @contextlib.contextmanager
@@ -395,6 +402,7 @@ def counted_once(charge: Any) -> Any:
     return charged_once
 
 
+@pytest.mark.usefixtures("as_found")
 def test_a_charge_of_several_units_that_counts_as_one_is_found() -> None:
     with seeded(Execution, "_charge", counted_once), pytest.raises(AssertionError):
         # What is chosen by chance finds it in a hundred runs or two.
@@ -405,6 +413,7 @@ def test_without_a_defect_nothing_is_found() -> None:
     verify_termination(short_lived(), examples=25)
 
 
+@pytest.mark.usefixtures("as_found")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_the_engine_is_found(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
@@ -412,6 +421,7 @@ def test_a_defect_of_the_engine_is_found(defect: str) -> None:
         verify_termination(short_lived(), examples=25)
 
 
+@pytest.mark.usefixtures("as_found")
 def test_a_call_that_is_waited_for_though_it_ignores_its_cancellation_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
