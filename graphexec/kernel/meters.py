@@ -313,7 +313,7 @@ class Exhausted:
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit: the limit on the cost.
             return f"the limit of {self.value:g} on the {units} was reached ({self.reached:.6g} spent)"
-        unit = units.removesuffix("s") if self.value == 1 else units
+        unit = units.removesuffix("s") if self.value == 1 and not units.endswith("ss") else units
         limit = f"the limit of {format_count(self.value)} {unit}"
         if self.reached < self.value:
             return f"{limit} does not allow {self.wanted} more ({format_count(self.reached)} spent)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,43 +36,29 @@ def answering(function: Answer) -> Handler:
     """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere."""
     if isinstance(function, Handler):
         return function
-    if inspect.iscoroutinefunction(function):
-
-        async def await_reply(effect: Any, left: float | None, io: IO) -> Any:
-            del left
-            return await io.call_async(lambda: function(effect))
-
-        return Handler(await_reply)
-
-    async def call(effect: Any, left: float | None, io: IO) -> Any:
-        del left
-        reply = await io.call(function, effect)
-        # A lambda may hide that what it calls is async.
-        return await io.call_async(lambda: reply) if inspect.iscoroutine(reply) else reply
-
-    return Handler(call)
-
-
-def handler_from(
-    call: Callable[[Any, float | None], Any],
-    acall: Callable[[Any, float | None], Awaitable[Any]],
-    *,
-    instant: bool = False,
-) -> Handler:
-    """Make a handler of two functions of the effect and the seconds left: one for sync runs, one for async ones."""
+    is_async = inspect.iscoroutinefunction(function)
 
     async def answer(effect: Any, left: float | None, io: IO) -> Any:
-        return await io.either(lambda: call(effect, left), lambda: acall(effect, left))
+        del left
+        return await _call(function, effect, io, is_async=is_async)
 
-    return Handler(answer, instant)
+    return Handler(answer)
+
+
+# Any: the function's own argument and result.
+async def _call(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
+    """Call a function that may block, or await it if it is async."""
+    if is_async:
+        return await io.call_async(function, argument)
+    result = await io.call(function, argument)
+    # A lambda may hide that what it calls is async.
+    return await io.call_async(lambda: result) if inspect.iscoroutine(result) else result
 
 
 async def _perform(effect: Perform, left: float | None, io: IO) -> Any:
     """Run the function of an opaque node."""
     del left
-    if inspect.iscoroutinefunction(effect.function):
-        return await io.call_async(lambda: effect.function(effect.value))
-    return await io.call(effect.function, effect.value)
+    return await _call(effect.function, effect.value, io, is_async=inspect.iscoroutinefunction(effect.function))
 
 
 PERFORMING = Handler(_perform)

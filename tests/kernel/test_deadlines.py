@@ -10,7 +10,8 @@ import pytest
 from graphexec import Asking, CallTool, Done, Exhausted, Limits, Snapshot, advance, begin
 from graphexec.effects import ToolResult
 from graphexec.kernel.execution import Cut
-from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime.handlers import Handler, handlers_for
+from graphexec.runtime.io import IO
 from graphexec.runtime.runner import World, arun, run, world
 from tests.kernel.machines import (
     CLOCK,
@@ -156,15 +157,10 @@ def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
 
 
 def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
-    from graphexec.runtime.handlers import handler_from
-
-    def call(effect: object, left: float | None) -> Any:
+    async def answer(effect: object, left: float | None, io: IO) -> Any:
         return never(effect)
 
-    async def acall(effect: object, left: float | None) -> Any:
-        return never(effect)
-
-    instant = handler_from(call, acall, instant=True)
+    instant = Handler(answer, instant=True)
     for driver in EVERY:
         answers = {Question: instant, CallTool: instant}
         assert driver(Script(INTERVIEW, Topic("tea"), late(answers))).spent.seconds == 11
@@ -250,40 +246,31 @@ def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver
 
 @pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
 def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
-    from graphexec.runtime.handlers import handler_from
-
     told: list[float | None] = []
     clock = FakeClock()
 
-    def call(question: Question, left: float | None) -> str:
+    async def answer(question: Question, left: float | None, io: IO) -> str:
         told.append(left)
         clock.advance(3)
         return "fine"
 
-    async def acall(question: Question, left: float | None) -> str:
-        return call(question, left)
-
-    driver(Script(INTERVIEW, Topic("tea"), World({Question: handler_from(call, acall)}, TEN, clock=clock)))
+    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(answer)}, TEN, clock=clock)))
     assert told == [10, 7, 4]
     told.clear()
-    driver(Script(INTERVIEW, Topic("tea"), World({Question: handler_from(call, acall)}, Limits(), clock=clock)))
+    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(answer)}, Limits(), clock=clock)))
     assert told == [None, None, None]
 
 
 @pytest.mark.parametrize("seconds", [None, 60.0])
 def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float | None) -> None:
-    from graphexec.runtime.handlers import handler_from
-
     threads: set[int] = set()
 
-    def call(effect: CallTool | Question, left: float | None) -> Any:
+    async def answer(effect: CallTool | Question, left: float | None, io: IO) -> Any:
+        assert io.blocking, "an instant handler does not wait"
         threads.add(threading.get_ident())
         return ToolResult("x") if isinstance(effect, CallTool) else "x"
 
-    async def acall(effect: Question, left: float | None) -> str:
-        raise AssertionError("an instant handler is called, not awaited")
-
-    instant = handler_from(call, acall, instant=True)
+    instant = Handler(answer, instant=True)
     made = World({Question: instant, CallTool: instant}, Limits(seconds=seconds))
     runs: list[Callable[[], object]] = [
         lambda: run(INTERVIEW, Topic("tea"), made),
