@@ -13,8 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from graphexec import AGENT_EXECUTOR, END, Edge, Graph, Limits
+from graphexec import END, Graph, Limits
 from graphexec.draw import draw
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.kernel import Edge
 from graphexec.verify import verify
 
 TEXTS = ("mermaid", "mermaid-state", "dot", "markdown", "text")

@@ -18,15 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec import (
-    Agent,
-    AgentExecutor,
-    AnyTool,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    tool,
-)
+from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent, tool
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -36,6 +28,7 @@ from graphexec.messages import (
     ToolCall,
     UserMessage,
 )
+from graphexec.tools import AnyTool
 
 SHORT, LONG = 100, 1_000
 ROUNDS = 7

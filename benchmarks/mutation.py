@@ -1,6 +1,6 @@
 """Mutation: change the code in every small way, and see whether a test notices.
 
-    python benchmarks/mutation.py [engine | executor | prover | graphexec/kernel/ranks.py]... [--keep FOLDER]
+    python benchmarks/mutation.py [engine | executor | prover | graphexec/kernel/execution.py]... [--keep FOLDER]
 
 With mutmut, in a copy of the repository; needs `fork`. Every mutant that no test notices (a survivor) is printed as a
 diff, unless `benchmarks/mutants.md` explains it. The exit status is 1 if a survivor is not explained, or if what is
@@ -42,8 +42,12 @@ class Subject:
     tests: tuple[str, ...]
 
 
-_KERNEL = ("tests/kernel", *(f"tests/agent/test_{name}.py" for name in ("properties", "limits", "wrong_limits")))
-_AGENT = ("tests/agent",)
+_KERNEL = (
+    "tests/kernel",
+    "tests/runtime",
+    *(f"tests/executor/test_{name}.py" for name in ("properties", "limits", "wrong_limits")),
+)
+_AGENT = ("tests/executor", "tests/agents", "tests/tools")
 _PROVER = (
     *(
         f"tests/verify/test_{name}.py"
@@ -65,13 +69,13 @@ _PROVER = (
 
 SUBJECTS = {
     "engine": Subject(
-        tuple(f"graphexec/kernel/{name}.py" for name in ("execution", "stepping", "meters", "ranks", "subgraphs")),
+        tuple(f"graphexec/kernel/{name}.py" for name in ("execution", "stepping", "meters", "subgraphs")),
         _KERNEL,
     ),
-    "executor": Subject(tuple(f"graphexec/{name}.py" for name in ("executor", "machine")), _AGENT),
+    "executor": Subject(tuple(f"graphexec/executor/{name}.py" for name in ("executor", "table")), _AGENT),
     "prover": Subject(
         tuple(
-            f"graphexec/verify/{name}.py"
+            f"graphexec/verify/proof/{name}.py"
             for name in (
                 "flow",
                 "ranking",
@@ -90,7 +94,7 @@ SUBJECTS = {
 }
 
 # Functions that write tables when their module is imported: there the tables are compared as they are.
-AT_IMPORT = {("graphexec/machine.py", "_executor"), ("graphexec/machine.py", "_strict")}
+AT_IMPORT = {("graphexec/executor/table.py", "_executor"), ("graphexec/executor/table.py", "_strict")}
 
 # The exit statuses of pytest for a failed test, and of a process that was ended because it took too long, or crashed.
 FAILED = (1, 3)

@@ -13,12 +13,14 @@ from collections.abc import Callable
 
 from overhead import double, executor
 
-from graphexec import AGENT_EXECUTOR, AgentExecutor, Limits, Ready, Run, create_react_agent
+from graphexec import AgentExecutor, Limits, create_react_agent
+from graphexec.actions import Run
+from graphexec.executor import AGENT_EXECUTOR, Ready
 from graphexec.models import ScriptedModel
-from graphexec.verify.explore import explore
-from graphexec.verify.flow import Flow, Transition, flow_of
-from graphexec.verify.oracle import replies_of
-from graphexec.verify.prove import solved
+from graphexec.verify.explorer.explore import explore
+from graphexec.verify.explorer.oracle import replies_of
+from graphexec.verify.proof.flow import Flow, Transition, flow_of
+from graphexec.verify.proof.prove import solved
 
 FIFTEEN = Limits(iterations=15)
 STEPS = 1_000
@@ -67,7 +69,7 @@ def prove(flow: Flow) -> Callable[[], None]:
 FIRST = """
 import time, graphexec
 began = time.process_time()
-assert graphexec.AGENT_EXECUTOR.verify().proved
+assert graphexec.executor.AGENT_EXECUTOR.verify().proved
 print(time.process_time() - began)
 """
 

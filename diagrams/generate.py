@@ -12,20 +12,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from graphexec import (
+from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent
+from graphexec.draw import draw, recording_of, sequence_mermaid, sequence_svg, timeline
+from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
     STRICT_AGENT_EXECUTOR,
     STRICT_GENERATING_AGENT_EXECUTOR,
-    AgentExecutor,
-    AnyTool,
-    Graph,
-    RunResult,
-    create_tool_calling_agent,
 )
-from graphexec.draw import draw, recording_of, sequence_mermaid, sequence_svg, timeline
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.testing import on_loop_time, run_virtually
+from graphexec.tools import AnyTool
 from graphexec.tools.everyday import calculator, convert_units
 from graphexec.verify import Verdict
 

@@ -5,16 +5,11 @@ The inner machine stands inlined in the outer one, named `research.plan` and so 
 
 from graphexec import (
     END,
-    Acted,
     AgentAction,
     AgentExecutor,
     AgentFinish,
     AgentStep,
     Budget,
-    LimitReached,
-    Ready,
-    Replied,
-    Run,
     StoppedResponse,
     create_react_agent,
     edges,
@@ -22,11 +17,10 @@ from graphexec import (
     graph,
     node,
     on,
-    parse,
-    plan,
-    stopped_response,
     tool,
 )
+from graphexec.actions import Run
+from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.models import ScriptedModel
 
 

@@ -6,33 +6,35 @@ and the executor would be refused. `ask_for_more` is metered by a budget that no
 
 from graphexec import (
     END,
-    ITERATIONS,
-    Acted,
     AgentExecutor,
     AgentFinish,
     AskHuman,
     Asks,
     Budget,
+    StoppedResponse,
+    ask,
+    create_react_agent,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+    tool,
+)
+from graphexec.executor import (
+    Acted,
     LimitReached,
     Observed,
     Ready,
     Replied,
-    StoppedResponse,
-    ask,
     check_return_direct,
-    create_react_agent,
     dispatch_tools,
-    edges,
-    graph,
     limit_reached,
-    metered,
-    node,
-    on,
     parse,
     plan,
     stopped_response,
-    tool,
 )
+from graphexec.kernel import ITERATIONS
 from graphexec.models import ScriptedModel
 
 EXTENSIONS = Budget("extensions", 2)

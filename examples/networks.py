@@ -5,23 +5,14 @@ A person approves what the tools are to do. That nothing is done unapproved is a
 
 import networkx as nx
 
-from graphexec import (
+from graphexec import END, AgentFinish, AskHuman, Asks, ask, charged, edges, node, on, splice
+from graphexec.executor import (
     AGENT_EXECUTOR,
-    END,
     Acted,
-    AgentFinish,
-    AskHuman,
-    Asks,
     LimitReached,
-    ask,
-    charged,
     dispatch_tools,
-    edges,
     limit_reached,
-    node,
-    on,
     parse,
-    splice,
     stopped_response,
 )
 from graphexec.verify import diff, dominates, shortest_path

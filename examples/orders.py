@@ -27,8 +27,8 @@ from graphexec import (
     metered,
     node,
     on,
-    reserved,
 )
+from graphexec.kernel import reserved
 
 # What effects take of the world. How much of it a run may take, its limits say.
 PAYMENTS = Meter("payments")

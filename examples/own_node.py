@@ -5,25 +5,20 @@ Nothing else changes: the guard is spliced onto one edge, and the picture, the c
 
 from graphexec import (
     END,
-    Acted,
     AgentExecutor,
     AgentFinish,
     AskHuman,
     Asks,
-    LimitReached,
     ask,
     charged,
     create_react_agent,
-    dispatch_tools,
     edges,
-    limit_reached,
     node,
     on,
-    parse,
     splice,
-    stopped_response,
     tool,
 )
+from graphexec.executor import Acted, LimitReached, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.models import ScriptedModel
 
 

@@ -8,30 +8,25 @@ import tempfile
 from pathlib import Path
 
 from graphexec import (
-    Acted,
     AgentAction,
     AgentExecutor,
     AskHuman,
-    Asking,
     Asks,
-    LimitReached,
     Snapshot,
     advance,
     ask,
     charged,
     create_react_agent,
-    dispatch_tools,
     edges,
-    limit_reached,
     node,
     on,
-    parse,
     snapshot_of,
     splice,
-    stopped_response,
     tool,
 )
 from graphexec.errors import NoHandler
+from graphexec.executor import Acted, LimitReached, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.kernel import Asking
 from graphexec.models import ScriptedModel
 
 

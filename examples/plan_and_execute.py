@@ -11,10 +11,6 @@ from graphexec import (
     AgentExecutor,
     AgentFinish,
     Asks,
-    CallModel,
-    LimitReached,
-    Ready,
-    Run,
     StoppedResponse,
     ask,
     charged,
@@ -22,12 +18,13 @@ from graphexec import (
     edges,
     embed,
     graph,
-    limit_reached,
     node,
     on,
-    stopped_response,
     tool,
 )
+from graphexec.actions import Run
+from graphexec.effects import CallModel
+from graphexec.executor import LimitReached, Ready, limit_reached, stopped_response
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
 

@@ -11,22 +11,17 @@ from graphexec import (
     AgentFinish,
     AgentStep,
     Asks,
-    CallModel,
-    LimitReached,
-    Ready,
     ask,
     charged,
     create_react_agent,
     edges,
-    limit_reached,
     node,
     on,
-    parse,
-    plan,
     splice,
-    stopped_response,
     tool,
 )
+from graphexec.effects import CallModel
+from graphexec.executor import LimitReached, Ready, limit_reached, parse, plan, stopped_response
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
 

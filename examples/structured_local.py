@@ -7,7 +7,7 @@ every run ends.
 import sys
 
 from graphexec import AgentExecutor, create_structured_agent
-from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.models import LocalModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from graphexec import All, Answered, Asked, Asking, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
+from graphexec import All, Answered, Asked, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
+from graphexec.kernel import Asking
 from graphexec.kernel.effects import Request
 from graphexec.kernel.execution import Cut
 from graphexec.runtime.handlers import Handler, handler_of

@@ -1,17 +1,16 @@
 """Agents: what to ask a model, and how to read its reply."""
 
-from graphexec.agents.agent import Agent, AgentFunction, Decision, callable_agent, chat_agent
-from graphexec.agents.chat import create_chat_agent
-from graphexec.agents.conversational import create_conversational_agent
-from graphexec.agents.json_chat import create_json_chat_agent
-from graphexec.agents.mrkl import create_mrkl_agent
+from graphexec.agents.agent import Agent, AgentFunction, Decision, Runnable, callable_agent, chat_agent
+from graphexec.agents.langchain.chat import create_chat_agent
+from graphexec.agents.langchain.conversational import create_conversational_agent
+from graphexec.agents.langchain.json_chat import create_json_chat_agent
+from graphexec.agents.langchain.mrkl import create_mrkl_agent
+from graphexec.agents.langchain.self_ask import create_self_ask_agent
+from graphexec.agents.langchain.structured_chat import create_structured_chat_agent
+from graphexec.agents.langchain.xml import create_xml_agent
 from graphexec.agents.react import create_react_agent
-from graphexec.agents.runnable import Runnable
-from graphexec.agents.self_ask import create_self_ask_agent
 from graphexec.agents.structured import WorkedExample, create_structured_agent
-from graphexec.agents.structured_chat import create_structured_chat_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent
-from graphexec.agents.xml import create_xml_agent
 
 __all__ = [
     "Agent",

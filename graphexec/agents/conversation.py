@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
+from graphexec._arguments import TEXT, check
 from graphexec.actions import Steps
 from graphexec.errors import InputError, format_value
-from graphexec.given import TEXT, check
 from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 

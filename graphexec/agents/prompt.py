@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from graphexec._arguments import MODEL, TEXT, check
 from graphexec.actions import AgentStep
 from graphexec.agents.conversation import messages_of
-from graphexec.errors import InputError
-from graphexec.given import TEXT, check
+from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
-from graphexec.tools import AnyTool
+from graphexec.tools import AnyTool, named
 from graphexec.tools.showing import shown
 
 __all__ = ["Template", "observed", "rendered_tools", "shown", "template"]
@@ -80,3 +80,10 @@ def rendered_tools(tools: Sequence[AnyTool]) -> str:
 def observed(step: AgentStep) -> str:
     """What a model is told of a step: its observation as text, or what stands for one that is too long."""
     return shown(step.observation) if step.told is None else step.told
+
+
+def tools_of(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+    """Return the tools. Raises `ToolDefinitionError` as `named` does, and for a model in their place."""
+    if MODEL.fits(tools):
+        raise ToolDefinitionError(f"tools is the model {format_value(tools)}; give the model first, and then the tools")
+    return tuple(named(tools).values())

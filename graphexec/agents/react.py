@@ -9,7 +9,7 @@ from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
 from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
-from graphexec.agents.options import tools_of
+from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent, thoughts
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from graphexec._arguments import Kind, check, each
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.conversation import earlier, optional
 from graphexec.agents.prompt import Template, observed, rendered_tools, template
 from graphexec.effects import CallModel
-from graphexec.given import Kind, check, each
 from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, SystemMessage, UserMessage
 from graphexec.tools import AnyTool
 

@@ -11,17 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphexec._arguments import each
+from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
 from graphexec.agents.answers import AnswerReader, in_json, opening
 from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.options import tools_of
-from graphexec.agents.prompt import observed, shown, template
+from graphexec.agents.prompt import observed, shown, template, tools_of
 from graphexec.agents.scratchpad import form
 from graphexec.effects import CallModel
 from graphexec.errors import ParseError, ToolDefinitionError
-from graphexec.given import each
-from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -193,3 +192,25 @@ def _unreadable(text: str, why: str) -> ParseError:
     return ParseError(
         f"the reply could not be read: {why}: {text}", observation=observation, llm_output=text, prose=prose
     )
+
+
+EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
+    WorkedExample("What is 36 * 52?", (("calculator", {"expression": "36 * 52"}, "1872"),), "1872"),
+    WorkedExample(
+        "How many kilometers are 3 miles?",
+        (("convert_units", {"value": 3, "from_unit": "miles", "to_unit": "kilometers"}, "3 mi = 4.82803 km"),),
+        "3 mi = 4.82803 km",
+    ),
+    WorkedExample("What day is it today?", (("today", {}, "Tuesday, 2025-03-04"),), "Tuesday, 2025-03-04"),
+    WorkedExample(
+        "I have 5 bags with 14 coins each. How many coins do I have?",
+        (("calculator", {"expression": "5 * 14"}, "70"),),
+        "70",
+    ),
+    WorkedExample(
+        "Convert 98.6 F to Celsius.",
+        (("convert_units", {"value": 98.6, "from_unit": "F", "to_unit": "C"}, "98.6 °F = 37 °C"),),
+        "98.6 °F = 37 °C",
+    ),
+    WorkedExample("84*19", (("calculator", {"expression": "84 * 19"}, "1596"),), "1596"),
+)

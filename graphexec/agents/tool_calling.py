@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from graphexec._arguments import TEXT, check
+from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.options import tools_of
-from graphexec.agents.prompt import observed, template
+from graphexec.agents.prompt import observed, template, tools_of
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ParseError
-from graphexec.given import TEXT, check
-from graphexec.json_text import read_object
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,

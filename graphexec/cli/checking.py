@@ -9,12 +9,67 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from graphexec.cli.exits import FAILED, UNPROVED, USAGE, Debug, UsageFault, ending_in_one_line, tell
-from graphexec.cli.files import read, write, write_proof
+from graphexec.cli.exits import (
+    FAILED,
+    UNPROVED,
+    USAGE,
+    Debug,
+    UsageFault,
+    ending_in_one_line,
+    read,
+    tell,
+    write,
+    write_proof,
+)
 from graphexec.errors import CertificateError, InputError
 
 if TYPE_CHECKING:
-    from graphexec.verify.certificate import Certificate
+    from graphexec.verify.proof.certificate import Certificate
+
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TextIO
+
+from rich.text import Text
+
+from graphexec.cli.terminal import Screen
+from graphexec.verify.reports import Subject, document, github, sarif, text
+
+_COLOURS: Mapping[str, str] = {
+    r"(?<=  )PROVED(?=  )": "bold green",
+    r"(?<=  )REFUTED(?=  )": "bold red",
+    r"(?<=  )ERROR(?=  )": "bold red",
+    r"(?<=  )UNPROVED(?=  )": "bold yellow",
+    r"(?m)^  GX\d{3}": "bold",
+    r"\(warning\)": "yellow",
+}
+
+
+def told(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "github"], out: TextIO) -> None:
+    """Print the subjects to `out`; files in this folder are named from here."""
+    here = str(Path.cwd())
+    match how:
+        case "json":
+            out.write(document(subjects, root=here))
+        case "sarif":
+            out.write(sarif(subjects, root=here, version=version("graphexec-agents")))
+        case "github":
+            out.write(github(subjects, root=here))
+        case "text":
+            _text(text(subjects, root=here), out)
+
+
+def _text(plain: str, out: TextIO) -> None:
+    if not out.isatty():
+        out.write(plain)
+        return
+    coloured = Text(plain.rstrip("\n"))
+    for pattern, style in _COLOURS.items():
+        coloured.highlight_regex(pattern, style)
+    # A terminal wraps lines by itself, and people copy them whole.
+    Screen(out).print(coloured, soft_wrap=True)
+
 
 # Without a name: its commands are the program's own.
 checks = typer.Typer()
@@ -81,7 +136,6 @@ def check(
     """
     with ending_in_one_line(debug=debug):
         from graphexec.cli.subjects import chosen_limits, subjects_at
-        from graphexec.cli.told import told
         from graphexec.verify.reports import status_of
 
         subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
@@ -122,7 +176,7 @@ def audit(
 ) -> None:
     """Check a run's trace against a proof: nothing of what ran is needed, and nothing is imported."""
     with ending_in_one_line(debug=debug):
-        from graphexec.verify.audit import audit as audited
+        from graphexec.verify.audit.audit import audit as audited
 
         records = _records(trace)
         found = audited(records, _proof(str(certificate)))
@@ -133,7 +187,7 @@ def audit(
 
 def _records(trace: str) -> list[dict[str, Any]]:
     """The records of a trace, which need not begin with a machine. Raises `UsageFault`, with the line that is none."""
-    from graphexec.draw.wholeness import whole
+    from graphexec.draw.runs.record_schema import whole
 
     records: list[dict[str, Any]] = []
     for number, line in enumerate(read(trace).splitlines(), 1):
@@ -151,7 +205,7 @@ def _records(trace: str) -> list[dict[str, Any]]:
 
 
 def _proof(file: str) -> Certificate:
-    from graphexec.verify.certificate import Certificate
+    from graphexec.verify.proof.certificate import Certificate
 
     try:
         return Certificate.from_json(read(file))
@@ -190,9 +244,9 @@ def export(
     """Write a machine for an independent model checker, which must come to the same verdict."""
     with ending_in_one_line(debug=debug):
         from graphexec.cli.subjects import chosen_limits, verdict_at
-        from graphexec.verify.flow import flow_of
-        from graphexec.verify.promela import promela
-        from graphexec.verify.tla import tla, tla_config
+        from graphexec.verify.export.promela import promela
+        from graphexec.verify.export.tla import tla, tla_config
+        from graphexec.verify.proof.flow import flow_of
 
         verdict = verdict_at(target, chosen_limits(max_iterations, limit or ()))
         flow, limits = flow_of(verdict.graph), verdict.limits

@@ -21,7 +21,7 @@ from graphexec.agents import (
     create_tool_calling_agent,
     create_xml_agent,
 )
-from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.cli.exits import UsageFault
 from graphexec.cli.references import tools_at
 from graphexec.messages import Model
@@ -89,7 +89,7 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
         from graphexec.models import LocalModel
 
         return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
-    from graphexec.models.endpoint import OPENAI, has_scheme
+    from graphexec.models.http.endpoint import OPENAI, has_scheme
 
     # Not shown: there may be a password in it.
     if base_url is not None and not has_scheme(base_url.strip()):
@@ -99,7 +99,7 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
     if name is None and base_url is not None:
         raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.weights import CATALOGUE, DEFAULT, meant
+    from graphexec.models.local.weights import CATALOGUE, DEFAULT, meant
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
@@ -128,7 +128,7 @@ def fetch_weights(chosen: ChosenModel) -> None:
     Raises `WeightsError` if they cannot be had.
     """
     if chosen.weights is not None:
-        from graphexec.models.weights import pull
+        from graphexec.models.local.weights import pull
 
         pull(chosen.weights)
 

@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
+from rich.table import Table
 
 from graphexec.cli.drawing import draw
 from graphexec.cli.exits import Debug, ending_in_one_line
-from graphexec.cli.listing import print_models
 from graphexec.cli.running import run
+from graphexec.cli.terminal import Screen
 from graphexec.cli.viewing import view
+
+
+def print_models(out: TextIO) -> None:
+    """Print the named weights to `out`, one on a line: columns on a terminal, and separated by tabs elsewhere."""
+    from graphexec.models.local import weights
+
+    there = {one.name for one in weights.installed()}
+    rows = [
+        (
+            one.name,
+            f"{one.size / 1e6:.0f} MB",
+            one.licence,
+            "installed" if one.name in there else "not installed",
+            str(weights.weights_path(one.name)),
+        )
+        for one in weights.CATALOGUE.values()
+    ]
+    if not out.isatty():
+        for row in rows:
+            print(*row, sep="\t", file=out)
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for header in ("name", "on disk", "licence", "", "path"):
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Screen(out).print(table)
+
 
 app = typer.Typer(
     name="graphexec",
@@ -86,7 +115,7 @@ def pull(
     debug: Debug = False,
 ) -> None:
     """Fetch a model's weights, and print where they are."""
-    from graphexec.models import weights
+    from graphexec.models.local import weights
 
     with ending_in_one_line(debug=debug):
         print(weights.pull(name))

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line
-from graphexec.cli.files import write, write_bytes
+from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line, write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
-    from graphexec.draw.picture import Picture
-    from graphexec.draw.records import Recording
+    from graphexec.draw.model.picture import Picture
+    from graphexec.draw.runs.records import Recording
 
 _OUTPUT = "Output"
-_OWN = "graphexec.machine:AGENT_EXECUTOR"
+_OWN = "graphexec.executor:AGENT_EXECUTOR"
 
 Format: TypeAlias = Literal["mermaid", "mermaid-state", "dot", "svg", "png", "html", "markdown", "text"]
 
@@ -68,7 +67,7 @@ def draw(
 ) -> None:
     """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
     with ending_in_one_line(debug=debug):
-        from graphexec.cli.traces import recording_at
+        from graphexec.cli.records import recording_at
 
         wanted = how or _format_of(output)
         if wanted == "png" and output is None and sys.stdout.isatty():

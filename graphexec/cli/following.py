@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of
-from graphexec.executor import AgentExecutor
-from graphexec.kernel.edge import END
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
+from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.result import Ending
 
 
 @dataclass(frozen=True, slots=True)

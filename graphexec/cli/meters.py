@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from graphexec.cli.terminal import Symbols
-from graphexec.draw.words import counted, duration
+from graphexec.draw.model.words import counted, duration
+from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, reported_tokens
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, reported_tokens
 
 # Columns of a bar, and of what stands before it.
 _BAR, _NAME = 20, 14

@@ -1,17 +1,22 @@
-"""`--json`: the records of a run, a line each as they are made; `graphexec.draw.records` has their fields."""
+"""`--json`: the records of a run, a line each as they are made; `graphexec.draw.runs.records` has their fields."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of, line_of
+from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, UsageFault, code_of, line_of, read
 from graphexec.cli.following import Reached, Setup
-from graphexec.draw.data import Record
-from graphexec.draw.records import Recorder, ending
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.records import Recorder, ending
+from graphexec.errors import InputError
+from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Event
-from graphexec.result import Ending
+
+if TYPE_CHECKING:
+    from graphexec.draw.runs.records import Recording
 
 
 class Records:
@@ -56,3 +61,36 @@ class Records:
 
     def _write(self, record: Record) -> None:
         print(json.dumps(record), file=self._out, flush=True)
+
+
+def recording_at(file: str) -> Recording:
+    """Read the records of a run; `-` is the standard input. Raises `UsageFault`, with the line that is none.
+
+    A run whose last line is cut off is read as far as it goes, and stderr told so.
+    """
+    from graphexec.draw.runs.records import Recording
+
+    name = "standard input" if file == "-" else file
+    whole, last = _parted(read(file))
+    if last:
+        number = whole.count("\n") + 1
+        print(f"graphexec: {name}: line {number} is cut off; the run is shown as far as it goes", file=sys.stderr)
+    try:
+        return Recording.from_json_lines(whole)
+    except InputError as error:
+        raise UsageFault(f"{name}: {error}") from error
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The lines that are whole, and the last one if it is cut off."""
+    head, newline, last = text.rpartition("\n")
+    if not last.strip():
+        return text, ""
+    try:
+        json.loads(last)
+    except RecursionError:
+        # It is told as no record.
+        return text, ""
+    except ValueError:
+        return head + newline, last
+    return text, ""

@@ -10,12 +10,11 @@ from typing import Annotated, Literal, TextIO
 import typer
 
 from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
-from graphexec.cli.exits import ANSWERED, Debug, UsageFault, ending_in_one_line
-from graphexec.cli.files import opened, write_proof
+from graphexec.cli.exits import ANSWERED, Debug, UsageFault, ending_in_one_line, opened, write_proof
 from graphexec.cli.following import Setup, Watcher, Watchers, follow
 from graphexec.cli.records import Records
 from graphexec.cli.trace import Answer, Trace
-from graphexec.executor import AgentExecutor
+from graphexec.executor.executor import AgentExecutor
 
 _MODEL, _LIMITS, _KEPT, _OUTPUT = "Model and tools", "Limits", "Kept for the next time", "Output"
 

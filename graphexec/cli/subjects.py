@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from graphexec.cli.exits import UsageFault, line_of
 from graphexec.cli.references import Machine, machine_at, machines_at, raised_at
+from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError
 from graphexec.kernel.meters import Limits
-from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
-from graphexec.verify.prove import verify
+from graphexec.verify.proof.prove import verify
+from graphexec.verify.proof.verdict import UnprovedError, Verdict, findings_of
 from graphexec.verify.reports import Place, Subject, subject_of
-from graphexec.verify.verdict import UnprovedError, Verdict, findings_of
 
 # The limits that were typed, by name.
 ChosenLimits: TypeAlias = Mapping[str, float | None]

@@ -11,17 +11,52 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.asking import asked
 from graphexec.cli.exits import line_of
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
-from graphexec.draw.words import counted, duration
+from graphexec.draw.model.words import counted, duration
+from graphexec.effects import (
+    COMPLETION_TOKENS,
+    MODEL_CALLS,
+    PROMPT_TOKENS,
+    TOOL_CALLS,
+    AskHuman,
+    CallAgent,
+    CallModel,
+    CallTool,
+    reported_tokens,
+)
+from graphexec.executor.result import Ending
+from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Replied
+from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
-from graphexec.machine import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.messages import ModelReply, ReplyDelta
-from graphexec.meters import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOOL_CALLS, reported_tokens
-from graphexec.result import Ending
+
+
+def asked(request: Request) -> str:
+    """What is waited for: each kind once, however many of it are asked for at a time."""
+    effects = request.effects if isinstance(request, All) else (request,)
+    tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
+    told = [f"calling {', '.join(tools)}"] if tools else []
+    told += [_told(effect) for effect in effects if not isinstance(effect, CallTool)]
+    return clean(", ".join(dict.fromkeys(told)))
+
+
+# Any: an effect's reply is whatever it asks for.
+def _told(effect: Effect[Any]) -> str:
+    match effect:
+        case CallModel():
+            return "asking the model"
+        case CallAgent():
+            return "asking the agent"
+        case AskHuman():
+            return "asking a person"
+        case Perform(node):
+            return f"running {node}"
+        case _:
+            return f"asking for {type(effect).__name__}"
+
 
 # What is shown of one observation: enough to see what it is. `--json` has all of it.
 _LINES = 8

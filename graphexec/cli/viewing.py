@@ -14,8 +14,7 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line
-from graphexec.cli.files import write
+from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line, write
 from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
 # Columns of a timeline: of one that is no terminal's, and the least that its rows need.
@@ -103,11 +102,11 @@ def view(
             return
         if output is not None:
             _refuse_suffix(trace, ways[0] if ways else "page", output)
-        from graphexec.cli.traces import recording_at
+        from graphexec.cli.records import recording_at
 
         recording = recording_at(trace)
         if timeline:
-            from graphexec.draw.timeline import timeline as drawn
+            from graphexec.draw.runs.timeline import timeline as drawn
 
             signs = symbols_for(sys.stdout)
             width = max(Screen(sys.stdout).width, _LEAST) if output is None and sys.stdout.isatty() else _WIDTH

@@ -14,18 +14,17 @@ from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.text import Text
 
-from graphexec.cli.asking import asked
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.meters import bars, unlimited
 from graphexec.cli.terminal import Symbols, clean
-from graphexec.cli.trace import Trace
-from graphexec.draw.picture import Arrow, Picture, picture_of
-from graphexec.draw.words import duration
-from graphexec.kernel.edge import END
+from graphexec.cli.trace import Trace, asked
+from graphexec.draw.model.picture import Arrow, Picture, picture_of
+from graphexec.draw.model.words import duration
+from graphexec.executor.result import Ending
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.node import END
 from graphexec.messages import ReplyDelta
-from graphexec.result import Ending
 
 # Pictures a second: a person sees them as moving.
 _RATE = 10

@@ -12,26 +12,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from graphexec.draw.dot import dot
-from graphexec.draw.markdown import markdown
-from graphexec.draw.marks import COLOURS, Mark, Marks, marks_of
-from graphexec.draw.mermaid import mermaid, mermaid_state
-from graphexec.draw.overlay import laid_over
-from graphexec.draw.picture import Picture, picture_of
-from graphexec.draw.png import png
-from graphexec.draw.records import AnyRun, Recorder, Recording, recording_of
-from graphexec.draw.sequence import sequence_mermaid
-from graphexec.draw.sequence_svg import sequence_svg
-from graphexec.draw.svg import svg
-from graphexec.draw.terminal import terminal
-from graphexec.draw.timeline import timeline
+from graphexec.draw.formats.dot import dot
+from graphexec.draw.formats.markdown import markdown
+from graphexec.draw.formats.mermaid import mermaid, mermaid_state
+from graphexec.draw.formats.svg import png, svg
+from graphexec.draw.formats.terminal import terminal
+from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
+from graphexec.draw.model.picture import Picture, picture_of
+from graphexec.draw.runs.overlay import laid_over
+from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
+from graphexec.draw.runs.sequence import sequence_mermaid
+from graphexec.draw.runs.sequence_svg import sequence_svg
+from graphexec.draw.runs.timeline import timeline
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.events import Done
+from graphexec.executor.result import RunResult
+from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, built
-from graphexec.kernel.journal import Journal
 from graphexec.kernel.meters import Limits
-from graphexec.result import RunResult
-from graphexec.verify.verdict import Verdict
+from graphexec.verify.proof.verdict import Verdict
 
 __all__ = [
     "FORMATS",

@@ -1,1 +1,63 @@
-"""The state machine itself: nodes, the table, the engine, snapshots. Pure: no I/O, no clock, no randomness."""
+"""The state machine: nodes, tables, the engine, snapshots. Pure: no I/O, no clock, no randomness, and no agents."""
+
+from graphexec.kernel.effects import All, Askable, Asks, Effect, Perform, ask, ask_all
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, journal_of
+from graphexec.kernel.execution import Cut, Ranks
+from graphexec.kernel.graph import Graph, draft, edges, graph, on
+from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, renamed, reserved
+from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.kernel.stepping import Asking, advance, begin, replay
+from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
+
+__all__ = [
+    "END",
+    "ITERATIONS",
+    "All",
+    "Answered",
+    "Askable",
+    "Asked",
+    "Asking",
+    "Asks",
+    "Budget",
+    "Cut",
+    "Done",
+    "Edge",
+    "Effect",
+    "Entered",
+    "Event",
+    "Exhausted",
+    "Graph",
+    "Journal",
+    "Limits",
+    "Meter",
+    "Moved",
+    "Node",
+    "Perform",
+    "Ranks",
+    "Reported",
+    "Snapshot",
+    "Spent",
+    "advance",
+    "ask",
+    "ask_all",
+    "begin",
+    "bind",
+    "charged",
+    "draft",
+    "edges",
+    "embed",
+    "graph",
+    "journal_of",
+    "metered",
+    "node",
+    "on",
+    "opaque",
+    "renamed",
+    "replace",
+    "replay",
+    "reserved",
+    "snapshot_of",
+    "splice",
+    "wrap",
+]

@@ -14,10 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
 from graphexec.errors import Fault, GraphError, GraphexecError, InputError, NodeError, format_value
-from graphexec.kernel.edge import END, Edge, End
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
-from graphexec.kernel.node import Node, made
+from graphexec.kernel.node import END, Edge, End, Node, made
 from graphexec.kernel.subgraphs import inlined
 from graphexec.kernel.validation import faults_of
 

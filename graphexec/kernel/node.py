@@ -13,13 +13,13 @@ from typing import (
     Literal,
     TypeAlias,
     TypeVar,
+    final,
     get_args,
     get_origin,
     overload,
 )
 
 from graphexec.errors import NodeError, format_value
-from graphexec.kernel.edge import Edge
 from graphexec.kernel.effects import Effect, O, Perform
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
 from graphexec.kernel.signatures import (
@@ -31,6 +31,38 @@ from graphexec.kernel.signatures import (
     name_of,
     spent_outcome_of,
 )
+
+
+@final
+class End:
+    """Where a run ends: the target of an edge whose outcome is the run's result."""
+
+    __slots__ = ()
+    name = "END"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+END = End()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One transition: `outcome` (a class) of the node `source` leads to the node `target`, or to `"END"`.
+
+    The budgets that it `resets` are full again when it is taken.
+    """
+
+    source: str
+    outcome: type
+    target: str
+    resets: tuple[Budget, ...] = ()
+
+    def __str__(self) -> str:
+        again = f" ({', '.join(map(str, self.resets))} again)" if self.resets else ""
+        return f"{self.source} --{self.outcome.__name__}{again}--> {self.target}"
+
 
 In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)

@@ -8,11 +8,10 @@ from typing import Any, TypeAlias, final
 from weakref import WeakKeyDictionary
 
 from graphexec.errors import LimitsError
-from graphexec.kernel.edge import END
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
-from graphexec.kernel.node import Node
+from graphexec.kernel.node import END, Node
 
 # A run's counters are a list; a slot is a place in it. A charge is a slot, an amount, and the limit, which may be inf.
 Charge: TypeAlias = tuple[int, int, float]

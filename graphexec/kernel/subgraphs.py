@@ -9,8 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graphexec.kernel.edge import END, Edge
-from graphexec.kernel.node import Node, Subgraph
+from graphexec.kernel.node import END, Edge, Node, Subgraph
 
 
 def inlined(

@@ -9,11 +9,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from graphexec.errors import Fault, GraphError, NodeError, format_value
-from graphexec.kernel.edge import END
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, Table, built, checked, edges_of
 from graphexec.kernel.meters import Budget, Limits
-from graphexec.kernel.node import I, Node, Subgraph, made, renamed
+from graphexec.kernel.node import END, I, Node, Subgraph, made, renamed
 from graphexec.kernel.signatures import by_position
 
 S = TypeVar("S")

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphexec.errors import Fault
-from graphexec.kernel.edge import END, Edge
 from graphexec.kernel.meters import Budget, Meter
-from graphexec.kernel.node import Node
+from graphexec.kernel.node import END, Edge, Node
 
 
 def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start: str) -> list[Fault]:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.draw.page import html
-from graphexec.draw.records import Recording
+from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.live.feeds import Feed, Source, feed_of
 

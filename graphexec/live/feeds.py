@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from graphexec.draw.page import record_json
-from graphexec.draw.records import Recorder
-from graphexec.draw.wholeness import whole
+from graphexec.draw.runs.record_schema import whole
+from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
 
 # Where a run is read from.

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
+from graphexec._arguments import FLAG, TEXT, Kind, check, whole
 from graphexec.agents.prompt import shown
 from graphexec.errors import InputError, format_value
-from graphexec.given import FLAG, TEXT, Kind, check, whole
 from graphexec.kernel.meters import is_number
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, Message, UserMessage, transcript

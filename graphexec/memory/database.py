@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+from graphexec._arguments import PATH, TEXT, check
 from graphexec.errors import InputError
-from graphexec.given import PATH, TEXT, check
 from graphexec.memory.history import TURN, Turn, file_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
+from graphexec._arguments import PATH, Kind, check, having
 from graphexec.errors import InputError
-from graphexec.given import PATH, Kind, check, having
 
 if TYPE_CHECKING:
     from pathlib import Path

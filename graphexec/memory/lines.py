@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import TYPE_CHECKING, Any, final
 
+from graphexec._arguments import check
 from graphexec.errors import InputError
-from graphexec.given import check
 from graphexec.memory.history import TURN, Turn, file_of
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from graphexec._arguments import MODEL, Kind, check, whole
 from graphexec.agents.prompt import Template, template
 from graphexec.errors import BadReply, InputError, described
-from graphexec.given import MODEL, Kind, check, whole
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage

@@ -5,21 +5,20 @@ Each may be wrapped: `cached`, `retrying`, `with_fallbacks`, `rate_limited`, `pr
 Loads neither httpx nor llama.cpp; the first call does.
 """
 
-from graphexec.models.anthropic import Anthropic
-from graphexec.models.attempts import Clock
-from graphexec.models.caches import CacheStore, MemoryCache, SQLiteCache
-from graphexec.models.caching import cached
-from graphexec.models.fallbacks import with_fallbacks
-from graphexec.models.local import LocalModel
+from graphexec.models.http.attempts import Clock
+from graphexec.models.local.model import LocalModel
+from graphexec.models.local.weights import Weights, installed, pull, weights_path
 from graphexec.models.notices import Cached, CacheFailed, FellBack, Retried, Waited
-from graphexec.models.openai_compatible import OpenAICompatible
-from graphexec.models.openai_responses import OpenAIResponses
-from graphexec.models.prices import Price, priced
-from graphexec.models.rate_limits import rate_limited
-from graphexec.models.retries import retrying
+from graphexec.models.providers.anthropic import Anthropic
+from graphexec.models.providers.openai_compatible import OpenAICompatible
+from graphexec.models.providers.openai_responses import OpenAIResponses
 from graphexec.models.scripted import ScriptedModel
-from graphexec.models.weights import Weights, installed, pull, weights_path
-from graphexec.models.wrapping import WrappedModel
+from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
+from graphexec.models.wrappers.fallbacks import with_fallbacks
+from graphexec.models.wrappers.prices import Price, priced
+from graphexec.models.wrappers.rate_limits import rate_limited
+from graphexec.models.wrappers.retries import retrying
+from graphexec.models.wrappers.wrapping import WrappedModel
 
 __all__ = [
     "Anthropic",

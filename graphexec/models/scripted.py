@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
+from graphexec._arguments import Kind, check
 from graphexec.errors import InputError
-from graphexec.given import Kind, check
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 
 Scripted: TypeAlias = str | ModelReply | ToolCall | Sequence[ToolCall] | BaseException

@@ -1,1 +1,22 @@
-"""What waits: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
+"""Everything that waits: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
+
+from graphexec.runtime.handlers import Answer, Handler, Handlers
+from graphexec.runtime.io import ASYNC, BLOCKING, IO
+from graphexec.runtime.progress import report
+from graphexec.runtime.runner import World, arun, astream, run, stream, world
+
+__all__ = [
+    "ASYNC",
+    "BLOCKING",
+    "IO",
+    "Answer",
+    "Handler",
+    "Handlers",
+    "World",
+    "arun",
+    "astream",
+    "report",
+    "run",
+    "stream",
+    "world",
+]

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from graphexec.testing.properties import verify_termination
     from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
     from graphexec.testing.strategies import agent_scripts, drawn_graphs, graphs, limits, time_limits
-    from graphexec.verify.explore import explore
-    from graphexec.verify.failure import as_test
-    from graphexec.verify.oracle import replies_of
-    from graphexec.verify.puppets import explore_table
-    from graphexec.verify.temporal import (
+    from graphexec.verify.explorer.explore import explore
+    from graphexec.verify.explorer.failure import as_test
+    from graphexec.verify.explorer.oracle import replies_of
+    from graphexec.verify.explorer.puppets import explore_table
+    from graphexec.verify.explorer.temporal import (
         always,
         answered,
         asked,
@@ -83,10 +83,10 @@ _MODULES = {
     "executor_machine": "testing.machine",
     "verify_termination": "testing.properties",
     **dict.fromkeys(("NEVER", "After", "ScriptedTool", "scripted_tool"), "testing.scripted"),
-    "explore": "verify.explore",
-    "as_test": "verify.failure",
-    "replies_of": "verify.oracle",
-    "explore_table": "verify.puppets",
+    "explore": "verify.explorer.explore",
+    "as_test": "verify.explorer.failure",
+    "replies_of": "verify.explorer.oracle",
+    "explore_table": "verify.explorer.puppets",
     **dict.fromkeys(
         (
             "always",
@@ -103,7 +103,7 @@ _MODULES = {
             "never_without",
             "predicate",
         ),
-        "verify.temporal",
+        "verify.explorer.temporal",
     ),
     **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
 }

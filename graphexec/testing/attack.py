@@ -8,21 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final
 
 from graphexec.actions import Run
-from graphexec.effects import CallAgent, CallModel, CallTool
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallAgent, CallModel, CallTool
 from graphexec.errors import ModelError
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest
-from graphexec.meters import MODEL_CALLS, TOOL_CALLS
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import World
 from graphexec.testing.readable import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import Scripted, delay
-from graphexec.verify.oracle import Oracle
-from graphexec.verify.temporal import UNKNOWN
+from graphexec.verify.explorer.oracle import Oracle
+from graphexec.verify.explorer.temporal import UNKNOWN
 
 # What is answered by which of an attack's lists: model calls, tool calls, and everything else that is asked.
 Part: TypeAlias = Literal["turns", "results", "others"]

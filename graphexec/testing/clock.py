@@ -22,10 +22,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
 from graphexec.testing.errors import Deadlock
-from graphexec.testing.frames import is_own
+from graphexec.testing.readable import is_own
 
 if TYPE_CHECKING:
-    from graphexec.executor import AgentExecutor
+    from graphexec.executor.executor import AgentExecutor
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, final
 
 from graphexec.draw import Marks, draw
-from graphexec.executor import AgentExecutor
-from graphexec.kernel.edge import Edge
+from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.verify import puppets
+from graphexec.kernel.node import Edge
+from graphexec.verify.explorer import puppets
 
 # Two graphs with one table are one: an executor's own, with its agent bound, and the one that it was made of.
 Key: TypeAlias = tuple[str, tuple[Edge, ...]]

@@ -14,18 +14,18 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from graphexec.kernel.edge import END
 from graphexec.kernel.effects import All, Effect
 from graphexec.kernel.events import Done
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import Asking, advance, begin
 from graphexec.testing.runs import charges_of, members
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.testing.trial import Machine, Trial, trial_of
-from graphexec.verify.explore import RAISES
-from graphexec.verify.oracle import Replies
+from graphexec.verify.explorer.explore import RAISES
+from graphexec.verify.explorer.oracle import Replies
 
 # Runs, and rules in each of them, unless told otherwise: a second for an executor.
 _RUNS = 50

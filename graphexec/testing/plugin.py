@@ -189,7 +189,7 @@ def _test(function: Callable[..., Machine], check: str, options: Options, told: 
     @functools.wraps(function)
     def test(*args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
-        from graphexec.testing.frames import with_own_frames
+        from graphexec.testing.readable import with_own_frames
 
         own = f"{name}[{check}]"
         machine: Any = None
@@ -229,7 +229,7 @@ def _said(check: Check, machine: Machine, options: Options) -> str | None:
 
 
 def _no_machine(name: str, machine: object) -> str | None:
-    from graphexec.executor import AgentExecutor
+    from graphexec.executor.executor import AgentExecutor
     from graphexec.kernel.graph import Graph
 
     if isinstance(machine, (AgentExecutor, Graph)):

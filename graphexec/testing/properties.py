@@ -11,14 +11,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphexec.kernel.edge import END
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.attack import PARTS, Attack, part_of
-from graphexec.testing.frames import place_of, with_own_frames
+from graphexec.testing.readable import place_of, with_own_frames
 from graphexec.testing.runs import (
     Told,
     charges_of,
@@ -32,10 +32,10 @@ from graphexec.testing.runs import (
 )
 from graphexec.testing.trial import ENDLESS, Machine, Trial, graph_of, limits_of, options_fit, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, check, verify
-from graphexec.verify.explore import RAISES, Exploration, explore
-from graphexec.verify.failure import remedy
-from graphexec.verify.oracle import Replies
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.explorer.explore import RAISES, Exploration, explore
+from graphexec.verify.explorer.failure import remedy
+from graphexec.verify.explorer.oracle import Replies
+from graphexec.verify.explorer.puppets import explore_table
 
 # No limit is above this where every run is followed: enough for every loop to be gone round and left.
 EXHAUSTIVE = 2

@@ -14,11 +14,10 @@ from types import new_class
 from typing import Any, Literal, TypeAlias, Union, final
 
 from graphexec.effects import CallModel, CallTool
-from graphexec.kernel.edge import END
 from graphexec.kernel.effects import All, Asks, Effect
 from graphexec.kernel.graph import Graph, Table, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
-from graphexec.kernel.node import Node, charged, metered, node, renamed, reserved
+from graphexec.kernel.node import END, Node, charged, metered, node, renamed, reserved
 from graphexec.messages import CompletionRequest
 from graphexec.testing.readable import Readable
 

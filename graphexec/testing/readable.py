@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Final, TypeVar
 
 
 class Readable:
@@ -13,3 +14,40 @@ class Readable:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's protocol
         del cycle
         printer.text(repr(self))
+
+
+E = TypeVar("E", bound=BaseException)
+
+# Packages whose frames are on the way from a test to the user's function.
+_ON_THE_WAY: Final = frozenset(
+    {"graphexec", "asyncio", "concurrent", "contextlib", "contextvars", "functools", "pydantic", "threading"}
+)
+
+
+def is_own(frame: FrameType) -> bool:
+    """Whether the frame is of the user's code, or of something that it calls."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY
+
+
+def with_own_frames(error: E) -> E:
+    """Return the exception, with none but the user's frames in its traceback."""
+    own: TracebackType | None = None
+    for one in reversed(_own(error)):
+        own = TracebackType(own, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return error.with_traceback(own)
+
+
+def place_of(error: BaseException) -> str:
+    """The file and the line where the user's code was when it was raised, or nothing where it was none of theirs."""
+    own = _own(error)
+    return f"{own[0].tb_frame.f_code.co_filename}:{own[0].tb_lineno}" if own else ""
+
+
+def _own(error: BaseException) -> list[TracebackType]:
+    found: list[TracebackType] = []
+    at = error.__traceback__
+    while at is not None:
+        if is_own(at.tb_frame):
+            found.append(at)
+        at = at.tb_next
+    return found

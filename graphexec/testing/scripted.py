@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
-from graphexec.given import Kind, check
+from graphexec._arguments import Kind, check
 from graphexec.testing.errors import UsedUp
 from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool

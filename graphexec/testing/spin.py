@@ -14,8 +14,8 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.testing.properties import EXHAUSTIVE, proved
 from graphexec.testing.trial import small
-from graphexec.verify.flow import flow_of
-from graphexec.verify.promela import promela
+from graphexec.verify.export.promela import promela
+from graphexec.verify.proof.flow import flow_of
 
 # Seconds for one call of SPIN, of the compiler, or of what it made.
 _PATIENCE: Final = 120.0

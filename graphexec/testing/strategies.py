@@ -13,14 +13,14 @@ from typing import Any
 from hypothesis import note
 from hypothesis import strategies as st
 
+from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import FrozenMapping, Limits
-from graphexec.meters import MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.testing.attack import PARTS, RAISES, Attack, Move, Part
 from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnGraph, DrawnNode, Errand, Way
 from graphexec.testing.scripts import AgentScript, Call, Turn, TurnKind
 from graphexec.testing.trial import ENDLESS
-from graphexec.verify.settings import AGENT_METERS
+from graphexec.verify.proof.settings import AGENT_METERS
 
 _KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")
 

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
+from graphexec._arguments import Kind, check, maybe, whole
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel
 from graphexec.errors import InputError, format_value
-from graphexec.executor import AgentExecutor
-from graphexec.given import Kind, check, maybe, whole
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.machine import Ready
 from graphexec.messages import ModelReply
 from graphexec.testing.attack import Part, replies_by_part
-from graphexec.verify.explore import EXCEPTIONS, LIMITS, RAISES
-from graphexec.verify.flow import lowered
-from graphexec.verify.oracle import Oracle, Replies, replies_of
+from graphexec.verify.explorer.explore import EXCEPTIONS, LIMITS, RAISES
+from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
+from graphexec.verify.proof.flow import lowered
 
 Machine: TypeAlias = AgentExecutor | Graph[Any, Any]
 

@@ -1,6 +1,5 @@
 """Tools: `@tool`, and how they are called."""
 
-from graphexec.tools.retry import ToolRetried
-from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, named, tool
+from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, ToolRetried, named, tool
 
 __all__ = ["AnyTool", "ErrorPolicy", "Tool", "ToolRetried", "named", "tool"]

@@ -8,18 +8,17 @@ from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
 
+from graphexec._arguments import Kind, check, maybe
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, described
-from graphexec.given import Kind, check, maybe
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, own_loop
-from graphexec.tools.retry import Raised, ToolRetried
 from graphexec.tools.showing import told_instead
-from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy
+from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy, Raised, ToolRetried
 
 # Sets, because a checker that narrowed to the class would not know what is in it.
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})

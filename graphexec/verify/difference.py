@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, final
 
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.edge import Edge
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Budget, Limits
-from graphexec.kernel.node import Node
-from graphexec.verify.certificate import NOTHING, Bound, Bounds
-from graphexec.verify.prove import verify
-from graphexec.verify.verdict import Verdict
+from graphexec.kernel.node import Edge, Node
+from graphexec.verify.proof.certificate import NOTHING, Bound, Bounds
+from graphexec.verify.proof.prove import verify
+from graphexec.verify.proof.verdict import Verdict
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.edge import END, Edge, End
 from graphexec.kernel.graph import Graph, built
-from graphexec.kernel.node import Node
-from graphexec.verify.paths import find_path, label_edges
+from graphexec.kernel.node import END, Edge, End, Node
+from graphexec.verify.proof.paths import find_path, label_edges
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AGENT_EXECUTOR, END, STRICT_AGENT_EXECUTOR
-from graphexec.draw.mermaid import mermaid, mermaid_state
-from graphexec.draw.picture import Arrow, Box, Picture, picture_of
+from graphexec import END
+from graphexec.draw.formats.mermaid import mermaid, mermaid_state
+from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
+from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel.graph import Graph
 from tests.browser.boxes import drawn, meeting
 from tests.browser.mermaid import read, seen, show

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from graphexec.draw.interaction import interaction_of
-from graphexec.draw.records import Recording
-from graphexec.draw.sequence import sequence_mermaid
+from graphexec.draw.runs.interaction import interaction_of
+from graphexec.draw.runs.records import Recording
+from graphexec.draw.runs.sequence import sequence_mermaid
 from tests.browser.mermaid import messages, seen
 from tests.draw.recorded import recordings
 

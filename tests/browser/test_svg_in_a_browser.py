@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR
-from graphexec.draw.picture import picture_of
-from graphexec.draw.svg import svg
+from graphexec.draw.formats.svg import svg
+from graphexec.draw.model.picture import picture_of
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.graph import Graph
 from tests.browser.boxes import drawn, meeting
 

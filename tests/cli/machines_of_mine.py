@@ -36,7 +36,7 @@ from writing import *
 
 machine = graph(edges(write, on(Text, criticize)) | edges(criticize, on(Poor, polish)), start=write)
 """,
-    "whole": "import graphexec as gx\n\nmine = gx.AGENT_EXECUTOR\n",
+    "whole": "import graphexec.executor as gx\n\nmine = gx.AGENT_EXECUTOR\n",
     "refused": """
 from graphexec import UnprovedError
 from graphexec.verify import verify
@@ -55,13 +55,14 @@ executor = AgentExecutor(
     "broken": "def answer(:\n",
     "helped": """
 from graphexec import *
-from graphexec import machine as _made
+from graphexec.executor import *
+from graphexec.executor import table as _made
 from writing import PERFECTIONIST, WRITER
 
 agents_own = AGENT_EXECUTOR
 """,
     "endless": """
-from graphexec import *
+from graphexec import *; from graphexec.executor import *
 from graphexec import AgentExecutor as _Executor
 
 @node

@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from graphexec.cli.checking import told
 from graphexec.cli.terminal import clean
-from graphexec.cli.told import told
-from graphexec.draw.style import LIGHT
+from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, check, verify
 from graphexec.verify.reports import subject_of
 from tests.cli.terminals import command
@@ -81,10 +81,10 @@ def test_the_options_are_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str
 
 def test_what_only_the_clock_ends_is_unproved_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     limits = ("--limit", "iterations=none", "--limit", "seconds=60")
-    ended = command(capsys, "check", "graphexec.machine:AGENT_EXECUTOR", *limits)
-    assert ended.out.startswith("graphexec.machine:AGENT_EXECUTOR  UNPROVED  it is not proved that every run ends\n")
+    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *limits)
+    assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not proved that every run ends\n")
     assert ended.code == 3
-    assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.machine:AGENT_EXECUTOR").code == 1
+    assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
 
 
 def test_the_proof_is_written_and_is_of_the_machine(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -194,10 +194,10 @@ def test_a_module_without_a_source_makes_all_that_it_has(
 
 
 def test_a_package_may_have_its_machines_in_modules_below(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "graphexec", "graphexec.machine", "--format", "json")
+    ended = command(capsys, "check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
     names = [one["target"] for one in json.loads(ended.out)["targets"]]
-    assert "graphexec:AGENT_EXECUTOR" in names
-    assert "graphexec.machine:AGENT_EXECUTOR" in names
+    assert "graphexec.executor:AGENT_EXECUTOR" in names
+    assert "graphexec.executor.table:AGENT_EXECUTOR" in names
 
 
 def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_machine(
@@ -220,7 +220,10 @@ def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_ma
         (["below/"], "below/ is a folder; name a module or a file in it"),
         ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
         (["nowhere"], "there is no module nowhere here"),
-        (["empty"], "empty has no graph and no executor at its top level; name one, such as graphexec.machine:AGENT"),
+        (
+            ["empty"],
+            "empty has no graph and no executor at its top level; name one, such as graphexec.executor:AGENT",
+        ),
         (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
         (["agents:executor", "--max-iterations", "3"], "agents:executor has limits of its own; set them there"),
         (["writing:WRITER", "--limit", "revisions"], "--limit revisions sets nothing; write --limit NAME=N, such as"),

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.models.weights import CATALOGUE, DEFAULT
+from graphexec.models.local.weights import CATALOGUE, DEFAULT
 from tests.cli.terminals import command, environment
 
 MACHINES = """
-from graphexec import AGENT_EXECUTOR, AgentExecutor, AgentFinish
+from graphexec import AgentExecutor, AgentFinish
+from graphexec.executor import AGENT_EXECUTOR
 
 class Company:
     executor = AgentExecutor(
@@ -33,13 +34,16 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["graphexec.machine:AGENT_EXECUTR"], "graphexec.machine has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
-        (["graphexec.machine:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
-        (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
-        (["graphexec.machine:STOPPED"], "graphexec.machine:STOPPED is a str, not a graph; name a Graph"),
         (
-            ["graphexec.machine"],
-            "graphexec.machine names a module, not a machine; write graphexec.machine:AGENT_EXECUTOR or",
+            ["graphexec.executor:AGENT_EXECUTR"],
+            "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR",
+        ),
+        (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
+        (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
+        (["graphexec.executor.table:STOPPED"], "graphexec.executor.table:STOPPED is a str, not a graph; name a Graph"),
+        (
+            ["graphexec.executor.table"],
+            "graphexec.executor.table names a module, not a machine; write graphexec.executor.table:AGENT_EXECUTOR or",
         ),
         (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
         (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),

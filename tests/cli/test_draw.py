@@ -11,9 +11,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, Limits
+from graphexec import Limits
 from graphexec.cli.drawing import Format
 from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
+from graphexec.executor import AGENT_EXECUTOR
 from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
 from tests.cli.test_commands import MACHINES, python
 from tests.cli.traced import TRACE, recorded
@@ -111,7 +112,7 @@ def long_run(folder: Path) -> Recording:
     return Recording.from_json_lines(text)
 
 
-@pytest.mark.parametrize("target", [(), ("graphexec:AGENT_EXECUTOR",), ("machines_of_mine:Company.executor",)])
+@pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",), ("machines_of_mine:Company.executor",)])
 def test_the_proof_beside_a_run_is_within_the_limits_of_the_run(
     capsys: pytest.CaptureFixture[str], long_run: Recording, target: tuple[str, ...]
 ) -> None:
@@ -121,7 +122,7 @@ def test_the_proof_beside_a_run_is_within_the_limits_of_the_run(
 
 
 @pytest.mark.usefixtures("long_run")
-@pytest.mark.parametrize("target", [(), ("graphexec:AGENT_EXECUTOR",)])
+@pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",)])
 def test_runs_with_different_limits_share_no_proof(capsys: pytest.CaptureFixture[str], target: tuple[str, ...]) -> None:
     drawn = command(capsys, "draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
     assert "2 runs: 2 answered" in drawn
@@ -179,7 +180,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(capsys: pytest.CaptureFixture[st
         (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
         (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
         (
-            ["graphexec.machine:STRICT_AGENT_EXECUTOR", "--run", "retried.jsonl"],
+            ["graphexec.executor:STRICT_AGENT_EXECUTOR", "--run", "retried.jsonl"],
             "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that ran",
         ),
     ],

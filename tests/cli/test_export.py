@@ -9,9 +9,9 @@ import pytest
 
 from graphexec import Limits
 from graphexec.testing.spin import installed
-from graphexec.verify.flow import flow_of
-from graphexec.verify.promela import promela
-from graphexec.verify.tla import tla, tla_config
+from graphexec.verify.export.promela import promela
+from graphexec.verify.export.tla import tla, tla_config
+from graphexec.verify.proof.flow import flow_of
 from tests.cli.terminals import command
 from tests.verify.writing import WRITER
 

@@ -14,11 +14,11 @@ from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Spent, c
 from graphexec.cli import records
 from graphexec.cli.following import Setup, follow
 from graphexec.draw import Recorder
-from graphexec.draw.records import __doc__ as description
+from graphexec.draw.runs.records import __doc__ as description
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import Scripted
-from graphexec.verify.audit import audit
+from graphexec.verify.audit.audit import audit
 from tests.verify.traces import Trace, proof_of
 
 SUM = ModelReply("", (ToolCall("1", "double", '{"number": 2}'),), Usage(10, 1), "tool_calls")

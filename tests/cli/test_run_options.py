@@ -11,7 +11,7 @@ import pytest
 from graphexec.cli.choices import AgentName
 from graphexec.errors import WeightsError
 from graphexec.memory import FileHistory, Turn
-from graphexec.models import weights
+from graphexec.models.local import weights
 from tests.cli.conversations import Conversation, Refusal, Said, answering, calling, native, serving
 from tests.cli.terminals import command
 

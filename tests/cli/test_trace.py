@@ -9,8 +9,7 @@ import pytest
 
 from graphexec import AskHuman
 from graphexec.actions import Run
-from graphexec.cli.asking import asked
-from graphexec.cli.trace import Trace
+from graphexec.cli.trace import Trace, asked
 from graphexec.effects import CallAgent, CallModel, CallTool
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Reported

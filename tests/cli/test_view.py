@@ -13,9 +13,9 @@ import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.page import html
-from graphexec.draw.sequence import sequence_mermaid
-from graphexec.draw.sequence_svg import sequence_svg
-from graphexec.draw.timeline import timeline
+from graphexec.draw.runs.sequence import sequence_mermaid
+from graphexec.draw.runs.sequence_svg import sequence_svg
+from graphexec.draw.runs.timeline import timeline
 from tests.cli.terminals import Program, command, program
 from tests.cli.traced import TRACE, executing, recorded
 from tests.verify.traces import proof_of

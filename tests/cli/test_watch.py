@@ -18,11 +18,11 @@ from graphexec.cli.following import Setup, follow
 from graphexec.cli.terminal import ASCII, Symbols, clean
 from graphexec.cli.watching import Scene, Watch
 from graphexec.draw import picture_of
+from graphexec.effects import agent_limits
+from graphexec.executor.result import Ending
 from graphexec.kernel.events import Answered, Asked, Event, Moved, Reported
 from graphexec.kernel.meters import Spent
-from graphexec.meters import agent_limits
 from graphexec.models import ScriptedModel
-from graphexec.result import Ending
 from tests.cli.conversations import Refusal, answering, calling, serving
 from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
 from tests.cli.test_run import SOLVED, asking

@@ -31,10 +31,11 @@ from graphexec import (
     replace,
 )
 from graphexec.errors import UndeclaredOutcome
-from graphexec.result import Ending
+from graphexec.executor.result import Ending
 from graphexec.runtime.runner import astream, stream
-from tests.agent.actors import act, echo, script_of, scripted
-from tests.agent.test_properties import (
+from tests.defects.bounds import bounded, bounded_world
+from tests.executor.actors import act, echo, script_of, scripted
+from tests.executor.test_properties import (
     FLAVOURS,
     SCRIPTS,
     Call,
@@ -47,7 +48,6 @@ from tests.agent.test_properties import (
     spoken,
     within,
 )
-from tests.defects.bounds import bounded, bounded_world
 from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
 from tests.semantics.reference import Settings
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac, astreamed, streamed

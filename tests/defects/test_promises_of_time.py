@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Answered, Run, Snapshot, Steps, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Answered, Snapshot, tool
+from graphexec.actions import Run, Steps
+from graphexec.executor.result import Ending
+from graphexec.executor.table import Ready
 from graphexec.kernel.meters import GRACE
-from graphexec.machine import Ready
-from graphexec.result import Ending
 from graphexec.runtime import runner as real_drive
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.scripted import pause
-from tests.agent.actors import answer, script_of, scripted
 from tests.defects.bounds import bounded
+from tests.executor.actors import answer, script_of, scripted
 from tests.three_drivers import LIVE, Driver, FakeClock, Script, Told, agreed
 
 # ---- calls that wait, all at once, on an event loop whose time is virtual

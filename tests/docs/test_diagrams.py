@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, Edge, Graph
+from graphexec import Graph
 from graphexec.draw import draw
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.kernel import Edge
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from graphexec.draw.marks import Mark
-from graphexec.draw.picture import SAID, Arrow, Box, Look, Picture
+from graphexec.draw.model.marks import Mark
+from graphexec.draw.model.picture import SAID, Arrow, Box, Look, Picture
 
 # What means something to one format or another, or looks as if it did.
 HOSTILE = (

@@ -7,33 +7,26 @@ from typing import Any
 from hypothesis import strategies as st
 
 from graphexec import (
-    AGENT_EXECUTOR,
-    Acted,
     AgentExecutor,
     AgentFinish,
     Answered,
     Asked,
-    CallModel,
-    CallTool,
     Done,
     Entered,
     Limits,
     Moved,
-    Observed,
-    Ready,
-    Replied,
     Reported,
-    Run,
     Snapshot,
     Spent,
     tool,
 )
+from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording
-from graphexec.effects import ToolResult
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
+from graphexec.executor import AGENT_EXECUTOR, Acted, Observed, Ready, Replied
 from graphexec.kernel.effects import All
 from graphexec.kernel.events import Event
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
-from graphexec.meters import agent_limits
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript
 from graphexec.testing.strategies import agent_scripts

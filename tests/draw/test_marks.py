@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from graphexec import AGENT_EXECUTOR, Graph, Limits
+from graphexec import Graph, Limits
 from graphexec.draw import FORMATS, Marks, draw, marks_of, picture_of
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import Finding, verify
 from tests.verify.writing import PERFECTIONIST, WRITER
 

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, AgentExecutor, AnyTool, create_react_agent, create_tool_calling_agent, tool
-from graphexec.draw.data import Record
+from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec.draw.model.picture import picture_of
+from graphexec.draw.model.words import duration
 from graphexec.draw.page import html, record_json
-from graphexec.draw.picture import picture_of
-from graphexec.draw.records import Recorder, Recording
-from graphexec.draw.visits import visits_of
-from graphexec.draw.words import duration
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.records import Recorder, Recording
+from graphexec.draw.runs.visits import visits_of
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.events import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import Scripted
+from graphexec.tools import AnyTool
 from tests.draw.browser import Opened, chromium, opened
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring

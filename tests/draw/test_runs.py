@@ -14,16 +14,12 @@ from typing import Any, final
 import pytest
 
 from graphexec import (
-    AGENT_EXECUTOR,
-    STRICT_AGENT_EXECUTOR,
-    Acted,
     AgentExecutor,
     AskHuman,
     Asks,
     Done,
     Effect,
     InputError,
-    LimitReached,
     Limits,
     Moved,
     ParseError,
@@ -34,22 +30,28 @@ from graphexec import (
     charged,
     create_react_agent,
     create_tool_calling_agent,
-    dispatch_tools,
     edges,
-    limit_reached,
     node,
     on,
-    parse,
-    report,
     splice,
-    stopped_response,
     tool,
 )
 from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save, timeline
-from graphexec.draw.layout import laid_out
-from graphexec.draw.overlay import laid_over
+from graphexec.draw.layout.placement import laid_out
+from graphexec.draw.runs.overlay import laid_over
+from graphexec.executor import (
+    AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    dispatch_tools,
+    limit_reached,
+    parse,
+    stopped_response,
+)
 from graphexec.messages import ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
+from graphexec.runtime import report
 from tests.kernel.machines import SELF_LOOP, Left
 
 CALL = "Look.\nAction: look_up\nAction Input: a"

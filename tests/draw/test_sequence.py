@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AGENT_EXECUTOR, Asked, AskHuman, CallTool, Effect, Entered, Limits, Reported, Spent
+from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.data import Record
-from graphexec.draw.interaction import Interaction, Note, Together, interaction_of
-from graphexec.draw.plain import plain
-from graphexec.draw.said import answered, asked
-from graphexec.draw.sequence import sequence_mermaid
-from graphexec.draw.sequence_svg import sequence_svg
-from graphexec.effects import ToolResult
+from graphexec.draw.model.words import plain
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.interaction import Interaction, Note, Together, interaction_of
+from graphexec.draw.runs.labels import answered, asked
+from graphexec.draw.runs.sequence import sequence_mermaid
+from graphexec.draw.runs.sequence_svg import sequence_svg
+from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.effects import All, Perform
 from graphexec.kernel.meters import Exhausted
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told

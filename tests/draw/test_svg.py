@@ -18,17 +18,17 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 
-from graphexec import AGENT_EXECUTOR, END
-from graphexec.draw.clarity import clashes
-from graphexec.draw.layout import laid_out
-from graphexec.draw.legend import text_of
-from graphexec.draw.picture import Arrow, Box, Picture, picture_of
-from graphexec.draw.places import Place, Point
-from graphexec.draw.png import png
-from graphexec.draw.svg import svg
+from graphexec import END
+from graphexec.draw.formats.svg import png, svg
+from graphexec.draw.layout.geometry import Place, Point
+from graphexec.draw.layout.label_layout import clashes
+from graphexec.draw.layout.placement import laid_out
+from graphexec.draw.model.legend import text_of
+from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.verify.verdict import Verdict
+from graphexec.verify.proof.verdict import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, marked, ring, walked
 from tests.verify import bad_machines
 from tests.verify.machines import graphs

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AGENT_EXECUTOR, Graph
-from graphexec.draw.dot import dot
-from graphexec.draw.markdown import markdown
-from graphexec.draw.mermaid import mermaid, mermaid_state
-from graphexec.draw.picture import Arrow, Box, Picture, picture_of
-from graphexec.draw.terminal import terminal
+from graphexec import Graph
+from graphexec.draw.formats.dot import dot
+from graphexec.draw.formats.markdown import markdown
+from graphexec.draw.formats.mermaid import mermaid, mermaid_state
+from graphexec.draw.formats.terminal import terminal
+from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.testing import strategies as public
 from graphexec.verify import verify
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, marked, ring, walked

@@ -11,29 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from graphexec import (
-    END,
-    ITERATIONS,
-    AskHuman,
-    CallTool,
-    Entered,
-    Exhausted,
-    Limits,
-    Reported,
-    Spent,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+from graphexec import END, AskHuman, Entered, Exhausted, Limits, Reported, Spent, edges, graph, metered, node, on
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.cells import cells, fitted, padded
-from graphexec.draw.interaction import Note, interaction_of
-from graphexec.draw.timeline import timeline
-from graphexec.draw.visits import visits_of
-from graphexec.effects import ToolResult
+from graphexec.draw.model.words import cells, fitted, padded
+from graphexec.draw.runs.interaction import Note, interaction_of
+from graphexec.draw.runs.timeline import timeline
+from graphexec.draw.runs.visits import visits_of
+from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
+from graphexec.kernel import ITERATIONS
 from graphexec.kernel.effects import All
 from graphexec.runtime.runner import stream, world
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told

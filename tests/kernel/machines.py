@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from graphexec import END, Asks, CallModel, CallTool, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
-from graphexec.effects import ToolResult
+from graphexec import END, Asks, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.meters import agent_limits
 from graphexec.runtime.runner import World, world
 
 # ---- what the machines are started with, and how a limit leaves any of them

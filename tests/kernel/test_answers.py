@@ -8,10 +8,7 @@ import pytest
 from graphexec import (
     END,
     All,
-    Asking,
     Asks,
-    CallModel,
-    CallTool,
     Done,
     Exhausted,
     Graph,
@@ -29,11 +26,11 @@ from graphexec import (
     on,
     opaque,
 )
-from graphexec.effects import ToolResult
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import InputError, UndeclaredOutcome
+from graphexec.kernel import Asking
 from graphexec.kernel.execution import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.meters import agent_limits, reported_tokens, silent_calls
 from graphexec.runtime.runner import run, world
 from tests.kernel.machines import (
     INTERVIEW,

@@ -7,9 +7,7 @@ import pytest
 
 from graphexec import (
     END,
-    Asking,
     Asks,
-    CallTool,
     Done,
     Exhausted,
     Graph,
@@ -28,10 +26,10 @@ from graphexec import (
     on,
     opaque,
 )
-from graphexec.effects import ToolResult
+from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.errors import NodeError, UndeclaredCount
+from graphexec.kernel import Asking
 from graphexec.kernel.node import Count, Node
-from graphexec.meters import agent_limits
 from graphexec.runtime.runner import World, world
 from tests.kernel.machines import Landed, Left, Number, Question, Stopped, Total, leave, nobody
 from tests.three_drivers import Script, agreed

@@ -17,11 +17,9 @@ from graphexec import (
     Effect,
     Exhausted,
     GraphError,
-    LimitReached,
     Snapshot,
     ask,
     ask_all,
-    bind,
     charged,
     edges,
     embed,
@@ -30,12 +28,12 @@ from graphexec import (
     node,
     on,
     replace,
-    reserved,
     splice,
-    stopped_response,
     wrap,
 )
 from graphexec.errors import InputError, NodeError
+from graphexec.executor import LimitReached, stopped_response
+from graphexec.kernel import bind, reserved
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.stepping import Asking, advance, begin
 from graphexec.runtime.runner import arun, run, world

@@ -5,8 +5,9 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import END, Snapshot, begin, bind, edges, graph, node, on
+from graphexec import END, Snapshot, begin, edges, graph, node, on
 from graphexec.errors import InputError
+from graphexec.kernel import bind
 from tests.kernel.machines import DIAMOND, Even, Number, Odd, Total
 
 

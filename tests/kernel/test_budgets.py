@@ -8,8 +8,6 @@ import pytest
 
 from graphexec import (
     END,
-    ITERATIONS,
-    Asking,
     Asks,
     Budget,
     Done,
@@ -29,8 +27,9 @@ from graphexec import (
     node,
     on,
 )
+from graphexec.effects import agent_limits
 from graphexec.errors import LimitsError
-from graphexec.meters import agent_limits
+from graphexec.kernel import ITERATIONS, Asking
 from graphexec.runtime.runner import World
 from tests.kernel.machines import CLOCK, INTERVIEW, Interview, Question, Stopped, Tick, Topic, limited, nobody, reporter
 from tests.three_drivers import Script, Told, agreed

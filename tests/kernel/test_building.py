@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, final
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from graphexec import END, Asks, CallTool, Graph, GraphError, ask, edges, graph, node, on, opaque, renamed
+from graphexec import END, Asks, Graph, GraphError, ask, edges, graph, node, on, opaque
+from graphexec.effects import CallTool
 from graphexec.errors import Fault
+from graphexec.kernel import renamed
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -320,8 +322,9 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_a_missing_stop_edge_names_the_stopped_response() -> None:
-    from graphexec import AgentFinish, LimitReached, Replied, StoppedResponse, parse, plan, stopped_response
-    from graphexec.machine import Acted, Observed, Ready, check_return_direct, dispatch_tools
+    from graphexec import AgentFinish, StoppedResponse
+    from graphexec.executor import LimitReached, Replied, parse, plan, stopped_response
+    from graphexec.executor.table import Acted, Observed, Ready, check_return_direct, dispatch_tools
 
     table = (
         row(plan, on(Replied, parse))

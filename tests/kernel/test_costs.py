@@ -14,11 +14,8 @@ from graphexec import (
     AgentExecutor,
     AgentFinish,
     Asks,
-    CallModel,
     Exhausted,
     Limits,
-    Ready,
-    Run,
     Snapshot,
     Spent,
     StoppedResponse,
@@ -30,18 +27,20 @@ from graphexec import (
     graph,
     on,
 )
+from graphexec.actions import Run
+from graphexec.effects import CallModel, agent_limits
 from graphexec.errors import InputError, LimitsError
+from graphexec.executor import Ready
 from graphexec.kernel.node import charged, node
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.meters import agent_limits
 from graphexec.models import ScriptedModel
 from graphexec.runtime.runner import World, run, world
 from graphexec.verify import check
-from graphexec.verify.audit import audit
-from graphexec.verify.explore import explore
-from graphexec.verify.oracle import replies_of
-from graphexec.verify.stepping import Stepping, Waiting
-from tests.agent.actors import echo
+from graphexec.verify.audit.audit import audit
+from graphexec.verify.explorer.explore import explore
+from graphexec.verify.explorer.oracle import replies_of
+from graphexec.verify.explorer.stepping import Stepping, Waiting
+from tests.executor.actors import echo
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics
 from tests.three_drivers import EVERY, Script, agreed
 from tests.verify.traces import proof_of, trace_of

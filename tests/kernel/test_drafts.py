@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, Edge, Graph, GraphError, Snapshot, draft, edges, graph, node, on
+from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on
 from graphexec.errors import NodeError, UnhandledOutcome
+from graphexec.kernel import Edge
 from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, nobody, split, triple
 from tests.three_drivers import LIVE, Script, agreed
 

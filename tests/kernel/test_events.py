@@ -14,7 +14,6 @@ from graphexec import (
     Answered,
     Asked,
     Asks,
-    CallTool,
     Done,
     Entered,
     Exhausted,
@@ -27,8 +26,7 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.effects import ToolResult
-from graphexec.meters import agent_limits
+from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.runtime.runner import astream, stream, world
 from tests.kernel.machines import (
     CLOCK,

@@ -34,7 +34,7 @@ def test_the_models_load_no_client_before_the_first_call() -> None:
 
 def test_drawing_is_loaded_when_a_picture_is_asked_for() -> None:
     assert not any(name.startswith("graphexec.draw") for name in loaded("import graphexec"))
-    assert "graphexec.draw" in loaded("import graphexec", "f'{graphexec.AGENT_EXECUTOR:mermaid}'")
+    assert "graphexec.draw" in loaded("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")
 
 
 def test_the_first_proof_of_a_process_loads_no_networkx() -> None:
@@ -44,7 +44,7 @@ def test_the_first_proof_of_a_process_loads_no_networkx() -> None:
         "agent = graphexec.create_react_agent(ScriptedModel([]), [])",
         "executor = graphexec.AgentExecutor(agent=agent, tools=[])",
         "assert executor.verify().proved",
-        "assert graphexec.AGENT_EXECUTOR.verify(graphexec.Limits(iterations=3)).proved",
+        "assert graphexec.executor.AGENT_EXECUTOR.verify(graphexec.Limits(iterations=3)).proved",
     )
-    assert "graphexec.verify.prove" in modules
+    assert "graphexec.verify.proof.prove" in modules
     assert "networkx" not in modules

@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentExecutor,
-    Done,
-    Reported,
-    Run,
-    RunResult,
-    ToolResult,
-    create_react_agent,
-    replay,
-    snapshot_of,
-    tool,
-)
+from graphexec import AgentExecutor, Done, Reported, RunResult, create_react_agent, snapshot_of, tool
+from graphexec.actions import Run
+from graphexec.effects import ToolResult
+from graphexec.kernel import replay
 from graphexec.models import ScriptedModel
 
 CALL = "Look.\nAction: look_up\nAction Input: a"

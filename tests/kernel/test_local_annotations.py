@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from graphexec import END, Asks, Effect, Exhausted, ask, bind, charged, edges, graph, metered, node, on, opaque
+from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on, opaque
+from graphexec.kernel import bind
 from graphexec.runtime.runner import world
 from tests.three_drivers import LIVE, Script, agreed
 

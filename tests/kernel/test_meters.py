@@ -8,8 +8,6 @@ import pytest
 from graphexec import (
     END,
     Asks,
-    CallModel,
-    CallTool,
     Effect,
     Exhausted,
     Limits,
@@ -23,13 +21,12 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.effects import ToolResult
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
 from graphexec.kernel.events import Done
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.stepping import Asking, advance, begin
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
-from graphexec.meters import agent_limits, reported_tokens
 from graphexec.runtime.runner import world
 from tests.kernel.machines import (
     CLOCK,

@@ -8,8 +8,6 @@ import pytest
 
 from graphexec import (
     END,
-    ITERATIONS,
-    Asking,
     Asks,
     Budget,
     Exhausted,
@@ -32,6 +30,7 @@ from graphexec import (
     on,
 )
 from graphexec.errors import NodeError
+from graphexec.kernel import ITERATIONS, Asking
 from graphexec.runtime.runner import World
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
 from tests.three_drivers import Script, agreed

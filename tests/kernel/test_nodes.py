@@ -8,22 +8,10 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, final
 
 import pytest
 
-from graphexec import (
-    All,
-    Asks,
-    CallModel,
-    CallTool,
-    Effect,
-    Exhausted,
-    Perform,
-    ask,
-    charged,
-    metered,
-    node,
-    opaque,
-    renamed,
-)
+from graphexec import All, Asks, Effect, Exhausted, ask, charged, metered, node, opaque
+from graphexec.effects import CallModel, CallTool
 from graphexec.errors import GraphexecError, NodeError
+from graphexec.kernel import Perform, renamed
 from graphexec.kernel.serialization import reply_type
 from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
 

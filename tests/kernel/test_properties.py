@@ -8,26 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    All,
-    Asked,
-    CallModel,
-    CallTool,
-    Entered,
-    Exhausted,
-    Graph,
-    Limits,
-    Moved,
-    Snapshot,
-    edges,
-    graph,
-    on,
-)
-from graphexec.effects import ToolResult
-from graphexec.kernel.edge import END
-from graphexec.kernel.node import Node, metered, node
+from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
+from graphexec.kernel.node import END, Node, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.meters import agent_limits, reported_tokens
 from graphexec.runtime.runner import World, world
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
 
@@ -281,7 +265,8 @@ def test_a_pause_anywhere_makes_no_difference(
 
 @given(machines())
 def test_surgery_that_changes_nothing_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
-    from graphexec import bind, replace, wrap
+    from graphexec import replace, wrap
+    from graphexec.kernel import bind
 
     table, plans = machine
     changed = bind(table)

@@ -12,8 +12,6 @@ from graphexec import (
     END,
     Asks,
     Budget,
-    CallModel,
-    CallTool,
     Exhausted,
     Graph,
     Limits,
@@ -29,11 +27,10 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.effects import ToolResult
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
-from graphexec.kernel.ranks import Rank, Ranks
+from graphexec.kernel.execution import Rank, Ranks
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.meters import agent_limits, reported_tokens, silent_calls
 from graphexec.runtime.runner import World, run, stream, world
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody
 from tests.three_drivers import LIVE, Script, agreed

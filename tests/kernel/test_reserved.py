@@ -17,14 +17,10 @@ from graphexec import (
     AgentAction,
     AgentExecutor,
     AgentFinish,
-    Asking,
     Asks,
-    CallModel,
-    CallTool,
     Exhausted,
     Graph,
     Limits,
-    Ready,
     Snapshot,
     advance,
     ask,
@@ -35,23 +31,23 @@ from graphexec import (
     metered,
     node,
     on,
-    reserved,
 )
-from graphexec.effects import ToolResult
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import NodeError
+from graphexec.executor import Ready
+from graphexec.executor.result import Ending
+from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
+from graphexec.kernel import Asking, reserved
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.meters import Budget, Spent
 from graphexec.kernel.node import charged
-from graphexec.machine import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.meters import agent_limits, reported_tokens
-from graphexec.result import Ending
 from graphexec.runtime.runner import World, arun, run, world
 from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
 from graphexec.verify import Certificate, check
-from graphexec.verify.audit import audit
-from graphexec.verify.executing import execute
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.audit.audit import audit
+from graphexec.verify.explorer.execution import execute
+from graphexec.verify.explorer.puppets import explore_table
 from tests.kernel.machines import Prompt, Stopped
 from tests.three_drivers import FakeClock, Script, agreed
 from tests.verify.traces import proof_of, trace_of

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asking, CallModel, Done, Exhausted, Limits, Snapshot, Spent, advance, begin
+from graphexec import Done, Exhausted, Limits, Snapshot, Spent, advance, begin
+from graphexec.effects import CallModel, agent_limits, reported_tokens
 from graphexec.errors import SnapshotError
+from graphexec.kernel import Asking
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.messages import ModelReply, Usage
-from graphexec.meters import agent_limits, reported_tokens
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.runner import World, run, world
 from tests.kernel.machines import (
@@ -72,8 +73,7 @@ def test_an_opaque_node_whose_outcome_is_stored_is_not_called_again() -> None:
 
 
 def test_a_batch_that_is_answered_is_not_asked_again() -> None:
-    from graphexec import CallTool
-    from graphexec.effects import ToolResult
+    from graphexec.effects import CallTool, ToolResult
 
     def script() -> Script[Any, Any]:
         return Script(SURVEY, Topics(("a", "b")), world({CallTool: lambda call: ToolResult(call.name)}))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from graphexec import AgentAction, AgentFinish, AgentStep, Run, Steps
+from graphexec import AgentAction, AgentFinish, AgentStep
+from graphexec.actions import Run, Steps
 
 STEP = st.integers(0, 99).map(lambda number: AgentStep(AgentAction(f"tool{number}", {"n": number}), number))
 STEPS = st.lists(STEP, max_size=4)

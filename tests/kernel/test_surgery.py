@@ -12,18 +12,17 @@ from graphexec import (
     Graph,
     GraphError,
     ask,
-    bind,
     charged,
     edges,
     graph,
     node,
     on,
     opaque,
-    renamed,
     replace,
     splice,
     wrap,
 )
+from graphexec.kernel import bind, renamed
 from graphexec.runtime.runner import world
 from tests.kernel.machines import (
     CLOCK,

@@ -9,7 +9,6 @@ from graphexec import (
     END,
     All,
     Asks,
-    CallTool,
     Done,
     Effect,
     Exhausted,
@@ -24,7 +23,7 @@ from graphexec import (
     on,
     opaque,
 )
-from graphexec.effects import ToolResult
+from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, NoHandler, SnapshotError, UndeclaredEffect, UndeclaredOutcome
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.node import metered

@@ -15,7 +15,7 @@ import httpx
 
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, UserMessage
 from graphexec.models import Clock, OpenAICompatible
-from graphexec.models.remote import RemoteModel
+from graphexec.models.http.remote import RemoteModel
 
 HELLO = ChatRequest([UserMessage("hello")])
 

@@ -27,16 +27,16 @@ from graphexec.agents import (
     create_tool_calling_agent,
     create_xml_agent,
 )
-from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
 from graphexec.errors import BadRequest
-from graphexec.executor import AgentExecutor
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.observers import Watcher
+from graphexec.executor.result import Ending, RunResult
 from graphexec.kernel.events import Answered, Asked, Done, Event, Moved, Reported
 from graphexec.kernel.meters import Spent
 from graphexec.messages import Model, ModelReply, ReplyDelta
 from graphexec.models import LocalModel
-from graphexec.observers import Watcher
-from graphexec.result import Ending, RunResult
 from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
 from tests.models.test_local_model import WITH_TOOLS

@@ -26,13 +26,12 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.anthropic import ANTHROPIC
-from graphexec.models.anthropic_reply import Fold, decode
-from graphexec.models.anthropic_request import encode, headers, route
-from graphexec.models.anthropic_schema import closed
-from graphexec.models.dialect import Sampling
-from graphexec.models.endpoint import Endpoint
-from graphexec.models.failures import refusal
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.failures import refusal
+from graphexec.models.providers.anthropic import ANTHROPIC
+from graphexec.models.providers.anthropic_reply import Fold, decode
+from graphexec.models.providers.anthropic_request import closed, encode, headers, route
 from tests.models.actors import HELLO
 
 PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)

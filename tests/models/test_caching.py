@@ -37,16 +37,15 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible
-from graphexec.models.caches import CacheStore, MemoryCache, SQLiteCache
-from graphexec.models.caching import cached
-from graphexec.models.fallbacks import with_fallbacks
+from graphexec.models.http.remote import RemoteModel
 from graphexec.models.notices import Cached, CacheFailed, FellBack, Retried
-from graphexec.models.prices import Price, priced
-from graphexec.models.rate_limits import rate_limited
-from graphexec.models.remote import RemoteModel
-from graphexec.models.retries import retrying
 from graphexec.models.scripted import ScriptedModel
-from graphexec.models.wrapping import WrappedModel
+from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
+from graphexec.models.wrappers.fallbacks import with_fallbacks
+from graphexec.models.wrappers.prices import Price, priced
+from graphexec.models.wrappers.rate_limits import rate_limited
+from graphexec.models.wrappers.retries import retrying
+from graphexec.models.wrappers.wrapping import WrappedModel
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, blocking, every_way, in_a_loop, overheard, streamed
 
@@ -304,7 +303,7 @@ def test_threads_that_make_the_file_at_the_same_time_lose_nothing(tmp_path: Path
 
 def test_another_process_that_writes_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
     script = (
-        "import sys; from graphexec.models.caches import SQLiteCache\n"
+        "import sys; from graphexec.models.wrappers.caching import SQLiteCache\n"
         "cache = SQLiteCache(sys.argv[1]); cache.put('other', 'there'); print(flush=True)\n"
         "for number in range(30): cache.put(f'other{number}', 'kept')"
     )
@@ -354,7 +353,7 @@ def test_a_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatc
 
 def test_what_is_not_used_is_not_loaded() -> None:
     script = (
-        "import sys, graphexec.models.caching, graphexec.models.retries\n"
+        "import sys, graphexec.models.wrappers.caching, graphexec.models.wrappers.retries\n"
         "print(*[name for name in ('sqlite3', 'httpx') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"

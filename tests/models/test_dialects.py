@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from graphexec.errors import BadReply, ConnectionFailed, MissingAPIKey, ModelError, ServerError
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, UserMessage
 from graphexec.models import Anthropic, Clock, OpenAIResponses
-from graphexec.models.remote import RemoteModel
+from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import HELLO, Answer, FakeTime, Script, asse, awhole, scripted_server, sse, whole
 from tests.models.recorded import CHAT_REPLY, STREAM
 from tests.models.recorded_dialects import (

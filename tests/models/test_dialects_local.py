@@ -11,8 +11,8 @@ import pytest
 from graphexec.errors import AuthenticationFailed, BadRequest, ContextOverflow, ModelNotFound
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ReplyDelta, SystemMessage, UserMessage
 from graphexec.models import Anthropic, OpenAIResponses, pull
-from graphexec.models.llama_process import LlamaProcess, Settings
-from graphexec.models.remote import RemoteModel
+from graphexec.models.http.remote import RemoteModel
+from graphexec.models.local.llama_process import LlamaProcess, Settings
 from tests.models.test_local_model import ADD, SUM, WITH_TOOLS
 
 pytestmark = pytest.mark.local_model

@@ -22,8 +22,8 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.models import OpenAICompatible
-from graphexec.models.endpoint import Endpoint
-from graphexec.models.failures import LONGEST_ADVISED, breakdown, key_missing, key_unusable, refusal, retry_after
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.failures import LONGEST_ADVISED, breakdown, key_missing, key_unusable, refusal, retry_after
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from graphexec.errors import ContextOverflow, InputError, ModelError, ModelTimeout, ServerError
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models.fallbacks import with_fallbacks
 from graphexec.models.notices import FellBack
 from graphexec.models.scripted import ScriptedModel
+from graphexec.models.wrappers.fallbacks import with_fallbacks
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
 

@@ -36,7 +36,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models import LocalModel, OpenAICompatible, pull
-from graphexec.models.llama_process import LlamaProcess, Settings
+from graphexec.models.local.llama_process import LlamaProcess, Settings
 
 pytestmark = pytest.mark.local_model
 
@@ -288,7 +288,7 @@ def test_a_killed_program_takes_its_server_along() -> None:
     ended = run("""
 import os, signal
 from graphexec.models import pull
-from graphexec.models.llama_process import LlamaProcess, Settings
+from graphexec.models.local.llama_process import LlamaProcess, Settings
 
 process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, None, "the-key"))
 print(process.url, flush=True)

@@ -24,9 +24,9 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models import anthropic_request, responses_request
-from graphexec.models.anthropic_schema import closed
-from graphexec.models.dialect import Sampling
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.providers import anthropic_request, openai_responses
+from graphexec.models.providers.anthropic_request import closed
 from tests.models.recorded_dialects import (
     MESSAGE,
     MESSAGE_REPLY,
@@ -214,11 +214,11 @@ def test_openais_package_sends_the_same_body_to_the_same_place() -> None:
         temperature=0.5,
         store=False,
     )
-    ours = json.loads(responses_request.encode(REQUEST, Sampling("gpt-9", 0.5, 9), stream=False))
+    ours = json.loads(openai_responses.encode(REQUEST, Sampling("gpt-9", 0.5, 9), stream=False))
     said = [item for item in ours["input"] if item.get("role") == "assistant"]
     ours["input"] = [item for item in ours["input"] if item not in said]
     assert ours == server.asked
-    assert server.requests[0].url.path == f"/v1/{responses_request.route(REQUEST)}"
+    assert server.requests[0].url.path == f"/v1/{openai_responses.route(REQUEST)}"
     ITEMS.validate_python(
         [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in said)]
     )

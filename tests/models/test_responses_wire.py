@@ -25,11 +25,10 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
-from graphexec.models.dialect import Sampling
-from graphexec.models.endpoint import Endpoint
-from graphexec.models.responses_reply import Fold, decode
-from graphexec.models.responses_request import encode, route
-from graphexec.models.stop_cut import Cut
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.providers.openai_responses import encode, route
+from graphexec.models.providers.responses_reply import Cut, Fold, decode
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
 

@@ -21,8 +21,8 @@ from graphexec.errors import (
 )
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.notices import Retried
-from graphexec.models.retries import retrying
 from graphexec.models.scripted import ScriptedModel
+from graphexec.models.wrappers.retries import retrying
 from graphexec.runtime.threads import in_thread, somebody_waits
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard, streamed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
-from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.errors import ContextOverflow
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel

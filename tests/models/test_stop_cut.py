@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.models.stop_cut import Cut
+from graphexec.models.providers.responses_reply import Cut
 
 # Few letters, so that stop texts occur, overlap and are half there.
 FEW = st.text("ab\n", max_size=12)

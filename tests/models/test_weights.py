@@ -22,9 +22,9 @@ import pytest
 from graphexec.errors import BadRequest, WeightsError
 from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMessage
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
-from graphexec.models.llama_process import Settings
-from graphexec.models.progress import shown
-from graphexec.models.weights import CATALOGUE, DEFAULT, gguf, meant
+from graphexec.models.local.llama_process import Settings
+from graphexec.models.local.weights import CATALOGUE, DEFAULT, gguf, meant
+from graphexec.models.local.wheels import shown
 from tests.models.actors import HELLO, Act, Loopback, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
 
@@ -43,7 +43,7 @@ TOY = Weights(
 KNOWS_TOY = f"""
 import os, signal, sys
 from graphexec.models import Weights, pull
-from graphexec.models.weights import CATALOGUE
+from graphexec.models.local.weights import CATALOGUE
 CATALOGUE["toy"] = {TOY!r}
 """
 
@@ -379,7 +379,7 @@ class TestTemplatesWithoutTools:
             def started(_: Settings) -> Served:
                 return Served(loopback)
 
-            monkeypatch.setattr("graphexec.models.local.LlamaProcess", started)
+            monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", started)
             yield loopback
 
     @pytest.fixture

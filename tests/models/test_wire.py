@@ -28,10 +28,10 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
-from graphexec.models.chat_wire import encode, route
-from graphexec.models.dialect import Sampling
-from graphexec.models.endpoint import Endpoint
-from graphexec.models.reply_wire import Fold, decode
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.providers.openai_compatible import encode, route
+from graphexec.models.providers.openai_reply import Fold, decode
 from tests.models.actors import HELLO, asse, awhole, scripted_server, sse, whole
 from tests.models.recorded import (
     CALLS,

@@ -31,7 +31,7 @@ from graphexec.models import (
     retrying,
     with_fallbacks,
 )
-from graphexec.models.openai_compatible import CHAT_COMPLETIONS
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from tests.models.actors import HELLO
 
 # Any: wrong on purpose, here and below.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.models.retries import retrying
+from graphexec.models.wrappers.retries import retrying
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync
 from tests.models.actors import HELLO

@@ -9,23 +9,13 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Asks,
-    Effect,
-    Exhausted,
-    Limits,
-    Snapshot,
-    report,
-)
-from graphexec.kernel.edge import END
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, Limits, Snapshot
 from graphexec.kernel.effects import ask_all
 from graphexec.kernel.events import Done
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import edges, graph, on
-from graphexec.kernel.node import charged, node
+from graphexec.kernel.node import END, charged, node
+from graphexec.runtime import report
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import World, run

@@ -15,13 +15,13 @@ from graphexec import (
     AgentFinish,
     AgentStep,
     ParseError,
-    Steps,
     create_react_agent,
     create_tool_calling_agent,
 )
+from graphexec.actions import Steps
 from graphexec.agents import react, tool_calling
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage, UserMessage
-from tests.agent.actors import AnyTool
+from tests.executor.actors import AnyTool
 from tests.semantics.endings import FINAL
 from tests.semantics.reference import TAKES, Decision, Script, Settings
 from tests.semantics.tools import TOOLS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphexec import AgentFinish, StoppedResponse
-from graphexec.result import Ending
+from graphexec.executor.result import Ending
 from tests.three_drivers import Told
 
 # What a run says that is stopped by its iterations or its time, and what asks it for its last word.

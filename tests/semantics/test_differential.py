@@ -23,10 +23,10 @@ from graphexec import (
     Spent,
     StoppedResponse,
 )
-from graphexec.meters import reported_tokens
-from graphexec.result import Ending
+from graphexec.effects import reported_tokens
+from graphexec.executor.result import Ending
 from graphexec.runtime.runner import run
-from tests.agent.actors import script_of
+from tests.executor.actors import script_of
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Settings, Told, interpret
 from tests.three_drivers import agreed

@@ -28,7 +28,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ToolCall, UserMessage
 from graphexec.models import retrying
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import (
+from tests.executor.actors import (
     HOW,
     BlockingModel,
     Running,

@@ -11,7 +11,7 @@ from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import (
+from tests.executor.actors import (
     HOW,
     BlockingModel,
     Running,

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, AgentFinish, AnyTool, ParseError, create_tool_calling_agent, tool
+from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, create_tool_calling_agent, tool
 from graphexec.agents import (
     Decision,
-    chat,
-    conversational,
     create_chat_agent,
     create_conversational_agent,
     create_json_chat_agent,
@@ -20,18 +18,15 @@ from graphexec.agents import (
     create_self_ask_agent,
     create_structured_chat_agent,
     create_xml_agent,
-    json_chat,
-    mrkl,
     react,
-    self_ask,
-    structured_chat,
     tool_calling,
-    xml,
 )
+from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import call, echo, messages
+from graphexec.tools import AnyTool
+from tests.executor.actors import call, echo, messages
 
 
 @tool(name="Intermediate Answer")

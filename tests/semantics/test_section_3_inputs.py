@@ -12,7 +12,7 @@ import pytest
 from graphexec import AgentExecutor, AgentFinish, create_react_agent, tool
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import HOW, Running, act, answer, echo, scripted
+from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 
 
 def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:

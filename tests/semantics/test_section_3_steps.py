@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, Run, Steps, create_tool_calling_agent, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create_tool_calling_agent, tool
+from graphexec.actions import Run, Steps
 from graphexec.errors import AgentError
 from graphexec.memory import BufferMemory
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import (
+from tests.executor.actors import (
     HOW,
     Running,
     act,

@@ -15,24 +15,23 @@ from graphexec import (
     All,
     Answered,
     Asked,
-    CallTool,
     Done,
     Entered,
     Event,
     Moved,
     ParseError,
-    Run,
     Snapshot,
-    Steps,
-    Stepwise,
     create_react_agent,
     create_tool_calling_agent,
     tool,
 )
+from graphexec.actions import Run, Steps
+from graphexec.effects import CallTool
 from graphexec.errors import InputError
+from graphexec.executor import Stepwise
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
+from tests.executor.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
 from tests.semantics.endings import STOPPED
 from tests.three_drivers import FakeClock
 

@@ -11,7 +11,7 @@ import pytest
 from graphexec import AgentExecutor, AgentFinish, AgentStep, ParseError, UnprovedError, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
-from tests.agent.actors import (
+from tests.executor.actors import (
     HOW,
     Running,
     act,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphexec import tool
-from tests.agent.actors import AnyTool
+from tests.executor.actors import AnyTool
 
 
 @tool

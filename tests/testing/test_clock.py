@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, AnyTool, Limits, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
 from graphexec.testing.errors import Deadlock
 from graphexec.testing.scripted import NEVER, After, scripted_tool
+from graphexec.tools import AnyTool
 
 
 @pytest.fixture(autouse=True)

@@ -12,43 +12,37 @@ import pytest
 
 from graphexec import (
     END,
-    Acted,
     AgentExecutor,
     AgentFinish,
-    AnyTool,
     AskHuman,
     Asks,
     Effect,
     Exhausted,
     Graph,
-    LimitReached,
     Limits,
-    Ready,
     ask,
     charged,
     create_react_agent,
     create_structured_agent,
     create_tool_calling_agent,
-    dispatch_tools,
     edges,
     graph,
-    limit_reached,
     metered,
     node,
     on,
     opaque,
-    parse,
     splice,
-    stopped_response,
     tool,
 )
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcome
+from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.trial import trial_of
+from graphexec.tools import AnyTool
 from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
@@ -178,7 +172,7 @@ def test_a_graph_of_ones_own_is_told_what_it_starts_with() -> None:
 
 
 def test_an_opaque_node_is_not_called() -> None:
-    from graphexec import Perform
+    from graphexec.kernel import Perform
 
     verify_termination(PUBLISHER, start=Draft("so"), replies={Perform: [Printed("so")]}, examples=15)
 

@@ -8,8 +8,8 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, tool
+from graphexec.effects import agent_limits
 from graphexec.kernel.graph import Graph
-from graphexec.meters import agent_limits
 from graphexec.runtime.runner import run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.attack import Attack, Move
@@ -18,7 +18,7 @@ from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way, errand_c
 from graphexec.testing.scripts import AgentScript, Call, Scripted, Turn
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.explorer.puppets import explore_table
 
 
 @tool
@@ -149,7 +149,7 @@ def test_the_proof_and_the_engine_agree_at_length(drawn: DrawnGraph) -> None:
 
 @given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))
 def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
-    from graphexec import CallModel, CallTool, ToolResult
+    from graphexec.effects import CallModel, CallTool, ToolResult
     from graphexec.messages import ModelReply
     from graphexec.runtime.runner import world
 

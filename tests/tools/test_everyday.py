@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphexec.agents.everyday import EVERYDAY_EXAMPLES
+from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.tools.arithmetic import LARGEST, LONGEST, BadExpression, evaluate, written
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, today, today_by
 from graphexec.tools.units import UNITS, UnknownUnit, convert, unit

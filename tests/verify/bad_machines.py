@@ -6,42 +6,43 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from graphexec import (
-    AGENT_EXECUTOR,
     END,
-    ITERATIONS,
-    Acted,
     AgentFinish,
     AskHuman,
     Asks,
     Budget,
-    CallModel,
     Exhausted,
     Graph,
-    LimitReached,
-    Observed,
-    Ready,
-    Replied,
-    Run,
     StoppedResponse,
     ask,
     charged,
-    check_return_direct,
-    dispatch_tools,
     draft,
     edges,
     embed,
     graph,
-    limit_reached,
     metered,
     node,
     on,
+)
+from graphexec.actions import Run
+from graphexec.effects import CallModel
+from graphexec.executor import (
+    AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    Observed,
+    Ready,
+    Replied,
+    check_return_direct,
+    dispatch_tools,
+    limit_reached,
     parse,
     plan,
-    renamed,
     stopped_response,
 )
+from graphexec.kernel import ITERATIONS, renamed
 from graphexec.messages import CompletionRequest
-from graphexec.verify.flow import flow_of
+from graphexec.verify.proof.flow import flow_of
 
 # ---- parse asks the model again, for ever: nobody counts
 

@@ -14,14 +14,9 @@ from graphexec import (
     AgentStep,
     AskHuman,
     Asks,
-    CallModel,
-    CallTool,
     Effect,
     Exhausted,
     Graph,
-    Ready,
-    Run,
-    Steps,
     ask,
     create_react_agent,
     create_structured_agent,
@@ -31,12 +26,14 @@ from graphexec import (
     on,
     tool,
 )
-from graphexec.effects import ToolResult
+from graphexec.actions import Run, Steps
+from graphexec.effects import CallModel, CallTool, ToolResult
+from graphexec.executor import Ready
 from graphexec.kernel.graph import draft
 from graphexec.kernel.node import charged, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.verify.oracle import Replies
+from graphexec.verify.explorer.oracle import Replies
 
 
 @final

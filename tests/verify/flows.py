@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from graphexec.kernel.edge import END
+from graphexec.effects import agent_limits
 from graphexec.kernel.meters import Limits
-from graphexec.meters import agent_limits
-from graphexec.verify.flow import Flow, Transition, caps_of
+from graphexec.kernel.node import END
+from graphexec.verify.proof.flow import Flow, Transition, caps_of
 
 FINISHED = Transition("stop", "Stopped", "END")
 

@@ -8,11 +8,12 @@ from typing import Any, ClassVar, final
 
 from hypothesis import strategies as st
 
-from graphexec import END, AskHuman, CallModel, CallTool, Edge, Effect, Graph
+from graphexec import END, AskHuman, Effect, Graph
+from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, CallModel, CallTool
+from graphexec.kernel import Edge
 from graphexec.kernel.effects import Perform
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import Node
-from graphexec.meters import MODEL_CALLS, TOKENS, TOOL_CALLS
 
 FIRST, SECOND = Budget("first", 1), Budget("second", 2)
 BUDGETS = [ITERATIONS, FIRST, SECOND]

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, END, GENERATING_AGENT_EXECUTOR, Budget, Graph, Limits, edges, graph, metered, on
-from graphexec.meters import agent_limits
+from graphexec import END, Budget, Graph, Limits, edges, graph, metered, on
+from graphexec.effects import agent_limits
+from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.verify import CODES, Bounds
-from graphexec.verify import bounds as bounding
-from graphexec.verify.executing import adversary
-from graphexec.verify.flow import Flow, Transition
-from graphexec.verify.guarded import guarded
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.explorer.execution import adversary
+from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.export.guarded import guarded
+from graphexec.verify.proof import bounds as bounding
+from graphexec.verify.proof.flow import Flow, Transition
 from tests.verify import bad_machines as bad
 from tests.verify.flows import MISSING_CALLS, calling
 

@@ -6,12 +6,12 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.kernel.edge import END
-from graphexec.verify import polynomial
-from graphexec.verify.closed_form import Ways
-from graphexec.verify.components import reachable, strongly_connected_components
-from graphexec.verify.flow import Transition
-from graphexec.verify.ranking import components
+from graphexec.kernel.node import END
+from graphexec.verify.proof import polynomial
+from graphexec.verify.proof.closed_form import Ways
+from graphexec.verify.proof.components import reachable, strongly_connected_components
+from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.ranking import components
 
 Following = dict[int, list[int]]
 

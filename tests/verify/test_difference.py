@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Limits
+from graphexec import Limits
 from graphexec.errors import InputError, LimitsError
+from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.verify import diff
 from tests.verify.writing import PERFECTIONIST, WRITER
 

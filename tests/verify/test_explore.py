@@ -12,51 +12,42 @@ from hypothesis import strategies as st
 
 from graphexec import (
     END,
-    Acted,
     AgentExecutor,
     AgentFinish,
     AskHuman,
     Asks,
-    CallAgent,
-    CallModel,
-    CallTool,
     Graph,
-    LimitReached,
-    Perform,
-    Ready,
-    Run,
     ask,
     charged,
     chat_agent,
-    dispatch_tools,
     edges,
     graph,
-    limit_reached,
     node,
     on,
-    parse,
     splice,
-    stopped_response,
     tool,
 )
+from graphexec.actions import Run
 from graphexec.draw import draw
+from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError, ParseError
+from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.kernel import Perform
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Done, Event, Moved
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.meters import agent_limits
 from graphexec.models import ScriptedModel
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import stream, world
-from graphexec.verify.alike import shape, texts
-from graphexec.verify.explore import Exploration, explore
-from graphexec.verify.failure import Failure, as_test, breaks, raised_by
-from graphexec.verify.oracle import Oracle, Reply, replies_of
-from graphexec.verify.stepping import Choice, Over, Stepping
-from graphexec.verify.temporal import (
+from graphexec.verify.explorer.abstraction import shape, texts
+from graphexec.verify.explorer.explore import Exploration, explore
+from graphexec.verify.explorer.failure import Failure, as_test, breaks, raised_by
+from graphexec.verify.explorer.oracle import Oracle, Reply, replies_of
+from graphexec.verify.explorer.stepping import Choice, Over, Stepping
+from graphexec.verify.explorer.temporal import (
     Assertion,
     Predicate,
     answered,
@@ -790,9 +781,9 @@ def test_a_pasted_test_reads_like_one() -> None:
 PASTED = """\
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
-from graphexec.verify.failure import breaks
-from graphexec.verify.stepping import Choice
-from graphexec.verify.temporal import calls_tool, dominates
+from graphexec.verify.explorer.failure import breaks
+from graphexec.verify.explorer.stepping import Choice
+from graphexec.verify.explorer.temporal import calls_tool, dominates
 from tests.verify.errands import Errand
 from tests.verify.errands import SHORTCUT as machine
 

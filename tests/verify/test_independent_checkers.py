@@ -11,19 +11,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from graphexec import AGENT_EXECUTOR
+from graphexec.effects import agent_limits
 from graphexec.errors import InputError, LimitsError
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.meters import agent_limits
 from graphexec.verify import verify
-from graphexec.verify.bounds import bounds_of
-from graphexec.verify.flow import Flow, caps_of, flow_of, limits_of, possible
-from graphexec.verify.guarded import identifiers
-from graphexec.verify.loops import loops_found
-from graphexec.verify.promela import promela
-from graphexec.verify.ranking import ranked
-from graphexec.verify.tla import tla, tla_config
+from graphexec.verify.export.guarded import identifiers
+from graphexec.verify.export.promela import promela
+from graphexec.verify.export.tla import tla, tla_config
+from graphexec.verify.proof.bounds import bounds_of
+from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.loops import loops_found
+from graphexec.verify.proof.ranking import ranked
 from tests.verify.checkers import spin, tlc
 from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
 

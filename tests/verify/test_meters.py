@@ -29,27 +29,27 @@ from graphexec import (
     on,
 )
 from graphexec.draw import Recorder
+from graphexec.effects import agent_limits
 from graphexec.errors import GraphError, LimitsError
 from graphexec.kernel.meters import Meter
 from graphexec.kernel.node import Node, reserved
 from graphexec.kernel.stepping import advance, begin
-from graphexec.meters import agent_limits
 from graphexec.runtime.runner import stream, world
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Certificate, Verdict, check, verify
-from graphexec.verify.audit import audit
+from graphexec.verify.audit.audit import audit
 from graphexec.verify.difference import diff
-from graphexec.verify.explore import explore
-from graphexec.verify.failure import as_test
-from graphexec.verify.flow import Flow, Transition, flow_of
-from graphexec.verify.oracle import replies_of
-from graphexec.verify.prove import solved
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.explorer.explore import explore
+from graphexec.verify.explorer.failure import as_test
+from graphexec.verify.explorer.oracle import replies_of
+from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.stepping import Choice
+from graphexec.verify.explorer.temporal import asked, never
+from graphexec.verify.proof.flow import Flow, Transition, flow_of
+from graphexec.verify.proof.prove import solved
 from graphexec.verify.reports.document import told_bounds, told_limits
 from graphexec.verify.reports.text import bound_lines
-from graphexec.verify.stepping import Choice
-from graphexec.verify.temporal import asked, never
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
 from tests.verify.orders import (
     FIVE,

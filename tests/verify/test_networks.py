@@ -11,29 +11,20 @@ import networkx as nx
 import pytest
 from hypothesis import given
 
-from graphexec import (
+from graphexec import END, AgentFinish, Graph, Node, StoppedResponse, edges, graph, node, on, splice
+from graphexec.errors import InputError
+from graphexec.executor import (
     AGENT_EXECUTOR,
-    END,
     GENERATING_AGENT_EXECUTOR,
     Acted,
-    AgentFinish,
-    Edge,
-    Graph,
     LimitReached,
-    Node,
     Ready,
-    StoppedResponse,
     check_return_direct,
     dispatch_tools,
-    edges,
-    graph,
-    node,
-    on,
     parse,
     plan,
-    splice,
 )
-from graphexec.errors import InputError
+from graphexec.kernel import Edge
 from graphexec.testing.strategies import graphs as sound_graphs
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
 from tests.verify.machines import graphs

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from graphexec.kernel.edge import END
+from graphexec.effects import agent_limits
 from graphexec.kernel.meters import Limits
-from graphexec.meters import agent_limits
-from graphexec.verify.flow import Flow, Transition
-from graphexec.verify.product import Product
+from graphexec.kernel.node import END
+from graphexec.verify.proof.flow import Flow, Transition
+from graphexec.verify.proof.product import Product
 from tests.verify.flows import calling
 
 NO_LIMIT = Limits(iterations=None)

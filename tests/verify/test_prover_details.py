@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AGENT_EXECUTOR, Limits
+from graphexec import Limits
 from graphexec.errors import CertificateError
-from graphexec.kernel.edge import END
-from graphexec.kernel.ranks import Rank, Ranks
-from graphexec.verify import polynomial
-from graphexec.verify.certificate import Bound, Bounds, Certificate
-from graphexec.verify.checker import check, check_ranks
-from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
-from graphexec.verify.polynomial import Polynomial, most
-from graphexec.verify.ranking import Core, components, ranked, spent_for_good
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.kernel.execution import Rank, Ranks
+from graphexec.kernel.node import END
+from graphexec.verify.proof import polynomial
+from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
+from graphexec.verify.proof.checker import check, check_ranks
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.polynomial import Polynomial, most
+from graphexec.verify.proof.ranking import Core, components, ranked, spent_for_good
 from tests.verify.flows import calling, flows, limits, longest_run
 
 # ---- transitions in short: a --> b, spending and resetting

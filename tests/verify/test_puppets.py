@@ -15,32 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    AGENT_EXECUTOR,
-    END,
-    STRICT_AGENT_EXECUTOR,
-    AskHuman,
-    CallModel,
-    CallTool,
-    Effect,
-    Exhausted,
-    Graph,
-    edges,
-    graph,
-    node,
-    on,
-)
+from graphexec import END, AskHuman, Effect, Exhausted, Graph, edges, graph, node, on
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError
+from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel.meters import Budget, Limits
 from graphexec.kernel.node import metered
-from graphexec.meters import MODEL_CALLS, TOOL_CALLS, agent_limits
-from graphexec.verify.executing import adversary, execute
-from graphexec.verify.explore import explore
-from graphexec.verify.flow import Transition
-from graphexec.verify.oracle import replies_of
-from graphexec.verify.prove import verify
-from graphexec.verify.puppets import bare, explore_table
-from graphexec.verify.verdict import Witness
+from graphexec.verify.explorer.execution import adversary, execute
+from graphexec.verify.explorer.explore import explore
+from graphexec.verify.explorer.oracle import replies_of
+from graphexec.verify.explorer.puppets import bare, explore_table
+from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.prove import verify
+from graphexec.verify.proof.verdict import Witness
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up

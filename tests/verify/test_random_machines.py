@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import Limits
+from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.meters import FrozenMapping
-from graphexec.meters import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.testing.random_graphs import METERS, DrawnGraph, DrawnNode, Way
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
-from graphexec.verify.executing import adversary, execute
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.explorer.execution import adversary, execute
+from graphexec.verify.explorer.puppets import explore_table
 
 # More transitions than the longest proven run of these machines has. A run that never ends is followed as far at
 # length; otherwise a shorter way, in which its limits, which are small, are spent long since.

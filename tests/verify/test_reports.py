@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AGENT_EXECUTOR, Graph, GraphError, Limits, bind, edges, graph, on, wrap
+from graphexec import Graph, GraphError, Limits, edges, graph, on, wrap
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.kernel import bind
 from graphexec.verify import CODES, Finding, Witness, findings_of, verify
-from graphexec.verify.flow import Transition
+from graphexec.verify.proof.flow import Transition
 from graphexec.verify.reports import Place, Subject, document, github, place_of, sarif, status_of, subject_of, text
 from graphexec.verify.reports.subject import qualified
 from tests.verify.sarif_subset import validate
@@ -219,7 +221,7 @@ def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> N
     # Nor is what is installed, though it be in a folder of the user's.
     own = place_of(AGENT_EXECUTOR["plan"].function)
     assert own is not None
-    assert Place("/me/.venv/lib/site-packages/graphexec/machine.py", 9).inside("/me") is False
+    assert Place("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).inside("/me") is False
     assert Place("/me/my_agent.py", 9).inside("/me") is True
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
 

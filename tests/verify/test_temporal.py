@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import All, Answered, Asked, AskHuman, CallModel, CallTool, Done, Entered, Event, Moved, Spent
-from graphexec.effects import ToolResult
+from graphexec import All, Answered, Asked, AskHuman, Done, Entered, Event, Moved, Spent
+from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import InputError
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import CompletionRequest
-from graphexec.verify.temporal import (
+from graphexec.verify.explorer.temporal import (
     BROKEN,
     Assertion,
     Predicate,

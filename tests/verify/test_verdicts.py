@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from graphexec import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Graph, LimitReached, Limits, draft, edges
+from graphexec import Graph, Limits, draft, edges
+from graphexec.effects import agent_limits
 from graphexec.errors import CertificateError, LimitsError
-from graphexec.meters import agent_limits
+from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
 from graphexec.verify import Certificate, check
-from graphexec.verify.checker import check_ranks
-from graphexec.verify.executing import execute
-from graphexec.verify.puppets import explore_table
+from graphexec.verify.explorer.execution import execute
+from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.proof.checker import check_ranks
 from tests.verify import bad_machines as bad
 
 FIFTEEN = Limits(iterations=15)

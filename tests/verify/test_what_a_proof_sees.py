@@ -14,9 +14,6 @@ from graphexec import (
     END,
     Asks,
     Budget,
-    CallModel,
-    CallTool,
-    Edge,
     Effect,
     Exhausted,
     Graph,
@@ -31,10 +28,11 @@ from graphexec import (
     on,
     opaque,
 )
+from graphexec.effects import CallModel, CallTool, agent_limits
 from graphexec.errors import LimitsError
+from graphexec.kernel import Edge
 from graphexec.messages import CompletionRequest
-from graphexec.meters import agent_limits
-from graphexec.verify.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
 from tests.verify.flows import calling
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from graphexec.kernel.edge import END
+from graphexec.effects import agent_limits
 from graphexec.kernel.meters import Limits
-from graphexec.meters import agent_limits
-from graphexec.verify.bounds import bounds_of
-from graphexec.verify.certificate import Bound, Bounds
-from graphexec.verify.flow import Flow, Transition, caps_of, limits_of, possible
-from graphexec.verify.loops import loops_found
-from graphexec.verify.product import Product
-from graphexec.verify.ranking import ranked
-from graphexec.verify.verdict import Finding
+from graphexec.kernel.node import END
+from graphexec.verify.proof.bounds import bounds_of
+from graphexec.verify.proof.certificate import Bound, Bounds
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
+from graphexec.verify.proof.loops import loops_found
+from graphexec.verify.proof.product import Product
+from graphexec.verify.proof.ranking import ranked
+from graphexec.verify.proof.verdict import Finding
 from tests.verify.flows import calling, longest_run
 
 NO_LIMIT = Limits(iterations=None)
@@ -518,7 +518,7 @@ def test_the_bound_on_transitions_has_a_form_and_a_number(flow: Flow, limits: Li
 def test_a_bound_is_exact_where_no_more_states_are_to_be_looked_at_than_may_be(
     monkeypatch: pytest.MonkeyPatch, most: int, limits: Limits, text: str
 ) -> None:
-    monkeypatch.setattr("graphexec.verify.bounds._STATES", 200)
+    monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 200)
     transitions, *_ = bounded(flow_with(way("a", "a", "x"), gate("a", END.name, "x"), x=most), limits)
     assert transitions == text
 

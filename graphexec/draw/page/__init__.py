@@ -17,11 +17,11 @@ from math import isfinite
 from string import Template
 from typing import Any, cast
 
-from graphexec.draw.data import Record, as_data
-from graphexec.draw.picture import Arrow, Picture
-from graphexec.draw.records import Recording
-from graphexec.draw.style import DARK, LIGHT, Palette, style
-from graphexec.draw.svg import svg
+from graphexec.draw.formats.svg import svg
+from graphexec.draw.model.picture import Arrow, Picture
+from graphexec.draw.model.style import DARK, LIGHT, Palette, style
+from graphexec.draw.runs.data import Record, as_data
+from graphexec.draw.runs.records import Recording
 
 # In the order in which one builds upon the other; together they are one module.
 _SCRIPTS = ("run.js", "text.js", "machine.js", "spent.js", "detail.js", "steps.js", "page.js")

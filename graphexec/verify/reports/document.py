@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphexec.kernel.meters import Limits
-from graphexec.verify.certificate import Bound, Bounds
-from graphexec.verify.flow import Transition
+from graphexec.verify.proof.certificate import Bound, Bounds
+from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.settings import AGENT_METERS
+from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.subject import Place, Subject, status_of
-from graphexec.verify.settings import AGENT_METERS
-from graphexec.verify.verdict import CODES, Finding, Witness
 
 VERSION = 1
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from graphexec.verify.flow import Transition
+from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.document import told_bounds
 from graphexec.verify.reports.subject import Place, Subject, qualified
-from graphexec.verify.verdict import CODES, Finding, Witness
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphexec.verify.certificate import Bound, Bounds
-from graphexec.verify.flow import Transition
+from graphexec.verify.proof.certificate import Bound, Bounds
+from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.settings import meter_limit
+from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.subject import Place, Subject, Told
-from graphexec.verify.settings import meter_limit
-from graphexec.verify.verdict import CODES, Finding, Witness
 
 # What a status says of the runs.
 _MEANS: Mapping[Told, str] = {

@@ -1,6 +1,7 @@
 """An effect that is not declared, a reply that is taken for something else, an effect that is none."""
 
-from graphexec import Asks, CallModel, CallTool, ask, ask_all, node
+from graphexec import Asks, ask, ask_all, node
+from graphexec.effects import CallModel, CallTool
 from graphexec.messages import CompletionRequest
 from tests.kernel.machines import Number, Question, Total
 

@@ -1,0 +1,100 @@
+"""The chat agent: thoughts in plain text, and the action as a JSON object in a fence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from graphexec.actions import AgentFinish
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
+from graphexec.agents.labelled import BOTH, FINAL, believed, last
+from graphexec.agents.langchain.json_action import acts, blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.prompt import tools_of
+from graphexec.agents.scratchpad import form, instructed_agent, previous_work
+from graphexec.errors import ParseError
+from graphexec.messages import Model, ModelReply
+from graphexec.tools import AnyTool
+
+CHAT_PROMPT = """\
+Answer questions as well as you can. These tools help you:
+
+{tools}
+
+A tool is used by a JSON object in a fence, with the tool's name as `action` ({tool_names}) and what it is given as
+`action_input`. Write in this form:
+
+Question: what is asked
+Thought: what to do next, and why
+Action:
+```
+{{"action": "the tool", "action_input": "what it is given"}}
+```
+Observation: what the tool returned
+(Thought, Action and Observation may be repeated; one action at a time)
+Thought: I have all that I need
+Final Answer: the answer to the question"""
+
+CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
+
+# Reads the answer while its reply comes.
+answering = partial(after, "Final Answer:")
+
+STOP = ("Observation:",)
+
+
+def create_chat_agent(
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    prompt: str = CHAT_PROMPT,
+    question: str = CHAT_QUESTION,
+    stop: Sequence[str] = STOP,
+    history: str = "chat_history",
+) -> Agent:
+    """Make an agent that thinks in plain text and acts by a JSON object in a fence.
+
+    `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message, with
+    `{agent_scratchpad}`. Their other variables are the inputs of a run. `stop` are the texts before which a reply ends.
+    Messages in the input `history` come between the instructions and the question: those of a memory with
+    `as_messages=True`, say; a template that names it has them as text.
+
+    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
+    for a template that lacks one of the two and any other argument that cannot be.
+    """
+    tools = tools_of(tools)
+    refuse_answer_tool(tools)
+    instructions = form(prompt, tools, required=("tools",))
+    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
+    return instructed_agent(model, read, instructions, asked, stop=stop, history=history, answer=answering)
+
+
+def read(reply: ModelReply) -> Decision:
+    """Read the JSON object that is the action, or `Final Answer:`.
+
+    An `Observation:` of the model's own, and everything behind it, is cut off. Raises `ParseError` if there is neither
+    an action nor an answer, if there are both or two actions, and for JSON that is cut short.
+    """
+    text = believed(reply.content)
+    final = last(FINAL, _without_blobs(text))
+    if final:
+        around = (*blobs(text[: final.start()]), *blobs(text[final.end() :]))
+        if any(acts(blob) for blob in around):
+            raise ParseError(f"{BOTH}: {text}", llm_output=text)
+        return AgentFinish({"output": text[final.end() :].strip()}, text)
+    found = blobs(text)
+    if not found:
+        raise unreadable("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
+    if len(found) > 1:
+        raise unreadable(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+    return decided(found[0], text, reply)
+
+
+def _without_blobs(text: str) -> str:
+    """The text with blanks for what is JSON: a label in an action's input is not one."""
+    parts: list[str] = []
+    position = 0
+    for blob in blobs(text):
+        parts += (text[position : blob.start], " " * (blob.end - blob.start))
+        position = blob.end
+    return "".join(parts) + text[position:]

@@ -1,0 +1,98 @@
+"""The conversational agent: a talk with a person, with tools at hand where the talk needs one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from graphexec._arguments import TEXT, check
+from graphexec.actions import AgentFinish
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
+from graphexec.agents.labelled import BOTH, action_in, believed, no_action
+from graphexec.agents.prompt import tools_of
+from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.errors import InputError, ParseError
+from graphexec.messages import Model, ModelReply
+from graphexec.tools import AnyTool
+
+CONVERSATIONAL_PROMPT = """\
+You talk with a person: you answer questions, explain, and help with what they are working on. For what you do not know
+by yourself there are tools:
+
+{tools}
+
+To use one, write
+
+Thought: Do I need to use a tool? Yes
+Action: one of [{tool_names}]
+Action Input: what to give to the tool
+Observation: what the tool returned
+
+To say something to the person, or if no tool is needed, write
+
+Thought: Do I need to use a tool? No
+{ai_prefix}: what you say
+
+What was said before:
+{chat_history}
+
+The person now says: {input}
+{agent_scratchpad}"""
+
+STOP = ("\nObservation:", "\n\tObservation:")
+
+
+def create_conversational_agent(
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    prompt: str = CONVERSATIONAL_PROMPT,
+    ai_prefix: str = "AI",
+    stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "completion",
+) -> Agent:
+    """Make an agent that talks, and knows what was said before from the input `chat_history`, a text or messages.
+
+    `prompt` is a template with `{tools}`, `{tool_names}`, `{chat_history}` and `{agent_scratchpad}`, and `{ai_prefix}`
+    where it is wanted: the label of what the agent says. Its other variables are the inputs of a run. `stop` are the
+    texts before which a reply ends. `protocol` says how the model is asked: to continue the text, or as a chat.
+
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
+    of the four, an empty `ai_prefix` and any other argument that cannot be.
+    """
+    check("", ("ai_prefix", ai_prefix, TEXT))
+    label = ai_prefix.strip()
+    if not label:
+        raise InputError(
+            f"ai_prefix is {ai_prefix!r}; give the word that stands before what the agent says, such as AI"
+        )
+    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
+    asked = replace(asked, fixed={**asked.fixed, "ai_prefix": ai_prefix}, ai=label)
+    said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
+    return text_agent(
+        model, lambda reply: read(reply, said), asked, stop=stop, protocol=protocol, answer=partial(after, f"{label}:")
+    )
+
+
+_SAID = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")
+
+
+def read(reply: ModelReply, said: re.Pattern[str] = _SAID) -> Decision:
+    """Read `Action:` with `Action Input:`, or what stands behind the first line that begins with `AI:`.
+
+    Raises `ParseError` if there is neither, or both, and for an action in a reply that was cut at the token limit.
+    """
+    text = believed(reply.content)
+    found = action_in(text, reply)
+    answer = said.search(text)
+    if found and answer:
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
+    if found:
+        _, action = found
+        return (action,)
+    if answer:
+        return AgentFinish({"output": text[answer.end() :].strip()}, text)
+    raise no_action(text)

@@ -1,0 +1,159 @@
+"""An action as a JSON object in a text, in a fence or without one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from graphexec._json import read_container
+from graphexec.actions import AgentAction, AgentFinish, ToolInput
+from graphexec.agents.agent import Decision
+from graphexec.agents.answers import AnswerReader, in_json, opening
+from graphexec.agents.labelled import ACTION, believed
+from graphexec.agents.prompt import shown
+from graphexec.errors import ParseError, ToolDefinitionError
+from graphexec.messages import ModelReply
+from graphexec.tools import AnyTool
+
+ONE_ACTION = 'write one JSON object, {"action": "<tool>", "action_input": <its input>}'
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """JSON in a text, as far as one can see, and where it starts and ends there, with its fence."""
+
+    text: str
+    start: int
+    end: int
+
+
+_FENCE = "```"
+_OPENING = re.compile(r"```[\w+#.-]{0,20}\s*")
+# In a JSON string, fences and brackets are text. One that does not end takes the rest: no text is looked at twice.
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"?'
+_STRING_OR_FENCE = re.compile(rf"{_STRING}|{_FENCE}", re.DOTALL)
+_STRING_OR_BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
+_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
+# Prose may begin with a bracket; an object begins with a quote, or is empty.
+_OBJECT = re.compile(r"\s*(?:\[\s{0,99})?\{\s{0,99}(?:[\"'}]|\Z)")
+
+
+def blobs(text: str) -> list[Blob]:
+    """Return the JSON with which a text begins, or what is behind `Action:`, and the JSON in fences.
+
+    What does not end reaches to the end: the JSON in a fence may be whole all the same.
+    """
+    fence = text.find(_FENCE)
+    label = ACTION.search(text, 0, fence if fence >= 0 else len(text))
+    bare = list(_bare(text, 0)) or list(_bare(text, label.end() if label else 0))
+    return [*bare, *_fenced(text, bare[-1].end if bare else 0)]
+
+
+def _bare(text: str, start: int) -> Iterator[Blob]:
+    while _OBJECT.match(text, start):
+        end = _end(text, start)
+        yield Blob(text[start:end].strip(), start, end)
+        start = end
+
+
+def _end(text: str, start: int) -> int:
+    """Where the brackets that open from `start` on are all closed."""
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text, start):
+        if token[0] in _BRACKETS:
+            depth += _BRACKETS[token[0]]
+            if depth == 0:
+                return token.end()
+    return len(text)
+
+
+def _fenced(text: str, position: int) -> Iterator[Blob]:
+    while opening := _OPENING.search(text, position):
+        begin = opening.end()
+        if text.startswith(("{", "["), begin):
+            tokens = _STRING_OR_FENCE.finditer(text, begin)
+            end = next((token.start() for token in tokens if token[0] == _FENCE), len(text))
+            position = min(end + len(_FENCE), len(text))
+            yield Blob(text[begin:end].strip(), opening.start(), position)
+            continue
+        end = text.find(_FENCE, begin)
+        if end < 0:
+            return
+        position = end + len(_FENCE)
+
+
+def decided(blob: Blob, said: str, reply: ModelReply) -> Decision:
+    """Read the decision in a blob: an action, or the action `Final Answer`, whose input is the answer.
+
+    An input that is missing or null is an empty object; the only item of a list is the decision. Raises `ParseError`
+    for anything else, above all for JSON that is cut short: it is never completed.
+    """
+    try:
+        value = read_container(blob.text)
+    except ValueError as error:
+        cut = reply.finish_reason == "length"
+        raise unreadable("it was cut at the token limit" if cut else f"it is not JSON: {error}", said) from None
+    match [value] if isinstance(value, dict) else value:
+        case [{"action": str(action), **others}]:
+            # JSON: its values are anything.
+            given: Any = others.get("action_input")
+        case [_]:
+            raise unreadable("it is not an object with an action", said)
+        case several:
+            raise unreadable(f"it is a list of {len(several)}; decide on one action at a time", said)
+    if _is_answer(action):
+        return AgentFinish({"output": "" if given is None else shown(given)}, said)
+    tool_input: ToolInput = {} if given is None else given if _is_input(given) else shown(given)
+    return (AgentAction(action.strip(), tool_input, said),)
+
+
+def _is_input(given: Any) -> TypeGuard[ToolInput]:
+    # The keys of a JSON object are texts.
+    return isinstance(given, (dict, str))
+
+
+_ANSWER = opening(r"\s{0,9}(?i:final[ _]answer)\s{0,9}", "action_input")
+
+
+def answering() -> AnswerReader:
+    """Return what reads the answer while its reply comes, if the only JSON there so far begins with the action."""
+    return in_json(_ANSWER, _decides)
+
+
+def _decides(said: str) -> bool:
+    if believed(said) != said:
+        return False
+    match blobs(said):
+        case [blob]:
+            # The only item of a list, perhaps.
+            return _ANSWER.fullmatch(blob.text.removeprefix("[").lstrip()) is not None
+        case _:
+            return False
+
+
+def acts(blob: Blob) -> bool:
+    """Whether a blob is an action that is not the answer."""
+    try:
+        return not isinstance(decided(blob, "", ModelReply("")), AgentFinish)
+    except ParseError:
+        return False
+
+
+def refuse_answer_tool(tools: Sequence[AnyTool]) -> None:
+    """Raise `ToolDefinitionError` if a tool has the name by which an answer is given."""
+    for tool in tools:
+        if _is_answer(tool.name):
+            raise ToolDefinitionError(f"a tool is named {tool.name}, as the answer is; rename it with @tool(name=...)")
+
+
+def unreadable(why: str, said: str) -> ParseError:
+    """Return the error that says to people and to the model what is wrong."""
+    told = f"Your reply could not be read: {why}. To act, {ONE_ACTION}."
+    prose = "{" not in said
+    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said, prose=prose)
+
+
+def _is_answer(action: str) -> bool:
+    return action.strip().lower().replace("_", " ") == "final answer"

@@ -1,0 +1,103 @@
+"""The JSON chat agent: a conversation in which the model says nothing but JSON objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphexec._arguments import each
+from graphexec.actions import Run, Steps
+from graphexec.agents.agent import Agent, Decision, chat_agent
+from graphexec.agents.conversation import Conversation, earlier, optional
+from graphexec.agents.labelled import believed
+from graphexec.agents.langchain.json_action import answering, blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.prompt import observed, template, tools_of
+from graphexec.agents.scratchpad import form, thoughts
+from graphexec.effects import CallModel
+from graphexec.errors import InputError
+from graphexec.messages import AssistantMessage, ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
+from graphexec.tools import AnyTool
+
+JSON_CHAT_PROMPT = """\
+You help with questions and tasks of all kinds. The user can look things up for you with these tools:
+
+{tools}
+
+Each of your replies is one JSON object in a fence, and nothing else. If a tool is to be used (one of {tool_names}):
+```json
+{{"action": "the tool", "action_input": "what it is given"}}
+```
+If you have the answer:
+```json
+{{"action": "Final Answer", "action_input": "the answer, in full"}}
+```"""
+
+JSON_CHAT_QUESTION = "{input}\n\n(Reply with one JSON object in a fence, and nothing else.)"
+
+TOOL_RESPONSE = """\
+The tool returned:
+{observation}
+
+What is the answer to my last message, now that you know this? I have not seen what the tool returned, so say all that
+matters. Reply with one JSON object in a fence, and nothing else."""
+
+STOP = ("\nObservation",)
+
+
+def create_json_chat_agent(
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    prompt: str = JSON_CHAT_PROMPT,
+    question: str = JSON_CHAT_QUESTION,
+    tool_response: str = TOOL_RESPONSE,
+    stop: Sequence[str] = STOP,
+    history: str = "chat_history",
+) -> Agent:
+    """Make an agent that converses in JSON objects.
+
+    `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
+    message; `tool_response`, with `{observation}` and no other variable, that of what the user says after each action.
+    The other variables of the first two are the inputs of a run. `stop` are the texts before which a reply ends.
+    Messages in the input `history` come between the instructions and the question: those of a memory with
+    `as_messages=True`, say; a template that names it has them as text.
+
+    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
+    for a template that lacks one of the three, another variable in `tool_response` and any other argument that cannot
+    be.
+    """
+    tools = tools_of(tools)
+    refuse_answer_tool(tools)
+    instructions = form(prompt, tools, required=("tools", "tool_names"), scratchpad=thoughts)
+    asked = template(question, required=(), name="question")
+    response = template(tool_response, required=("observation",), name="tool_response")
+    if others := [name for name in response.variables if name != "observation"]:
+        raise InputError(f"the tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
+
+    stops = each("stop", stop, str, "texts")
+    inputs = tuple(dict.fromkeys((*instructions.inputs, *asked.variables)))
+    before = optional(history, inputs)
+
+    def told(steps: Steps) -> Iterator[Message]:
+        for step in steps:
+            yield AssistantMessage(step.action.log)
+            yield UserMessage(response.filled({"observation": observed(step)}))
+
+    def ask(run: Run) -> CallModel:
+        instructed = SystemMessage(instructions.filled(run))
+        head = (instructed, *earlier(run.inputs, before), UserMessage(asked.filled(run.inputs)))
+        return CallModel(ChatRequest(Conversation(head, run.steps, told), stop=stops))
+
+    return chat_agent(ask, read, model, input_keys=inputs, answer=answering, optional_keys=before)
+
+
+def read(reply: ModelReply) -> Decision:
+    """Read the one JSON object of the reply. A list of one action is that action.
+
+    An `Observation` of the model's own, and everything behind it, is cut off. Raises `ParseError` if there is no
+    object, or several, and for JSON that is cut short.
+    """
+    text = believed(reply.content)
+    found = blobs(text)
+    if len(found) != 1:
+        raise unreadable(f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object", text)
+    return decided(found[0], text, reply)

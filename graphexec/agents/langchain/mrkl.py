@@ -1,0 +1,94 @@
+"""The zero-shot MRKL agent (Karpas et al. 2022): LangChain's first one, which continues a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from graphexec.actions import AgentFinish
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
+from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
+from graphexec.agents.prompt import tools_of
+from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.errors import ParseError
+from graphexec.messages import Model, ModelReply
+from graphexec.tools import AnyTool
+
+MRKL_PROMPT = """\
+Find the answer to a question. You may use these tools:
+
+{tools}
+
+Keep to this form, one line for each:
+
+Question: what is asked
+Thought: what you know, and what you still need
+Action: the name of one tool, out of {tool_names}
+Action Input: what the tool is given
+Observation: what the tool says; it is written for you
+(the last four may be repeated)
+Thought: nothing is missing any more
+Final Answer: what the question asked for
+
+Here it begins.
+
+Question: {input}
+Thought:{agent_scratchpad}"""
+
+# Reads the answer while its reply comes.
+answering = partial(after, "Final Answer:")
+
+STOP = ("\nObservation:", "\n\tObservation:")
+
+
+def create_mrkl_agent(
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    prompt: str = MRKL_PROMPT,
+    stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "completion",
+) -> Agent:
+    """Make a zero-shot agent that continues a text of thoughts, actions and observations.
+
+    `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`; its other variables are the inputs
+    of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is asked: to continue the
+    text, or as a chat.
+
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
+    of the three and any other argument that cannot be.
+    """
+    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"))
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+
+
+def read(reply: ModelReply) -> Decision:
+    """Read `Action:` with `Action Input:`, or `Final Answer:`; an answer before an action is the answer.
+
+    Such an answer ends at the next blank line, at the latest where the action begins: what follows is made up. Raises
+    `ParseError` if there is neither, if the answer follows the action, and for an action in a reply that was cut at the
+    token limit.
+    """
+    text = believed(reply.content)
+    first = FINAL.search(text)
+    final = last(FINAL, text)
+    found = action_in(text[: first.start()] if first else text, reply)
+    if found and final:
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
+    if found:
+        _, action = found
+        return (action,)
+    if first is None or final is None:
+        raise no_action(text)
+    return _answer_before_action(text, first.end()) or AgentFinish({"output": text[final.end() :].strip()}, text)
+
+
+def _answer_before_action(text: str, begin: int) -> AgentFinish | None:
+    followed = action_in(text[begin:], ModelReply(""))
+    if followed is None:
+        return None
+    start, _ = followed
+    blank = text.find("\n\n", begin)
+    end = min(begin + start, len(text) if blank < 0 else blank)
+    return AgentFinish({"output": text[begin:end].strip()}, text[:end])

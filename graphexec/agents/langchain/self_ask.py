@@ -1,0 +1,106 @@
+"""The self-ask agent (Press et al. 2022): it asks itself follow-up questions, which one tool answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from graphexec.actions import AgentAction, AgentFinish, Steps
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import after
+from graphexec.agents.labelled import BOTH, believed, invention, refuse_cut
+from graphexec.agents.prompt import observed, tools_of
+from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.errors import InputError, ParseError
+from graphexec.messages import Model, ModelReply
+from graphexec.tools import AnyTool
+
+SELF_ASK_PROMPT = """\
+Question: Which was opened first, the Eiffel Tower or the Brooklyn Bridge?
+Are follow up questions needed here: Yes.
+Follow up: When was the Eiffel Tower opened?
+Intermediate answer: The Eiffel Tower was opened in 1889.
+Follow up: When was the Brooklyn Bridge opened?
+Intermediate answer: The Brooklyn Bridge was opened in 1883.
+So the final answer is: the Brooklyn Bridge
+
+Question: Into which sea does the river flow that Vienna lies on?
+Are follow up questions needed here: Yes.
+Follow up: Which river does Vienna lie on?
+Intermediate answer: Vienna lies on the Danube.
+Follow up: Into which sea does the Danube flow?
+Intermediate answer: The Danube flows into the Black Sea.
+So the final answer is: the Black Sea
+
+Question: {input}
+Are follow up questions needed here:{agent_scratchpad}"""
+
+# Reads the answer while its reply comes.
+answering = partial(after, "So the final answer is:")
+
+STOP = ("\nIntermediate answer:",)
+
+# The name that the one tool has to have.
+INTERMEDIATE_ANSWER = "Intermediate Answer"
+
+_INVENTED = invention("Intermediate answer")
+_FOLLOW_UP = re.compile(r"(?i)follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}:")
+_FINISH = re.compile(r"(?i)so the final answer is[ \t]{0,3}:")
+
+
+def create_self_ask_agent(
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    prompt: str = SELF_ASK_PROMPT,
+    stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "chat",
+) -> Agent:
+    """Make an agent that takes a question apart into follow-up questions and looks each of them up.
+
+    `tools` is one tool, named "Intermediate Answer". `prompt` is a template with `{agent_scratchpad}`; its other
+    variables are the inputs of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is
+    asked: as a chat, or to continue the text.
+
+    Raises `ToolDefinitionError` for what is no tool, and `InputError` for other tools than that one, a prompt without
+    the scratchpad and any other argument that cannot be.
+    """
+    tools = tools_of(tools)
+    names = [tool.name for tool in tools]
+    if names != [INTERMEDIATE_ANSWER]:
+        given = ", ".join(names) or "no tool"
+        raise InputError(
+            f"the self-ask agent is given {given}; give it exactly one tool, named with "
+            f'@tool(name="{INTERMEDIATE_ANSWER}")'
+        )
+    asked = form(prompt, tools, required=("agent_scratchpad",), scratchpad=scratchpad)
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+
+
+def scratchpad(steps: Steps) -> str:
+    """The steps as the text that the model continues: its questions, and the answers to them."""
+    return "".join(f"{step.action.log}\nIntermediate answer: {observed(step)}\n" for step in steps)
+
+
+def read(reply: ModelReply) -> Decision:
+    """Read the last line that is not blank: a follow-up question, or the final answer.
+
+    An `Intermediate answer:` of the model's own, and everything behind it, is cut off. Raises `ParseError` if the line
+    is neither or both, for a question without a word, and for one in a reply that was cut at the token limit.
+    """
+    text = believed(reply.content, _INVENTED)
+    line = text.strip().rpartition("\n")[2]
+    follow_up = _FOLLOW_UP.search(line)
+    finish = _FINISH.search(line)
+    if follow_up and finish:
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
+    if finish:
+        return AgentFinish({"output": line[finish.end() :].strip()}, text)
+    question = line[follow_up.end() :].strip() if follow_up else ""
+    if not question:
+        told = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
+        prose = _FOLLOW_UP.search(text) is None
+        raise ParseError(f"Could not parse LLM output: `{text}`", observation=told, llm_output=text, prose=prose)
+    refuse_cut(reply, text)
+    return (AgentAction(INTERMEDIATE_ANSWER, question, text),)

@@ -1,0 +1,176 @@
+"""The XML agent: tools, inputs and answers in tags, for models that are good at these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import AnswerReader, stripped
+from graphexec.agents.labelled import BOTH, refuse_cut
+from graphexec.agents.prompt import observed, shown, tools_of
+from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.errors import ParseError
+from graphexec.messages import Model, ModelReply
+from graphexec.tools import AnyTool
+
+XML_PROMPT = """\
+Answer the question of a person. You have these tools:
+
+{tools}
+
+To use one, write its name and its input in tags; what it returns comes back between <observation> and </observation>:
+<tool>search</tool><tool_input>weather in Oslo</tool_input>
+<observation>4 degrees, rain</observation>
+
+When you know the answer, write it in tags, too:
+<final_answer>It is 4 degrees in Oslo, and it rains.</final_answer>
+
+Inside an input or an answer, write &lt; for the < of any of these tags.
+
+Question: {input}
+{agent_scratchpad}"""
+
+STOP = ("</tool_input>",)
+
+_NAMES = "(?i:tool|tool_input|observation|final_answer)"
+_TAG = re.compile(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
+# What may come first.
+_FIRST = ("tool", "final_answer", "observation")
+_TOOL = re.compile(r"(?i)<tool[ \t]{0,3}>")
+
+# What begins a tag of ours, and what stands for it: `&lt;`, with one `amp;` more each time it is escaped.
+_BEHIND = rf"(?=/?{_NAMES}[ \t]{{0,3}}>)"
+_PLAIN = re.compile(rf"(<|&(?:amp;)*lt;){_BEHIND}")
+_ESCAPED = re.compile(rf"&((?:amp;)*)lt;{_BEHIND}")
+
+
+def create_xml_agent(
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    prompt: str = XML_PROMPT,
+    stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "chat",
+) -> Agent:
+    """Make an agent that acts and answers in tags.
+
+    `prompt` is a template with `{tools}` and `{agent_scratchpad}`; its other variables are the inputs of a run.
+    `stop` are the texts before which a reply ends. `protocol` says how the model is asked: as a chat, or to continue
+    the text.
+
+    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
+    of the two and any other argument that cannot be.
+    """
+    asked = form(prompt, tools_of(tools), required=("tools", "agent_scratchpad"), scratchpad=scratchpad)
+    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+
+
+def scratchpad(steps: Steps) -> str:
+    """The steps in tags. The stop text took the end of each action, which is written again."""
+    return "".join(f"{_said(step)}\n<observation>{escaped(observed(step))}</observation>\n" for step in steps)
+
+
+def _said(step: AgentStep) -> str:
+    action = step.action
+    if step.status == "parse_error":
+        return action.log
+    thought = _TOOL.split(action.log, maxsplit=1)[0]
+    called = f"<tool>{escaped(action.tool)}</tool><tool_input>{escaped(shown(action.tool_input))}</tool_input>"
+    return f"{thought}{called}"
+
+
+def read(reply: ModelReply) -> Decision:
+    """Read `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
+
+    An `<observation>` of the model's own, and everything behind it, is not believed. Raises `ParseError` if there is
+    neither an action nor an answer, if there are both or two actions, and for an input that the token limit cut.
+    """
+    said = reply.content
+    tags = list(_TAG.finditer(said))
+    names = [tag[1].lower() for tag in tags]
+    first = next((at for at, name in enumerate(names) if name in _FIRST), None)
+    if first is None or names[first] == "observation":
+        raise _unreadable("it has neither a <tool> nor a <final_answer>", said)
+    action = names[first] == "tool"
+    if action and names[first : first + 3] != ["tool", "/tool", "tool_input"]:
+        raise _unreadable("its <tool> is not followed by </tool> and <tool_input>", said)
+    begin = first + 2 if action else first
+    endings = ("/tool_input", "observation") if action else ("/final_answer",)
+    end = next((at for at in range(begin + 1, len(names)) if names[at] in endings), None)
+    inner = unescaped(said[tags[begin].end() : len(said) if end is None else tags[end].start()].strip())
+    # Without its end, everything is inside, and what is tagged there is more.
+    _refuse_more(names[begin + 1 if end is None else end :], said, action=action)
+    if not action:
+        return AgentFinish({"output": inner}, said)
+    if end is None:
+        refuse_cut(reply, said)
+    tool = unescaped(said[tags[first].end() : tags[first + 1].start()].strip())
+    return (AgentAction(tool, inner, said if end is None else said[: tags[end].start()]),)
+
+
+# What may become a tag or an escaped one, at the end of what has come so far; a tag has at most 18 characters, and what
+# is escaped a hundred times over is not waited for.
+_BEGUN = re.compile(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]{0,17})?)\Z")
+_LONGEST = 18
+
+
+def answering() -> AnswerReader:
+    """Return what reads the answer while its reply comes: what stands in the first `<final_answer>`.
+
+    Nothing where a tool or an observation comes before it.
+    """
+    waiting = ""
+    inside = ended = False
+
+    def read(piece: str) -> str:
+        nonlocal waiting, inside, ended
+        if ended:
+            return ""
+        waiting += piece
+        if not inside:
+            first = next((tag for tag in _TAG.finditer(waiting) if tag[1].lower() in _FIRST), None)
+            if first is None:
+                waiting = waiting[-_LONGEST:]
+                return ""
+            inside, ended = True, first[1].lower() != "final_answer"
+            if ended:
+                return ""
+            waiting = waiting[first.end() :]
+        end = next((tag for tag in _TAG.finditer(waiting) if tag[1].lower() == "/final_answer"), None)
+        open_tag = _BEGUN.search(waiting)
+        ended = end is not None
+        until = end.start() if end else open_tag.start() if open_tag else len(waiting)
+        text, waiting = waiting[:until], waiting[until:]
+        return unescaped(text)
+
+    return stripped(read)
+
+
+def _refuse_more(names: Sequence[str], said: str, *, action: bool) -> None:
+    """Raise `ParseError` if an answer and an action are both there, or two actions, before any observation."""
+    before = names[: names.index("observation")] if "observation" in names else names
+    if ("final_answer" if action else "tool") in before:
+        raise ParseError(f"{BOTH}: {said}", llm_output=said)
+    if action and "tool" in before:
+        raise _unreadable("it has several actions; use one tool at a time", said)
+
+
+def escaped(text: str) -> str:
+    """Text in which no tag is one of the agent's: their `<` is written `&lt;`."""
+    return _PLAIN.sub(lambda found: "&lt;" if found[1] == "<" else f"&amp;{found[1][1:]}", text)
+
+
+def unescaped(text: str) -> str:
+    """The text of which `escaped` made this."""
+    return _ESCAPED.sub(lambda found: f"&{found[1].removeprefix('amp;')}lt;" if found[1] else "<", text)
+
+
+def _unreadable(why: str, said: str) -> ParseError:
+    told = (
+        f"Your reply could not be read: {why}. Write <tool>the tool</tool><tool_input>its input</tool_input>, or "
+        "<final_answer>the answer</final_answer>."
+    )
+    prose = _TAG.search(said) is None
+    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said, prose=prose)

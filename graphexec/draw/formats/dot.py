@@ -1,0 +1,124 @@
+"""DOT, the language of Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from graphexec.draw.layout.font_metrics import wrapped
+from graphexec.draw.model.marks import WIDTHS, Mark
+from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Picture, nest_of
+from graphexec.draw.model.style import LIGHT, Colours
+from graphexec.draw.model.words import plain, plain_lines
+from graphexec.kernel.node import END
+
+# Shapes tell the kinds apart without colour. What is slanted is slanted little, however wide it is.
+_SHAPES: Mapping[Look, str] = {
+    "model": 'shape=box, style="filled,rounded"',
+    "tools": "shape=box, peripheries=2",
+    "person": "shape=polygon, sides=4, skew=0.2, margin=0",
+    "effect": "shape=octagon, margin=0",
+    "opaque": 'shape=hexagon, style="filled,dashed"',
+    "pure": "shape=box",
+    "absent": 'shape=box, style="filled,dotted"',
+}
+_COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey": LIGHT.grey}
+# The sizes of a node's lines and of the caption, and where the caption's lines are broken, in points.
+_LINE, _CAPTION, _ROOM = 11, 11, 460
+# The ways out, many of which lead to one node, are drawn straighter than others: fewer lines pass through labels.
+_STRAIGHT = 3
+# The widths of a run's edges, in points.
+_LEAST, _MOST = 2.0, 6.0
+_START = "(start)"
+
+
+def dot(picture: Picture) -> str:
+    """Draw the picture as DOT: the edges of spent limits are dashed, nested graphs are clusters.
+
+    The names of nodes are those of the table.
+    """
+    font = 'fontname="Helvetica,Arial,sans-serif"'
+    lines = [
+        "digraph {",
+        f'    graph [{font}, fontsize={_CAPTION}, fontcolor="{LIGHT.ink}", nodesep=0.5, ranksep=0.5, newrank=true]',
+        f'    node [{font}, fontsize=14, fontcolor="{LIGHT.ink}", style=filled, margin="0.2,0.1"]',
+        f'    edge [{font}, fontsize={_LINE}, fontcolor="{LIGHT.ink}", color="{LIGHT.line}", arrowsize=0.8]',
+        f'    "{_START}" [label="", shape=circle, width=0.2, fillcolor="{LIGHT.line}", color="{LIGHT.line}"]',
+        *_nodes(nest_of(picture), "    "),
+    ]
+    if any(arrow.target == END.name for arrow in picture.arrows):
+        lines.append(
+            f'    "{END.name}" [shape=doublecircle, margin=0, fillcolor="{LIGHT.paper}", color="{LIGHT.line}"]'
+        )
+    lines.append(f'    "{_START}" -> {_name(picture.start)}')
+    lines += [
+        f"    {_name(arrow.source)} -> {_name(arrow.target)} [label={_label(arrow)}{_edge_style(arrow)}]"
+        for arrow in picture.arrows
+    ]
+    # Last, so that no cluster inherits it.
+    if caption := [line for text in plain_lines(*picture.caption) for line in wrapped(text, _CAPTION, _ROOM)]:
+        text = "".join(rf"{_escaped(line)}\l" for line in caption)
+        lines.append(f'    label="{text}"; labelloc=b; labeljust=l')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _name(name: str) -> str:
+    return f'"{_quoted(plain(name))}"'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"")
+
+
+def _escaped(text: str) -> str:
+    """Text in a label, where entities mean their characters."""
+    return _quoted(text.replace("&", "&amp;"))
+
+
+def _nodes(nest: Nest, indent: str) -> Iterator[str]:
+    for one in nest.inside:
+        if isinstance(one, Nest):
+            yield f'{indent}subgraph "cluster_{one.number}" {{'
+            yield f'{indent}    label="{_escaped(plain(one.name))}"; labeljust=l; labelloc=t; margin=14'
+            yield f'{indent}    style="filled,rounded"; fillcolor="{LIGHT.cluster}"; color="{LIGHT.faint}"'
+            yield from _nodes(one, indent + "    ")
+            yield f"{indent}}}"
+        else:
+            box = one[1]
+            yield f"{indent}{_name(box.name)} [label=<{_box_label(box)}>, {_SHAPES[box.look]}{_box_style(box)}]"
+
+
+def _box_label(box: Box) -> str:
+    title = f"<b>{escape(plain(box.title) or ' ')}</b>"
+    below = (f'<br/><font point-size="{_LINE}">{escape(line)}</font>' for line in plain_lines(*box.lines, *box.notes))
+    return title + "".join(below)
+
+
+def _box_style(box: Box) -> str:
+    colours = LIGHT.nodes[box.look]
+    text, wide = "", 1.2
+    if box.current:
+        colours, wide = Colours(LIGHT.current, colours.stroke), 3
+    elif box.heat == 0:
+        colours, text = Colours(LIGHT.paper, LIGHT.grey), f', fontcolor="{LIGHT.faint}"'
+    if box.mark:
+        colours, wide = Colours(colours.fill, _COLOURS[box.mark]), WIDTHS[box.mark]
+    return f', fillcolor="{colours.fill}", color="{colours.stroke}", penwidth={wide}{text}'
+
+
+def _label(arrow: Arrow) -> str:
+    """Its lines, each with room at its sides."""
+    text = r"\n".join(f"  {_escaped(line)}  " for line in plain_lines(*arrow.lines))
+    return f'"{text}"'
+
+
+def _edge_style(arrow: Arrow) -> str:
+    dashed = f", style=dashed, weight={_STRAIGHT}" if arrow.exhausts else ""
+    if arrow.mark:
+        colour = _COLOURS[arrow.mark]
+        return f'{dashed}, color="{colour}", fontcolor="{colour}", penwidth={WIDTHS[arrow.mark]}'
+    if arrow.heat is None:
+        return dashed
+    if arrow.heat == 0:
+        return f'{dashed}, color="{LIGHT.grey}", fontcolor="{LIGHT.faint}"'
+    return f'{dashed}, color="{LIGHT.heat}", penwidth={_LEAST + arrow.heat * (_MOST - _LEAST):.1f}'

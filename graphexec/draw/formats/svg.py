@@ -1,0 +1,292 @@
+"""SVG: a picture that needs no network, no font and no script, in light and dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from importlib.resources import files
+
+from graphexec.draw.layout.font_metrics import width, wrapped
+from graphexec.draw.layout.geometry import Layout, Line, Place, Point
+from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, laid_out
+from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
+from graphexec.draw.model.picture import Arrow, Box, Look, Picture
+from graphexec.draw.model.style import FONT, style
+from graphexec.draw.model.words import plain
+from graphexec.errors import InputError
+from graphexec.kernel.node import END
+
+# Around everything.
+_MARGIN = 20.0
+# So that a legend of a small machine is no column of words.
+_LEAST_WIDTH = 420.0
+_CAPTION = 11.5
+# How far the sides of a shape lean, and the corners of another are round.
+_SLANT, _ROUND = 8.0, 10.0
+# The length and the half width of an arrow's tip.
+_TIP = (9.0, 3.4)
+# The widths of lines that a run took: the least and the most.
+_HEAT = (1.6, 4.4)
+
+
+def svg(picture: Picture) -> str:
+    """Draw the picture as SVG. Each edge's `<title>` is its line of the table: `parse --Acted--> dispatch_tools`.
+
+    Raises `InputError` where there is no Graphviz to lay it out.
+    """
+    layout = laid_out(picture)
+    inner = max(layout.width, _LEAST_WIDTH)
+    lines = _moved((inner - layout.width) / 2 + _MARGIN, _MARGIN, machine(picture, layout))
+    bottom = layout.height + 1.6 * _MARGIN
+    for block, height in (_legend(picture, inner), _caption(picture.caption, inner)):
+        lines += _moved(_MARGIN, bottom, block)
+        bottom += height
+    wide, high = number(inner + 2 * _MARGIN), number(bottom + _MARGIN)
+    described = "; ".join(_said(arrow) for arrow in picture.arrows)
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="gx" viewBox="0 0 {wide} {high}" width="{wide}" '
+        f'height="{high}" role="img" font-family="{FONT}">',
+        f"<desc>{_plain(f'A state machine that starts at {picture.start}: {described}')}</desc>",
+        f"<style>{style()}</style>",
+        f'<rect class="paper" width="{wide}" height="{high}"/>',
+    ]
+    return "\n".join([*head, *lines, "</svg>"]) + "\n"
+
+
+def machine(picture: Picture, layout: Layout) -> list[str]:
+    """The drawing alone, without margins, legend and caption: groups that have `data-node` and `data-edge`."""
+    lines = [line for path, place in layout.clusters.items() for line in _cluster(path, place)]
+    heat = 0.0 if any(box.heat for box in picture.boxes) else None
+    lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_way(layout.entry, heat)}</g>')
+    lines += [
+        _edge(index, arrow, line) for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
+    ]
+    lines.append(_dot(layout.start))
+    if layout.finish is not None:
+        lines.append(_finish(layout.finish))
+    lines += [_node(box, place) for box, place in zip(picture.boxes, layout.boxes, strict=True)]
+    # Above all lines: an edge that passes behind a label leaves it readable.
+    lines += [
+        _label(index, arrow, line.label)
+        for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
+        if line.label is not None
+    ]
+    return lines
+
+
+def number(value: float) -> str:
+    """A coordinate, to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
+    """One line of text around `x` (from `x` on, if its kind is `start`), as wide as it was measured."""
+    wide = width(words, size, bold="title" in kind or "notes" in kind)
+    named = f' class="{kind}"' if kind else ""
+    return (
+        f'<text x="{number(x)}" y="{number(y)}" font-size="{size:g}"{named} textLength="{number(wide)}" '
+        f'lengthAdjust="spacingAndGlyphs">{_plain(words)}</text>'
+    )
+
+
+def _plain(words: str) -> str:
+    """Text that XML can hold."""
+    return escape(plain(words), quote=False)
+
+
+def _said(arrow: Arrow) -> str:
+    return f"{arrow.source} --{arrow.outcome}--> {arrow.target}"
+
+
+def _moved(x: float, y: float, lines: Iterable[str]) -> list[str]:
+    return [f'<g transform="translate({number(x)} {number(y)})">', *lines, "</g>"]
+
+
+def _classes(kind: str, one: Box | Arrow) -> str:
+    """What the style sheet, and a script, tell it by."""
+    heat = "" if one.heat is None else "taken" if one.heat > 0 else "untaken"
+    return " ".join(word for word in (kind, one.mark or "", heat) if word)
+
+
+def _cluster(path: tuple[str, ...], place: Place) -> Iterator[str]:
+    yield (
+        f'<rect class="cluster" x="{number(place.left)}" y="{number(place.top)}" width="{number(place.width)}" '
+        f'height="{number(place.height)}" rx="10"/>'
+    )
+    yield text(place.left + 10, place.top + CLUSTER + 5, path[-1], size=CLUSTER, kind="start title faint")
+
+
+def _edge(index: int, arrow: Arrow, line: Line) -> str:
+    kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
+    return f'<g class="{kind}" data-edge="{index}"><title>{_plain(_said(arrow))}</title>{_way(line, arrow.heat)}</g>'
+
+
+def _way(line: Line, heat: float | None) -> str:
+    first, *rest = line.curve
+    steps = " ".join(_pair(point) for point in rest)
+    thick = _HEAT[0] + heat * (_HEAT[1] - _HEAT[0]) if heat else _HEAT[0]
+    style = f' style="stroke-width:{number(thick)}"' if heat else ""
+    return f'<path class="line" d="M{_pair(first)}C{steps}"{style}/>{_tip(line.curve[-1], line.tip, thick)}'
+
+
+def _pair(point: Point) -> str:
+    return f"{number(point[0])},{number(point[1])}"
+
+
+def _tip(base: Point, tip: Point, thick: float) -> str:
+    """The arrow's head, from where the line ends to its point; wider than the line."""
+    across, down = tip[0] - base[0], tip[1] - base[1]
+    length = math.hypot(across, down) or 1.0
+    ahead = (across / length, down / length)
+    # From where the line ends, so that there is no gap between them.
+    reach = max(_TIP[0], length + 0.5)
+    root = (tip[0] - ahead[0] * reach, tip[1] - ahead[1] * reach)
+    half = max(_TIP[1], thick * 1.15)
+    side = (-ahead[1] * half, ahead[0] * half)
+    corners = (tip, (root[0] + side[0], root[1] + side[1]), (root[0] - side[0], root[1] - side[1]))
+    return f'<polygon class="tip" points="{" ".join(_pair(corner) for corner in corners)}"/>'
+
+
+def _label(index: int, arrow: Arrow, place: Place) -> str:
+    kind = _classes("edge-label", arrow)
+    lines = _lines(arrow.lines, arrow.notes, Place(place.x, place.y, place.width, place.height), LABEL, "label")
+    return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
+
+
+def _lines(lines: Sequence[str], notes: Sequence[str], place: Place, size: float, kind: str) -> str:
+    """Lines of text around the middle of a place; the last of them are the notes of a run."""
+    step = size * LEADING
+    first = place.y - len(lines) * step / 2 + size * 0.98
+    plain = len(lines) - len(notes)
+    return "".join(
+        text(place.x, first + row * step, words, size=size, kind=kind if row < plain else f"{kind} notes".strip())
+        for row, words in enumerate(lines)
+    )
+
+
+def _dot(place: Place) -> str:
+    return f'<circle class="dot" cx="{number(place.x)}" cy="{number(place.y)}" r="{number(place.width / 2)}"/>'
+
+
+def _finish(place: Place) -> str:
+    x, y, radius = number(place.x), number(place.y), place.width / 2
+    return (
+        f'<g data-node="{END.name}"><circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>'
+        f'<circle class="finish" cx="{x}" cy="{y}" r="{number(radius - 4)}"/>'
+        f"{text(place.x, place.y + 4, END.name, size=LINE, kind='title')}</g>"
+    )
+
+
+def _node(box: Box, place: Place) -> str:
+    kind = _classes(f"node {box.look} current" if box.current else f"node {box.look}", box)
+    step = LINE * LEADING
+    lines = (*box.lines, *box.notes)
+    middle = place.y - len(lines) * step / 2
+    name = text(place.x, middle + TITLE * 0.36, box.title, size=TITLE, kind="title")
+    below = Place(place.x, place.y + TITLE * LEADING / 2, place.width, place.height)
+    known = escape(plain(box.name))
+    return (
+        f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
+        f"{outline(box.look, place)}{name}{_lines(lines, box.notes, below, LINE, 'faint')}</g>"
+    )
+
+
+def outline(look: Look, place: Place) -> str:
+    """The shape of a kind of node: shapes tell the kinds apart without colour."""
+    left, top, right, bottom = place.left, place.top, place.left + place.width, place.top + place.height
+    x, y = number(left), number(top)
+    size = f'width="{number(place.width)}" height="{number(place.height)}"'
+    match look:
+        case "model":
+            return f'<rect class="outline" x="{x}" y="{y}" {size} rx="{number(min(_ROUND, place.height / 2))}"/>'
+        case "tools":
+            bars = "".join(
+                f"M{_pair((side, top))}V{number(bottom)}" for side in (left + _SLANT / 1.6, right - _SLANT / 1.6)
+            )
+            return f'<rect class="outline" x="{x}" y="{y}" {size}/><path class="outline" d="{bars}"/>'
+        case "person":
+            return _polygon((left + _SLANT, top), (right, top), (right - _SLANT, bottom), (left, bottom))
+        case "effect":
+            cut = _SLANT
+            return _polygon(
+                (left, top), (right - cut, top), (right, top + cut), (right, bottom), (left + cut, bottom),
+                (left, bottom - cut),
+            )  # fmt: skip
+        case "opaque":
+            return _polygon(
+                (left + _SLANT, top), (right - _SLANT, top), (right, place.y), (right - _SLANT, bottom),
+                (left + _SLANT, bottom), (left, place.y),
+            )  # fmt: skip
+        case "pure" | "absent":
+            return f'<rect class="outline" x="{x}" y="{y}" {size} rx="2"/>'
+
+
+def _polygon(*corners: Point) -> str:
+    return f'<polygon class="outline" points="{" ".join(_pair(corner) for corner in corners)}"/>'
+
+
+def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
+    """The legend, in columns, and its height."""
+    entries = legend_of(picture)
+    wide = max(SAMPLE[0] + GAP + width(text_of(entry), LINE) for entry in entries) + 2 * GAP
+    columns = max(1, int((inner + 2 * GAP) // wide))
+    rows = -(-len(entries) // columns)
+    lines: list[str] = []
+    for index, entry in enumerate(entries):
+        column, row = divmod(index, rows)
+        x, y = column * wide, row * ROW + ROW / 2
+        lines.append(_sample(entry, Place(x + SAMPLE[0] / 2, y, *SAMPLE)))
+        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, text_of(entry), size=LINE, kind="start faint"))
+    return lines, rows * ROW + _MARGIN / 2
+
+
+def _sample(entry: Entry, place: Place) -> str:
+    """What a line of the legend is about, in small."""
+    # The tip is beyond the line.
+    left, right = (place.left, place.y), (place.left + place.width - _TIP[0], place.y)
+    third = place.width / 3
+    curve = (left, (left[0] + third, left[1]), (right[0] - third, right[1]), right)
+    match entry:
+        case "start":
+            return _dot(Place(place.x, place.y, 10, 10))
+        case "end":
+            return _finish_sample(place)
+        case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
+            kind = "edge" if entry == "edge" else f"edge {entry}"
+            return f'<g class="{kind}">{_way(Line(curve, (right[0] + _TIP[0], right[1]), None), None)}</g>'
+        case "current":
+            return f'<g class="node pure current">{outline("pure", place)}</g>'
+        case _:
+            return f'<g class="node {entry}">{outline(entry, place)}</g>'
+
+
+def _finish_sample(place: Place) -> str:
+    x, y = number(place.x), number(place.y)
+    return f'<circle class="finish" cx="{x}" cy="{y}" r="7"/><circle class="finish" cx="{x}" cy="{y}" r="4.5"/>'
+
+
+def _caption(caption: Sequence[str], inner: float) -> tuple[list[str], float]:
+    lines = [line for sentence in caption for line in wrapped(sentence, _CAPTION, inner)]
+    step = _CAPTION * 1.4
+    drawn = [text(0, step * (row + 0.8), line, size=_CAPTION, kind="start") for row, line in enumerate(lines)]
+    return drawn, step * len(lines)
+
+
+# Pixels for each point: sharp on the screens of today.
+_ZOOM = 2
+
+
+def png(svg: str) -> bytes:
+    """Return the picture, in its light colours, as PNG: two pixels for each unit of the SVG.
+
+    Raises `InputError` where the packages that do it are missing.
+    """
+    try:
+        import resvg_py
+
+        typeface = files("font_roboto") / "files"
+    except ImportError:
+        raise InputError("a PNG needs resvg-py, which is not there; pip install 'graphexec-agents[draw]'") from None
+    fonts = [str(typeface / name) for name in ("Roboto-Regular.ttf", "Roboto-Bold.ttf")]
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM, font_files=fonts, sans_serif_family="Roboto")

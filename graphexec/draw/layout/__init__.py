@@ -1,0 +1,1 @@
+"""Positions of nodes, edges and labels. Internal."""

@@ -1,0 +1,252 @@
+"""Where everything stands: Graphviz's `dot` lays the picture out, from sizes that do not depend on a machine's fonts.
+
+It is asked in several ways, and what can be read best is taken.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from graphexec.draw.layout.font_metrics import width
+from graphexec.draw.layout.geometry import Layout, Line, Place, Point
+from graphexec.draw.layout.label_layout import clashes, cost, settled
+from graphexec.draw.model.picture import Arrow, Box, Picture
+from graphexec.errors import InputError
+from graphexec.kernel.node import END
+
+TITLE, LINE, LABEL = 14.0, 11.0, 11.0
+# From one line of text to the next, as a part of its size.
+LEADING = 1.3
+# Around a node's text, at its sides and above and below it; around an edge's label.
+_PADDING = (16.0, 9.0)
+_LABEL_PADDING = (7.0, 2.0)
+# Diameters.
+START, FINISH = 16.0, 44.0
+# The name of a nested graph, above what is in it.
+CLUSTER = 12.0
+# Graphviz thinks in inches.
+_INCH = 72.0
+# So many edges are laid out in every way.
+_SMALL = 40
+
+
+# In which the edges are given: it decides what stands on which side.
+Order: TypeAlias = Literal["given", "limits first", "reversed"]
+
+
+class _Way(NamedTuple):
+    """How Graphviz is asked.
+
+    `beside` and `below` are the room between nodes, in inches; of the edges that spent limits take, `limits` is how
+    straight they are, and `ranks` over how many rows they lead at least.
+    """
+
+    beside: float
+    below: float
+    limits: int
+    ranks: int
+    order: Order
+
+
+_NARROW, _WIDE = (
+    tuple(
+        _Way(beside, below, limits, ranks, order)
+        for limits in (1, 0, 3)
+        for ranks in (1, 2)
+        for order in get_args(Order)
+    )
+    for beside, below in ((0.4, 0.4), (0.6, 0.5))
+)
+
+
+def size_of(box: Box) -> Point:
+    """The width and the height that a node's text takes, with the room around it."""
+    lines = (*box.lines, *box.notes)
+    widest = max([width(box.title, TITLE, bold=True), *(width(line, LINE) for line in lines)])
+    high = TITLE * LEADING + len(lines) * LINE * LEADING
+    return round(widest + 2 * _PADDING[0]), round(high + 2 * _PADDING[1])
+
+
+def label_size(lines: Iterable[str]) -> Point:
+    """The width and the height of the text at an edge, with the room around it."""
+    texts = list(lines)
+    widest = max(width(text, LABEL) for text in texts)
+    return round(widest + 2 * _LABEL_PADDING[0]), round(len(texts) * LABEL * LEADING + 2 * _LABEL_PADDING[1])
+
+
+@lru_cache(maxsize=64)
+def laid_out(picture: Picture) -> Layout:
+    """Lay the picture out. Raises `InputError` where there is no Graphviz; the cost grows faster than the picture.
+
+    The same picture is laid out once: a notebook, a page and a file may all want it.
+    """
+    if len(picture.arrows) > _SMALL:
+        return settled(_laid_out(picture, _NARROW[0]))
+    best = min((settled(_laid_out(picture, way)) for way in _NARROW), key=cost)
+    if not clashes(best):
+        return best
+    return min(best, *(settled(_laid_out(picture, way)) for way in _WIDE), key=cost)
+
+
+def _laid_out(picture: Picture, way: _Way) -> Layout:
+    try:
+        with warnings.catch_warnings():
+            # What it says on import is not about the picture.
+            warnings.simplefilter("ignore")
+            # Any: it has no types.
+            pygraphviz: Any = importlib.import_module("pygraphviz")
+    except ImportError:
+        raise InputError(
+            "this picture is laid out with pygraphviz, which is not there; pip install 'graphexec-agents[draw]'"
+        ) from None
+    graph = pygraphviz.AGraph(string=_dot(picture, way))
+    try:
+        found: dict[str, Any] = json.loads(graph.draw(prog="dot", format="json"))
+    finally:
+        graph.close()
+    return _read(picture, found)
+
+
+def _dot(picture: Picture, way: _Way) -> str:
+    """What Graphviz is told: sizes and ways, and no text."""
+    numbers = {box.name: number for number, box in enumerate(picture.boxes)}
+    lines = [
+        "digraph {",
+        f"graph [rankdir=TB, nodesep={way.beside}, ranksep={way.below}, pad=0]",
+        'node [shape=box, fixedsize=true, label=""]',
+        "edge [arrowsize=0.8]",
+        f"s [shape=circle, width={START / _INCH:.4f}, height={START / _INCH:.4f}]",
+    ]
+    for box in picture.boxes:
+        wide, high = size_of(box)
+        lines.append(f"n{numbers[box.name]} [width={wide / _INCH:.4f}, height={high / _INCH:.4f}]")
+    if any(arrow.target == END.name for arrow in picture.arrows):
+        lines.append(f"e [shape=circle, width={FINISH / _INCH:.4f}, height={FINISH / _INCH:.4f}]")
+    lines += _clusters(picture, numbers)
+    lines.append(f"s -> n{numbers[picture.start]} [id=entry, weight=8]")
+    back = _back(picture)
+    # The order in which Graphviz returns edges is its own: they are known by their ids.
+    for index, arrow in _ordered(picture.arrows, way.order):
+        source = f"n{numbers[arrow.source]}"
+        target = "e" if arrow.target == END.name else f"n{numbers[arrow.target]}"
+        ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
+        turned = ", dir=back" if index in back else ""
+        weight = f"weight={way.limits}, minlen={way.ranks}" if arrow.exhausts else "weight=3"
+        room = _room(*label_size(arrow.lines))
+        lines.append(f"{ends} [id={index}, label={room}, {weight}{turned}]")
+    return "\n".join([*lines, "}"])
+
+
+def _ordered(arrows: Sequence[Arrow], order: Order) -> list[tuple[int, Arrow]]:
+    numbered = list(enumerate(arrows))
+    match order:
+        case "given":
+            return numbered
+        case "limits first":
+            return sorted(numbered, key=lambda one: not one[1].exhausts)
+        case "reversed":
+            return numbered[::-1]
+
+
+def _back(picture: Picture) -> set[int]:
+    """The arrows that lead back on the way from the start: they do not say what stands above what."""
+    leaving: dict[str, list[tuple[int, str]]] = {}
+    for index, arrow in enumerate(picture.arrows):
+        leaving.setdefault(arrow.source, []).append((index, arrow.target))
+    back: set[int] = set()
+    seen: set[str] = set()
+    for first in (picture.start, *leaving):
+        if first in seen:
+            continue
+        seen.add(first)
+        above = {first}
+        waiting = [(first, iter(leaving.get(first, ())))]
+        while waiting:
+            name, rest = waiting[-1]
+            step = next(rest, None)
+            if step is None:
+                above.remove(name)
+                waiting.pop()
+                continue
+            index, target = step
+            if target in above:
+                back.add(index)
+            elif target not in seen:
+                seen.add(target)
+                above.add(target)
+                waiting.append((target, iter(leaving.get(target, ()))))
+    return back
+
+
+def _room(wide: float, high: float) -> str:
+    return f'<<TABLE BORDER="0" FIXEDSIZE="TRUE" WIDTH="{wide:.0f}" HEIGHT="{high:.0f}"><TR><TD></TD></TR></TABLE>>'
+
+
+def _clusters(picture: Picture, numbers: Mapping[str, int]) -> list[str]:
+    """Nested graphs as clusters, one in another."""
+    lines: list[str] = []
+    paths = paths_of(picture)
+    for path in paths:
+        inside = [f"n{numbers[box.name]}" for box in picture.boxes if box.path[: len(path)] == path]
+        label = _room(width(path[-1], CLUSTER, bold=True) + 12, CLUSTER * LEADING)
+        opening = "".join(f"subgraph cluster_{paths.index(path[:depth])} {{" for depth in range(1, len(path) + 1))
+        lines.append(f"{opening} label={label}; labeljust=l; margin=14; {'; '.join(inside)} {'}' * len(path)}")
+    return lines
+
+
+def paths_of(picture: Picture) -> list[tuple[str, ...]]:
+    """The nested graphs by their names, outer ones first."""
+    paths = {box.path[:depth] for box in picture.boxes for depth in range(1, len(box.path) + 1)}
+    return sorted(paths, key=lambda path: (len(path), path))
+
+
+def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
+    left, bottom, right, top = map(float, found["bb"].split(","))
+
+    def point(text: str) -> Point:
+        x, y = text.split(",")
+        return round(float(x) - left, 1), round(top - float(y), 1)
+
+    places: dict[str, Place] = {}
+    paths = paths_of(picture)
+    clusters: dict[tuple[str, ...], Place] = {}
+    for one in found["objects"]:
+        if one["name"].startswith("cluster_"):
+            x0, y0, x1, y1 = map(float, one["bb"].split(","))
+            clusters[paths[int(one["name"].removeprefix("cluster_"))]] = Place(
+                round((x0 + x1) / 2 - left, 1), round(top - (y0 + y1) / 2, 1), round(x1 - x0, 1), round(y1 - y0, 1)
+            )
+        elif "pos" in one:
+            x, y = point(one["pos"])
+            wide, high = float(one["width"]) * _INCH, float(one["height"]) * _INCH
+            places[one["name"]] = Place(x, y, round(wide, 1), round(high, 1))
+    ways = {edge["id"]: edge for edge in found["edges"]}
+    return Layout(
+        round(right - left, 1),
+        round(top - bottom, 1),
+        tuple(places[f"n{number}"] for number in range(len(picture.boxes))),
+        tuple(_line(ways[str(index)], point, arrow) for index, arrow in enumerate(picture.arrows)),
+        places["s"],
+        _line(ways["entry"], point, None),
+        places.get("e"),
+        dict(sorted(clusters.items(), key=lambda item: (len(item[0]), item[0]))),
+    )
+
+
+# Any: a function of a text of Graphviz's.
+def _line(edge: Mapping[str, Any], point: Any, arrow: Arrow | None) -> Line:
+    tip, *curve = edge["pos"].split()
+    if tip.startswith("s,"):
+        # It was laid out from its end to its beginning.
+        curve = curve[::-1]
+    label = None
+    if arrow is not None:
+        x, y = point(edge["lp"])
+        wide, high = label_size(arrow.lines)
+        label = Place(x, y, wide, high)
+    return Line(tuple(point(one) for one in curve), point(tip[2:]), label)

@@ -1,0 +1,50 @@
+"""What a picture points out: a loop that can run for ever, the way to it, a fault, and what no test takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.node import Edge
+from graphexec.verify.proof.verdict import Finding
+
+# red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.
+Mark: TypeAlias = Literal["red", "orange", "grey"]
+Marks: TypeAlias = Mapping[Edge, Mark]
+
+UNMARKED: Marks = MappingProxyType({})
+
+# Of Matplotlib's palette: they can be told apart on white and on black. Widths say the same without colour.
+COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}
+WIDTHS: Mapping[Mark, int] = {"red": 3, "orange": 2, "grey": 1}
+
+
+def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, Mark]:
+    """Mark what the findings are about: red the loops and the edges of faults, orange the ways to them.
+
+    An edge of a loop stays red, though the way to another loop takes it too. What is not an edge of the graph, such as
+    an outcome that none takes, is not marked.
+    """
+    red: set[tuple[str, str]] = set()
+    orange: set[tuple[str, str]] = set()
+    for finding in findings:
+        if finding.witness is not None:
+            red |= {(step.source, step.outcome) for step in finding.witness.loop}
+            orange |= {(step.source, step.outcome) for step in finding.witness.stem}
+        if finding.node is not None and finding.outcome is not None:
+            red.add((finding.node, finding.outcome))
+    marks: dict[Edge, Mark] = {}
+    for edge in graph.edges:
+        place = (edge.source, edge.outcome.__name__)
+        if place in red or place in orange:
+            marks[edge] = "red" if place in red else "orange"
+    return marks
+
+
+def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
+    """Mark the nodes that errors are found at, and those of loops without end: red."""
+    errors = [one for one in findings if one.severity == "error"]
+    loops = [step.source for one in errors if one.witness is not None for step in one.witness.loop]
+    return dict.fromkeys([*(one.node for one in errors if one.node is not None), *loops], "red")

@@ -1,0 +1,132 @@
+"""The colours of laid out pictures, for light and for dark, and the style sheet that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphexec.draw.model.picture import Look
+
+# The metrics of the first three are those that texts are measured with.
+FONT = "Helvetica, Arial, Liberation Sans, Roboto, sans-serif"
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """What a shape is filled with, and its outline."""
+
+    fill: str
+    stroke: str
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """The colours of a picture: those of the nodes are tints of Okabe and Ito's, which the colour-blind can tell apart.
+
+    `heat` is for what a run took; shapes, widths and words say the same without colour.
+    """
+
+    paper: str
+    ink: str
+    faint: str
+    line: str
+    cluster: str
+    red: str
+    orange: str
+    grey: str
+    heat: str
+    current: str
+    nodes: Mapping[Look, Colours]
+
+
+LIGHT = Palette(
+    paper="#ffffff",
+    ink="#16202c",
+    faint="#566270",
+    line="#3d4a57",
+    cluster="#f4f6f8",
+    red="#c8201e",
+    orange="#c25a00",
+    grey="#b0b0b0",
+    heat="#0a63b8",
+    current="#ffd84d",
+    nodes={
+        "model": Colours("#dcedfa", "#1a6fb0"),
+        "tools": Colours("#dff3ea", "#00795a"),
+        "person": Colours("#fdf1cf", "#946b00"),
+        "effect": Colours("#f7e3ef", "#a34a7d"),
+        "opaque": Colours("#e9ebee", "#4d5966"),
+        "pure": Colours("#ffffff", "#4d5966"),
+        "absent": Colours("#ffffff", "#c8201e"),
+    },
+)
+DARK = Palette(
+    paper="#10161d",
+    ink="#eef2f6",
+    faint="#a3b0bd",
+    line="#aebac6",
+    cluster="#18212b",
+    red="#ff6b66",
+    orange="#ffa04d",
+    grey="#5c6670",
+    heat="#5cb3ff",
+    current="#8a6d00",
+    nodes={
+        "model": Colours("#143149", "#6cb8f0"),
+        "tools": Colours("#0f3a2e", "#4fcfa5"),
+        "person": Colours("#40330a", "#e6bb4a"),
+        "effect": Colours("#42213a", "#e39ac4"),
+        "opaque": Colours("#2a333d", "#aab6c2"),
+        "pure": Colours("#161e27", "#aab6c2"),
+        "absent": Colours("#161e27", "#ff6b66"),
+    },
+)
+
+
+def style(dark: str = "@media (prefers-color-scheme: dark)") -> str:
+    """Return the style sheet of an SVG; its dark half stands within `dark`."""
+    return f"{_SHAPES}{_rules(LIGHT)}{dark}{{{_rules(DARK)}}}"
+
+
+_SHAPES = (
+    ".gx text{text-anchor:middle}"
+    ".gx .title{font-weight:bold}"
+    ".gx .start{text-anchor:start}"
+    ".gx .line{fill:none;stroke-width:1.3}"
+    ".gx .outline{stroke-width:1.4}"
+    ".gx .exhausts .line{stroke-dasharray:5 4}"
+    ".gx .opaque .outline{stroke-dasharray:2 2}"
+    ".gx .absent .outline{stroke-dasharray:2 3}"
+    ".gx .red .line{stroke-width:3}.gx .red .outline{stroke-width:3}"
+    ".gx .orange .line{stroke-width:2.2}.gx .orange .outline{stroke-width:2.2}"
+    ".gx .untaken{opacity:.5}"
+    ".gx .notes{font-weight:bold}"
+    ".gx .current .outline{stroke-width:3.5}"
+)
+
+
+def _rules(palette: Palette) -> str:
+    rules = [
+        f".gx .paper{{fill:{palette.paper}}}",
+        f".gx text{{fill:{palette.ink}}}",
+        f".gx .faint{{fill:{palette.faint}}}",
+        f".gx .line{{stroke:{palette.line}}}",
+        f".gx .tip,.gx .dot{{fill:{palette.line}}}",
+        f".gx .finish{{fill:{palette.paper};stroke:{palette.line};stroke-width:1.4}}",
+        f".gx .cluster{{fill:{palette.cluster};stroke:{palette.faint};stroke-dasharray:1 3}}",
+        f".gx .label{{paint-order:stroke;stroke:{palette.paper};stroke-width:3px;stroke-linejoin:round}}",
+        *(
+            f".gx .{look} .outline{{fill:{colours.fill};stroke:{colours.stroke}}}"
+            for look, colours in palette.nodes.items()
+        ),
+        f".gx .taken .line{{stroke:{palette.heat}}}.gx .taken .tip{{fill:{palette.heat}}}",
+        f".gx .notes{{fill:{palette.heat}}}",
+        f".gx .current .outline{{fill:{palette.current}}}",
+    ]
+    for mark in ("red", "orange", "grey"):
+        colour = getattr(palette, mark)
+        rules.append(
+            f".gx .{mark} .line,.gx .{mark} .outline{{stroke:{colour}}}"
+            f".gx .{mark} .tip,.gx .{mark} .label{{fill:{colour}}}"
+        )
+    return "".join(rules)

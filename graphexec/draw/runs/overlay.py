@@ -1,0 +1,139 @@
+"""Runs laid over their machine: which way they took, how often, and where the time went."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from graphexec.draw.model.picture import Arrow, Box, Picture
+from graphexec.draw.model.words import counted, duration
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.records import Recording
+from graphexec.errors import InputError
+
+# So many times an edge is told by the numbers of its steps; beyond, only how often it was taken.
+_STEPS = 4
+# So much of an answer is told.
+_ANSWER = 80
+
+
+def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
+    """Return the picture with the runs in it: the way of one, or a heat map of several.
+
+    Raises `InputError` for a run that took an edge which the machine does not have.
+    """
+    if not runs:
+        return picture
+    steps = [_steps_of(picture, run) for run in runs]
+    taken = Counter(index for path in steps for index in path)
+    runs_through = Counter(index for path in steps for index in set(path))
+    most = max(taken.values(), default=1)
+    visits = Counter(picture.arrows[index].source for path in steps for index in path)
+    seconds: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for run in runs:
+        for record in run.records:
+            if record["event"] == "answered":
+                seconds[record["node"]] += record["seconds"]
+                calls[record["node"]] += len(record["replies"])
+    single = len(runs) == 1
+    here = _here(runs[0]) if single else None
+
+    def noted(index: int, arrow: Arrow) -> Arrow:
+        count = taken[index]
+        notes: tuple[str, ...] = ()
+        if count and single:
+            numbers = [str(number) for number, one in enumerate(steps[0], 1) if one == index]
+            which = f"{'step' if count == 1 else 'steps'} {', '.join(numbers)}"
+            notes = (which,) if count <= _STEPS else (f"×{count:,}",)
+        elif count:
+            notes = (f"×{count:,} in {runs_through[index]:,} of {counted(len(runs), 'run')}",)
+        return dataclasses.replace(arrow, notes=notes, heat=count / most)
+
+    def visited(box: Box) -> Box:
+        count = visits[box.name]
+        current = box.name == here
+        times = [f"×{count:,}"] if count > 1 else []
+        if calls[box.name]:
+            # How often is said once, where each visit made one call.
+            made = [counted(calls[box.name], "call")] if calls[box.name] != count else []
+            times += [*made, duration(seconds[box.name])]
+        notes = (" · ".join(times),) if times else ()
+        return dataclasses.replace(box, notes=notes, heat=float(bool(count or current)), current=current)
+
+    return dataclasses.replace(
+        picture,
+        boxes=tuple(map(visited, picture.boxes)),
+        arrows=tuple(noted(index, arrow) for index, arrow in enumerate(picture.arrows)),
+        caption=(*(_told(runs[0]) if single else _all_told(runs)), *picture.caption),
+    )
+
+
+def _steps_of(picture: Picture, run: Recording) -> list[int]:
+    """The arrows that a run took, in order."""
+    indices = {(arrow.source, arrow.outcome, arrow.target): index for index, arrow in enumerate(picture.arrows)}
+    steps: list[int] = []
+    for record in run.records:
+        if record["event"] != "moved":
+            continue
+        edge = (record["node"], record["outcome"], record["target"])
+        if edge not in indices:
+            raise InputError(
+                f"the run took {edge[0]} --{edge[1]}--> {edge[2]}, which this machine does not have; draw it over the "
+                f"one that ran"
+            )
+        steps.append(indices[edge])
+    return steps
+
+
+def _here(run: Recording) -> str | None:
+    """The node that an unfinished run is at: where it last went."""
+    if run.result is not None and run.result["status"] in ("answered", "stopped"):
+        return None
+    for record in reversed(run.records):
+        if "node" in record:
+            return str(record.get("target", record["node"]))
+    return None
+
+
+def _told(run: Recording) -> tuple[str, ...]:
+    """How a run went, in sentences."""
+    result = run.result
+    nothing: Record = {}
+    spent: Record = next((record["spent"] for record in reversed(run.records) if "spent" in record), nothing)
+    costs = [
+        counted(spent.get("model_calls", 0), "model call"),
+        counted(spent.get("tool_calls", 0), "tool call"),
+        f"{spent.get('tokens', 0):,} tokens",
+        duration(max(spent.get("seconds", 0.0), (result or {}).get("seconds", 0.0))),
+    ]
+    if spent.get("cost"):
+        costs.append(f"cost {spent['cost']:.4g}")
+    answer = () if result is None or result["output"] is None else (f"Answer: {_answer(result['output'])}",)
+    return (*answer, f"{_status(result)} after {', '.join(costs)}.")
+
+
+def _answer(output: object) -> str:
+    text = " ".join(str(output)[: 2 * _ANSWER].split())
+    return text if len(text) <= _ANSWER else f"{text[:_ANSWER]}…"
+
+
+def _status(result: Record | None) -> str:
+    match result:
+        case None:
+            return "Still running"
+        case {"status": "stopped", "reason": reason}:
+            return f"Stopped by the limit on {str(reason).replace('_', ' ')},"
+        case {"status": "error", "error": {"type": kind}}:
+            return f"Failed with {kind}"
+        case {"status": status}:
+            return str(status).capitalize()
+        case _:
+            return "Ended"
+
+
+def _all_told(runs: Sequence[Recording]) -> tuple[str, ...]:
+    """How several runs went."""
+    ends = Counter("still running" if run.result is None else str(run.result["status"]) for run in runs)
+    return (f"{counted(len(runs), 'run')}: {', '.join(f'{count:,} {end}' for end, count in ends.most_common())}.",)

@@ -1,0 +1,140 @@
+"""What records of each kind have at least: read before anything is drawn of a file that anyone may have written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, NotRequired, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from graphexec.draw.runs.data import Record
+from graphexec.errors import InputError
+
+# Seconds, of which nobody has so many that they are no number any more.
+_Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
+
+
+class _Start(TypedDict):
+    limits: NotRequired[dict[str, Any]]
+    tools: NotRequired[list[str]]
+
+
+class _Spent(TypedDict):
+    iterations: int
+    seconds: _Seconds
+    model_calls: int
+    tool_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    tokens: int
+    cost: float
+    budgets: dict[str, float]
+
+
+class _Message(TypedDict):
+    role: str
+    content: str
+    kept: NotRequired[int]
+
+
+class _Prompt(TypedDict):
+    kept: int
+    messages: list[_Message]
+
+
+class _Effect(TypedDict):
+    effect: str
+    tool: NotRequired[str]
+    prompt: NotRequired[_Prompt]
+    question: NotRequired[str]
+
+
+class _Call(TypedDict):
+    id: str
+    name: str
+    arguments: str
+
+
+class _Reply(TypedDict):
+    effect: str
+    tool: NotRequired[str]
+    status: NotRequired[str]
+    content: NotRequired[str]
+    tool_calls: NotRequired[list[_Call]]
+    prompt_tokens: NotRequired[int]
+    completion_tokens: NotRequired[int]
+
+
+class _Entered(TypedDict):
+    node: str
+    spent: _Spent
+
+
+class _Asked(TypedDict):
+    node: str
+    effects: list[_Effect]
+
+
+class _Answered(TypedDict):
+    node: str
+    seconds: _Seconds
+    spent: _Spent
+    replies: list[_Reply]
+
+
+class _Moved(TypedDict):
+    node: str
+    outcome: str
+    target: str
+
+
+class _Reported(TypedDict):
+    node: str
+    effects: list[_Effect]
+    news: str
+    text: str
+
+
+class _Error(TypedDict):
+    type: str
+    message: str
+
+
+class _Result(TypedDict):
+    status: str
+    output: Any
+    spent: _Spent
+    seconds: _Seconds
+    # Of an exception, or nothing.
+    error: NotRequired[_Error | None]
+
+
+_KINDS: Mapping[str, type] = {
+    "start": _Start,
+    "entered": _Entered,
+    "asked": _Asked,
+    "answered": _Answered,
+    "moved": _Moved,
+    "reported": _Reported,
+    "result": _Result,
+}
+
+
+def whole(record: Record, place: str) -> None:
+    """Raise `InputError`, with the `place`, if a record lacks what records of its kind have."""
+    if record["event"] not in _KINDS:
+        return
+    try:
+        _adapter(record["event"]).validate_python(record)
+    except ValidationError as error:
+        what = error.errors()[0]
+        where = ".".join(map(str, what["loc"]))
+        fault = f"{record['event']} has no good {where}: {what['msg']}"
+        raise InputError(f"{place} is not whole: {fault}; give what graphexec run --json printed") from None
+
+
+@cache
+def _adapter(event: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_KINDS[event])

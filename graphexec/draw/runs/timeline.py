@@ -1,0 +1,193 @@
+"""The timeline of a run as text: a row for each visit of a node, with a bar for the time that it waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
+
+from graphexec.draw.model.words import cells, counted, duration, fitted, padded
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.labels import answered, asked, cut, failed, shown
+from graphexec.draw.runs.records import AnyRun, Recording, recording_of
+from graphexec.draw.runs.visits import Exchange, Visit, limit_text, visits_of
+from graphexec.errors import InputError
+
+# Fewer columns have no room for a node beside its times.
+_LEAST = 40
+# The columns of iterations, what a node and its outcome take at most, and a bar; and of the names of the times.
+_NUMBER, _WAY, _BAR, _TIME = 5, 40, 16, 6
+# Between columns.
+_GAP = "  "
+# With fewer, there are no bars; and what was said needs so many.
+_WIDE, _SAID = 84, 12
+# So many characters of one text are looked at.
+_TEXT = 200
+
+_MODELS = frozenset({"CallModel", "CallAgent"})
+_WAITED_FOR = {"CallModel": "model", "CallAgent": "model", "CallTool": "tools", "AskHuman": "people"}
+
+
+class _Signs(NamedTuple):
+    """What rows are made of; the `parts` of a bar's cell grow evenly."""
+
+    arrow: str
+    more: str
+    parts: str
+
+
+_BLOCKS = _Signs("→", "…", "▏▎▍▌▋▊▉█")
+_ASCII = _Signs("->", "...", "#")
+
+
+def timeline(run: AnyRun, *, width: int = 100, ascii_only: bool = False) -> str:
+    """Draw a run's timeline, no wider than `width` columns; the last lines say how it ended and what it cost.
+
+    A row says which iteration begins, when the visit began and how long it waited for replies, the node, its outcome,
+    and what was asked and answered. Raises `InputError` for less than 40 columns.
+    """
+    if width < _LEAST:
+        raise InputError(f"the width is {width!r}, and a row needs {_LEAST} columns; give {_LEAST} or more")
+    recording = recording_of(run)
+    visits = visits_of(recording)
+    rows = _Rows(visits, width, _ASCII if ascii_only else _BLOCKS)
+    lines = [rows.head(), *map(rows.row, visits), "", *map(rows.line, _totals(recording, visits))]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+@final
+class _Rows:
+    """Rows with their columns as wide as all of them need."""
+
+    __slots__ = ("_bar", "_began", "_said", "_signs", "_time", "_took", "_way", "_width")
+
+    def __init__(self, visits: Sequence[Visit], width: int, signs: _Signs) -> None:
+        self._width = width
+        self._signs = signs
+        self._began = visits[0].began if visits else 0.0
+        self._took = _took(visits)
+        self._bar = _BAR if width >= _WIDE else 0
+        self._time = max(_TIME, len(self._clock(self._took)))
+        times = _NUMBER + 2 * (self._time + len(_GAP)) + len(_GAP) + (self._bar + len(_GAP) if self._bar else 0)
+        widest = max((cells(self._way_of(visit)) for visit in visits), default=0)
+        self._way = min(widest, _WAY, width - times)
+        left = width - times - self._way - len(_GAP)
+        self._said = left if left >= _SAID else 0
+
+    def head(self) -> str:
+        """Return what stands above the columns."""
+        bar = " " * (self._bar + len(_GAP)) if self._bar else ""
+        times = f"{'began':>{self._time}}{_GAP}{'waited':>{self._time}}"
+        return self.line(f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node → outcome")
+
+    def row(self, visit: Visit) -> str:
+        """Return the row of a visit."""
+        number = "" if visit.iteration is None else str(visit.iteration)
+        waited = self._clock(visit.waited) if visit.waited else ""
+        columns = [f"{number:>{_NUMBER}}", f"{self._clock(visit.began - self._began):>{self._time}}"]
+        columns.append(f"{waited:>{self._time}}")
+        if self._bar:
+            columns.append(padded(self._bar_of(visit), self._bar))
+        columns.append(padded(fitted(self._way_of(visit), self._way, more=self._signs.more), self._way))
+        if self._said:
+            columns.append(fitted(self._typed(_said_in(visit, self._signs.arrow)), self._said, more=self._signs.more))
+        return self.line(_GAP.join(columns))
+
+    def line(self, text: str) -> str:
+        """Return a line of text, cut where it is too long."""
+        return fitted(self._typed(text), self._width, more=self._signs.more)
+
+    def _clock(self, seconds: float) -> str:
+        """A time; in a run of less than a second, milliseconds."""
+        return f"{seconds:,.2f} s" if self._took >= 1 else f"{seconds * 1000:,.2f} ms"
+
+    def _way_of(self, visit: Visit) -> str:
+        node = cut(visit.node, _TEXT)
+        return self._typed(node if visit.outcome is None else f"{node} → {cut(visit.outcome, _TEXT)}")
+
+    def _bar_of(self, visit: Visit) -> str:
+        """A bar where the visit waited, as long as it did: in the parts of which a cell has several."""
+        if not visit.waited or not self._took:
+            return ""
+        parts = self._signs.parts
+        many = min(max(1, round(visit.waited / self._took * self._bar * len(parts))), self._bar * len(parts))
+        full, rest = divmod(many, len(parts))
+        long = full + bool(rest)
+        before = min(int((visit.began - self._began) / self._took * self._bar), self._bar - long)
+        return " " * before + parts[-1] * full + (parts[rest - 1] if rest else "")
+
+    def _typed(self, text: str) -> str:
+        if self._signs is not _ASCII:
+            return text
+        return text.replace("→", "->").replace("…", "...").encode("ascii", "replace").decode()
+
+
+def _took(visits: Sequence[Visit]) -> float:
+    return visits[-1].ended - visits[0].began if visits else 0.0
+
+
+def _said_in(visit: Visit, arrow: str) -> str:
+    """What was asked and answered during a visit, or which limit was spent."""
+    said = [_exchanged(exchange, arrow) for exchange in visit.exchanges]
+    return "; ".join([*said, *([cut(visit.limit, _TEXT)] if visit.limit else [])])
+
+
+def _exchanged(exchange: Exchange, arrow: str) -> str:
+    replies = exchange.replies or ()
+    parts: list[str] = []
+    for index, effect in enumerate(exchange.effects):
+        question = asked(effect, _TEXT)
+        if not replies:
+            parts.append("no reply" if effect["effect"] in _MODELS else f"{question} {arrow} no reply")
+            continue
+        # The deadline cut all of them with one word.
+        reply = replies[min(index, len(replies) - 1)]
+        wrong = failed(reply)
+        told = f"{wrong}: {answered(reply, _TEXT)}" if wrong else answered(reply, _TEXT)
+        # What a model is told was said in the rows above.
+        parts.append(told if effect["effect"] in _MODELS else f"{question} {arrow} {told}")
+    return "; ".join([*(f"[{cut(text, _TEXT)}]" for text in exchange.news), *parts])
+
+
+def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
+    result = recording.result
+    yield "still running" if result is None else _ended(result)
+    nothing: Record = {}
+    spent: Record = next((one["spent"] for one in reversed(recording.records) if one.get("spent")), nothing)
+    if spent:
+        tokens = f"{spent['tokens']:,} tokens ({spent['prompt_tokens']:,} + {spent['completion_tokens']:,})"
+        facts = [
+            counted(spent["iterations"], "iteration"),
+            counted(spent["model_calls"], "model call"),
+            counted(spent["tool_calls"], "tool call"),
+            tokens if spent["tokens"] else "",
+            f"cost {spent['cost']:.6g}" if spent["cost"] else "",
+            duration(_took(visits)),
+        ]
+        yield ", ".join(fact for fact in facts if fact)
+    yield from _shares(visits)
+
+
+def _ended(result: Record) -> str:
+    """How the run ended, in a line."""
+    error, output = result.get("error"), result.get("output")
+    facts = [
+        limit_text(result.get("limit")) or "",
+        "" if output is None else shown(output, _TEXT),
+        cut(str(error["message"]), _TEXT) if error else "",
+    ]
+    return f"{result['status']}: {'; '.join(filter(None, facts))}".removesuffix(": ")
+
+
+def _shares(visits: Sequence[Visit]) -> Iterator[str]:
+    """Where the time went."""
+    took = _took(visits)
+    if not took:
+        return
+    waited: dict[str, float] = {}
+    for visit in visits:
+        for exchange in visit.exchanges:
+            for effect in exchange.effects[:1]:
+                who = _WAITED_FOR.get(effect["effect"], "world")
+                waited[who] = waited.get(who, 0.0) + exchange.seconds
+    waited["machine"] = max(took - sum(waited.values()), 0.0)
+    yield "time: " + ", ".join(f"{who} {share / took:.0%}" for who, share in waited.items())

@@ -1,0 +1,61 @@
+"""The agent executor: the machine of its five nodes, and the front door that runs it."""
+
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.handlers import asking_agent, asking_model
+from graphexec.executor.inputs import Inputs
+from graphexec.executor.iteration import Stepwise
+from graphexec.executor.loop_guard import stop_repeats
+from graphexec.executor.observers import Watcher
+from graphexec.executor.options import ParsePolicy, Trim
+from graphexec.executor.result import RunResult
+from graphexec.executor.streams import Chunk
+from graphexec.executor.table import (
+    AGENT_EXECUTOR,
+    GENERATING_AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    STRICT_GENERATING_AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    Observed,
+    Policies,
+    Ready,
+    Replied,
+    ReturnDirect,
+    check_return_direct,
+    dispatch_tools,
+    limit_reached,
+    parse,
+    plan,
+    stopped_response,
+)
+
+__all__ = [
+    "AGENT_EXECUTOR",
+    "GENERATING_AGENT_EXECUTOR",
+    "STRICT_AGENT_EXECUTOR",
+    "STRICT_GENERATING_AGENT_EXECUTOR",
+    "Acted",
+    "AgentExecutor",
+    "Chunk",
+    "Inputs",
+    "LimitReached",
+    "Observed",
+    "ParsePolicy",
+    "Policies",
+    "Ready",
+    "Replied",
+    "ReturnDirect",
+    "RunResult",
+    "Stepwise",
+    "Trim",
+    "Watcher",
+    "asking_agent",
+    "asking_model",
+    "check_return_direct",
+    "dispatch_tools",
+    "limit_reached",
+    "parse",
+    "plan",
+    "stop_repeats",
+    "stopped_response",
+]

@@ -1,0 +1,87 @@
+"""Several runs at once: in threads, or on the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, final
+
+from graphexec._arguments import check, maybe, whole
+from graphexec.errors import InputError, format_value
+from graphexec.kernel.meters import is_whole
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import AT_ONCE
+
+I = TypeVar("I")  # noqa: E741 - the inputs of one run
+I_contra = TypeVar("I_contra", contravariant=True)
+
+
+class _Invoke(Protocol[I_contra]):
+    """What is run for each of the inputs."""
+
+    def __call__(self, inputs: I_contra, io: IO, /) -> Coroutine[Any, Any, Any]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """How a batch is run: how many at a time, whether exceptions are results, and whether progress is shown."""
+
+    max_concurrency: int | None = None
+    return_exceptions: bool = False
+    progress: bool = False
+
+
+async def run_batch(invoke: _Invoke[I], many: Sequence[I], io: IO, options: BatchOptions) -> list[Any]:
+    """Invoke for each of `many`, at most `max_concurrency` at a time; return the results in their order.
+
+    The first exception is raised, or with `return_exceptions` each stands in the place of its result. Raises
+    `InputError` for what is no sequence of inputs, and for no concurrency.
+    """
+    width = _width(many, options.max_concurrency)
+    with _counting(len(many), shown=options.progress) as done:
+
+        async def one(inputs: I) -> Any:
+            try:
+                return await invoke(inputs, io)
+            except Exception as error:
+                if options.return_exceptions:
+                    return error
+                raise
+            finally:
+                done()
+
+        return list(await io.gather([partial(one, inputs) for inputs in many], None, at_once=width))
+
+
+def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
+    # A text is a sequence of texts, and a dict looks like one.
+    if isinstance(many, (str, Mapping)):
+        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
+    # Users without a type checker pass generators, and None.
+    if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs: batch(list(...)), say")
+    wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
+    check("", ("max_concurrency", max_concurrency, maybe(wanted, str(AT_ONCE))))
+    return max_concurrency or AT_ONCE
+
+
+@contextmanager
+def _counting(total: int, *, shown: bool) -> Generator[Callable[[], object], None, None]:
+    """Count the runs that are done, in a progress bar on stderr if it is to be shown."""
+    if not shown:
+        yield lambda: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+    except ImportError as error:
+        raise InputError(
+            "progress=True draws a bar with rich, which is not there; pip install 'graphexec-agents[cli]'"
+        ) from error
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,410 @@
+"""AgentExecutor, the front door: an agent and its tools, driven through the machine."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal
+
+from graphexec._arguments import FLAG, check, whole
+from graphexec.actions import NO_STEPS, AgentFinish, StoppedResponse, steps_of
+from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
+from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
+from graphexec.errors import InputError
+from graphexec.executor.batch import BatchOptions, run_batch
+from graphexec.executor.handlers import asking_agent, asking_model
+from graphexec.executor.inputs import Inputs, keys_of, named, outputs_of, ready
+from graphexec.executor.iteration import Stepwise
+from graphexec.executor.observers import Observers, Watcher, checked_watchers
+from graphexec.executor.options import ParsePolicy, Trim, policies_of
+from graphexec.executor.result import Ending, RunResult, result_of
+from graphexec.executor.streams import Answering, Chunk, Chunks, pairs
+from graphexec.executor.table import (
+    AGENT_EXECUTOR,
+    GENERATING_AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    STRICT_GENERATING_AGENT_EXECUTOR,
+    Ready,
+    ReturnDirect,
+)
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Done, Event
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import END
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.surgery import bind
+from graphexec.runtime.emission import emit, stream_async, stream_sync
+from graphexec.runtime.handlers import Answer, handlers_for
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
+from graphexec.runtime.runner import AT_ONCE, OnEvent, World, follow
+from graphexec.tools import AnyTool
+from graphexec.tools import named as tools_by_name
+from graphexec.tools.calling import Lookup, calling
+from graphexec.tools.tool import ErrorPolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphexec.draw import AnyRun
+    from graphexec.memory import Memory
+    from graphexec.verify import Verdict
+
+_TABLES = {
+    ("force", True): AGENT_EXECUTOR,
+    ("force", False): STRICT_AGENT_EXECUTOR,
+    ("generate", True): GENERATING_AGENT_EXECUTOR,
+    ("generate", False): STRICT_GENERATING_AGENT_EXECUTOR,
+}
+
+
+class AgentExecutor:
+    """Runs an agent with its tools until it has an answer or a limit is spent.
+
+    `executor.graph` is the machine that is run: draw it, extend it, test it. An executor holds no state of
+    a run; it can be used again, and by several threads and tasks at once.
+
+    Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
+    `max_cost` (money: the model has to be `priced`, and what an agent of your own spends by itself is not known),
+    `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0).
+
+    - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a function of the error tells the model
+      and lets it try again.
+    - `early_stopping_method`: a stopped run says so ("force"), or asks the model once more for an answer from what is
+      known ("generate"): that call is beyond the limits, and may take 10 seconds beyond `max_execution_time`.
+    - `trim_intermediate_steps`: how many of the last steps the agent is shown (0 or less: all), or a function of them.
+    - `return_direct`: results of return-direct tools are answers where they are their step's only call ("single"), or
+      the last of them in any case ("any").
+    - `handle_tool_errors`: what a tool raises is told the model ("observe"), raised, or told by a function of the
+      error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
+      characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
+    - `memory` adds inputs before a run and is told of its end, unless an exception ends it; then the watchers are told.
+      What either raises has the run with it: `snapshot_of(error)`.
+    - `return_intermediate_steps` adds the steps to what `invoke` returns.
+    - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
+    - `watchers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
+
+    An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
+    the engine holds each step to it); with `may_run_forever=True` it is made all the same.
+
+    Raises `UnprovedError` for a machine that is not proved, `LimitsError` for a limit that is none,
+    `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for any other option that cannot
+    be.
+    """
+
+    __slots__ = (
+        "_graph",
+        "_keys",
+        "_may_run_forever",
+        "_observers",
+        "_settings",
+        "_verdict",
+        "agent",
+        "return_intermediate_steps",
+        "tools",
+        "world",
+    )
+
+    # The parameters are those that people know from LangChain's executor, and the limits it lacks.
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        agent: Agent | AgentFunction | Runnable,
+        tools: Sequence[AnyTool],
+        max_iterations: int | None = 15,
+        max_execution_time: float | None = None,
+        max_model_calls: int | None = None,
+        max_tool_calls: int | None = None,
+        max_tokens: int | None = None,
+        max_cost: float | None = None,
+        max_fan_out: int | None = None,
+        return_intermediate_steps: bool = False,
+        handle_parsing_errors: ParsePolicy = False,
+        early_stopping_method: Literal["force", "generate"] = "force",
+        trim_intermediate_steps: Trim = -1,
+        return_direct: ReturnDirect = "single",
+        handle_tool_errors: ErrorPolicy = "observe",
+        tool_lookup: Lookup = "exact",
+        max_observation: int | None = None,
+        tool_concurrency: int = AT_ONCE,
+        memory: Memory | None = None,
+        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        watchers: Sequence[Watcher] = (),
+        verbose: bool = False,
+        may_run_forever: bool = False,
+    ) -> None:
+        # Users without a type checker pass other things, here and below.
+        if early_stopping_method not in ("force", "generate"):  # pyright: ignore[reportUnnecessaryContains]
+            raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
+        table = _TABLES[early_stopping_method, handle_parsing_errors is not False]
+        check(
+            "",
+            ("tool_concurrency", tool_concurrency, whole(1)),
+            ("return_intermediate_steps", return_intermediate_steps, FLAG),
+            ("verbose", verbose, FLAG),
+            ("may_run_forever", may_run_forever, FLAG),
+        )
+        self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
+        self.tools = tools_by_name(tools)
+        self.return_intermediate_steps = return_intermediate_steps
+        limits = agent_limits(
+            iterations=max_iterations,
+            seconds=max_execution_time,
+            model_calls=max_model_calls,
+            tool_calls=max_tool_calls,
+            tokens=max_tokens,
+            cost=max_cost,
+            fan_out=max_fan_out,
+        )
+        self._keys = keys_of(self.agent, memory)
+        self._observers = Observers(memory, checked_watchers(watchers), verbose)
+        answers = _answers(self.agent)
+        answers[CallTool] = calling(
+            self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+        )
+        if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
+        answers |= handlers or {}
+        self.world = World(handlers_for(answers), limits, tool_concurrency)
+        self._settings = (self.agent, policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct))
+        self._may_run_forever = may_run_forever
+        self._prove(bind(table, *self._settings), limits)
+
+    def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
+        """Take the machine and the limits, if every run ends within them or may as well not."""
+        verdict = graph.verify(limits)
+        if not self._may_run_forever:
+            verdict.require_proof()
+        self._graph = graph
+        self._verdict = verdict
+        ranks = verdict.certificate.ranks if verdict.certificate is not None else None
+        self.world = dataclasses.replace(self.world, limits=limits, ranks=ranks)
+
+    def __repr__(self) -> str:
+        return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
+
+    @property
+    def graph(self) -> Graph[Ready, Ending]:
+        """The machine itself, with this executor's agent in it."""
+        return self._graph
+
+    @property
+    def memory(self) -> Memory | None:
+        """What adds inputs before a run and is told of its end."""
+        return self._observers.memory
+
+    @property
+    def limits(self) -> Limits:
+        """What a run may spend."""
+        return self.world.limits
+
+    def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
+        """Return the same executor with another machine: one made from `executor.graph` by surgery.
+
+        Raises `InputError` if the machine does not start with `Ready`, or ends with anything but an `AgentFinish` or a
+        `StoppedResponse`, and `UnprovedError` if a run of it may never end.
+        """
+        # Users without a type checker pass what they like.
+        if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{graph!r} does not start with Ready; make it from executor.graph, with splice say")
+        for edge in graph.edges:
+            if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
+                raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")
+        changed = copy.copy(self)
+        changed._prove(bind(graph, *self._settings), self.limits)
+        return changed
+
+    def with_limits(self, limits: Limits) -> AgentExecutor:
+        """Return the same executor with exactly these limits: what they leave out is as `Limits` has it.
+
+        `executor.with_limits(dataclasses.replace(executor.limits, seconds=60))` changes one of them.
+
+        Raises `UnprovedError` if a run may never end within them, `LimitsError` for a budget that there is not, and
+        `InputError` for what are no limits.
+        """
+        if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"the limits are {limits!r}; give Limits(iterations=...), say")
+        changed = copy.copy(self)
+        changed._prove(self._graph, limits)
+        return changed
+
+    def verify(self) -> Verdict:
+        """The proof that every run ends within the limits, made when the executor was.
+
+        With `may_run_forever`, it may be another verdict.
+        """
+        return self._verdict
+
+    def draw(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002 - as `Graph.draw` has it
+        runs: AnyRun | Iterable[AnyRun] = (),
+    ) -> Path:
+        """Write a picture of the machine with its proof within these limits to a file, as `Graph.draw` does."""
+        from graphexec.draw import save
+
+        return save(self._verdict, path, format=format, runs=runs)
+
+    def run(self, inputs: Inputs | Snapshot) -> RunResult:
+        """Run to the end, and return all there is to know about it. A stop does not raise.
+
+        `inputs` by name, or the text of the only one; or a snapshot of this machine, to go on from there.
+
+        Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
+        raise, and a `ParseError` if they are not handled.
+        """
+        return run_sync(self._run(inputs, BLOCKING))
+
+    async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
+        """Run like `run`, on the running event loop."""
+        return await self._run(inputs, ASYNC)
+
+    def stream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> Generator[Event[Ending], None, None]:
+        """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated.
+
+        With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
+        """
+        self._check(inputs)
+        return stream_sync(lambda: self._follow(inputs, BLOCKING, emit, tokens=tokens))
+
+    def astream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> AsyncGenerator[Event[Ending], None]:
+        """Run like `stream`, on the running event loop."""
+        self._check(inputs)
+        return stream_async(lambda: self._follow(inputs, ASYNC, emit, tokens=tokens))
+
+    def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
+        """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
+        return iterate_sync(self._chunks(inputs, BLOCKING))
+
+    def astream_chunks(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Chunk, None]:
+        """Run like `stream_chunks`, on the running event loop."""
+        return self._chunks(inputs, ASYNC)
+
+    def stream_answer(self, inputs: Inputs | Snapshot) -> Generator[str, None, None]:
+        """Run and yield the text of the final answer only, piece by piece as the model says it; see `Answering`."""
+        return iterate_sync(self._answer(inputs, BLOCKING))
+
+    def astream_answer(self, inputs: Inputs | Snapshot) -> AsyncGenerator[str, None]:
+        """Run like `stream_answer`, on the running event loop."""
+        return self._answer(inputs, ASYNC)
+
+    def iter(self, inputs: Inputs | Snapshot) -> Stepwise:
+        """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
+        return Stepwise(
+            lambda snapshot, io: self._events(inputs if snapshot is None else snapshot, io),
+            limits=self.limits,
+            clock=self.world.clock,
+            known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
+        )
+
+    def invoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
+        """Run to the end and return the inputs with the answer under `output`: LangChain's shape.
+
+        With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`. Raises
+        as `run` does.
+        """
+        return run_sync(self._invoke(inputs, BLOCKING, only_outputs=return_only_outputs))
+
+    async def ainvoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
+        """Run like `invoke`, on the running event loop."""
+        return await self._invoke(inputs, ASYNC, only_outputs=return_only_outputs)
+
+    def batch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: bool = False,
+    ) -> list[Any]:
+        """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
+
+        The first exception is raised, or with `return_exceptions` each stands in the place of its result. `progress`
+        draws a bar on stderr (with rich).
+        """
+        options = BatchOptions(max_concurrency, return_exceptions, progress)
+        return run_sync(run_batch(self._invoke, many, BLOCKING, options))
+
+    async def abatch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: bool = False,
+    ) -> list[Any]:
+        """Invoke like `batch`, on the running event loop."""
+        options = BatchOptions(max_concurrency, return_exceptions, progress)
+        return await run_batch(self._invoke, many, ASYNC, options)
+
+    async def _run(self, inputs: Inputs | Snapshot, io: IO) -> RunResult:
+        return result_of(await self._follow(inputs, io), self.limits)
+
+    def _follow(
+        self, inputs: Inputs | Snapshot, io: IO, consumer: OnEvent | None = None, *, tokens: bool = False
+    ) -> Coroutine[Any, Any, Done[Ending]]:
+        if self.memory is not None and not isinstance(inputs, Snapshot):
+            return self._load_and_follow(self.memory, inputs, io, consumer, tokens=tokens)
+        # Not awaited here: each event would pass through one coroutine more.
+        return self._follow_from(self._start(inputs, {}), io, consumer, tokens=tokens)
+
+    def _follow_from(
+        self, start: Ready | Snapshot, io: IO, consumer: OnEvent | None, *, tokens: bool
+    ) -> Coroutine[Any, Any, Done[Ending]]:
+        on_event = self._observers.make_listener(start, io, consumer)
+        return follow(self._graph, start, self.world, io, on_event, pieces=tokens)
+
+    async def _load_and_follow(
+        self, memory: Memory, inputs: Inputs, io: IO, consumer: OnEvent | None, *, tokens: bool
+    ) -> Done[Ending]:
+        given = named(inputs, self._keys)
+        loaded = await io.either(lambda: memory.load(given), lambda: memory.aload(given))
+        return await self._follow_from(self._start(inputs, loaded), io, consumer, tokens=tokens)
+
+    async def _invoke(self, inputs: Inputs, io: IO, *, only_outputs: bool = False) -> dict[str, Any]:
+        result = await self._run(inputs, io)
+        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}
+        if self.return_intermediate_steps:
+            returned["intermediate_steps"] = pairs(result.steps)
+        return returned
+
+    def _events(self, inputs: Inputs | Snapshot, io: IO, *, tokens: bool = False) -> Items[Event[Ending]]:
+        return io.iterate(lambda: self.stream(inputs, tokens=tokens), lambda: self.astream(inputs, tokens=tokens))
+
+    async def _chunks(self, inputs: Inputs | Snapshot, io: IO) -> AsyncGenerator[Chunk, None]:
+        start = inputs if isinstance(inputs, Snapshot) else None
+        chunks = Chunks(with_steps=self.return_intermediate_steps, start=start)
+        async with aclosing(self._events(inputs, io)) as events:
+            async for event in events:
+                for chunk in chunks.of(event):
+                    yield chunk
+
+    async def _answer(self, inputs: Inputs | Snapshot, io: IO) -> AsyncGenerator[str, None]:
+        answering = Answering(self.agent)
+        async with aclosing(self._events(inputs, io, tokens=True)) as events:
+            async for event in events:
+                if piece := answering.of(event):
+                    yield piece
+
+    def _start(self, inputs: Inputs | Snapshot, loaded: Mapping[str, Any]) -> Ready | Snapshot:
+        if isinstance(inputs, Snapshot):
+            return inputs
+        return ready({**loaded, **named(inputs, self._keys)}, self.agent, self._keys)
+
+    def _check(self, inputs: Inputs | Snapshot) -> None:
+        """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""
+        self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
+
+
+def _answers(agent: Agent) -> dict[type[Effect[Any]], Answer]:
+    """Who answers what plan asks: the model, or the agent's function."""
+    answers: dict[type[Effect[Any]], Answer] = {}
+    if agent.model is not None:
+        answers[CallModel] = asking_model(agent.model)
+    if agent.function is not None:
+        answers[CallAgent] = asking_agent(agent.function)
+    return answers

@@ -1,0 +1,174 @@
+"""A run step by step, for callers who look at it, change it or leave it between two steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from typing import Any, final
+
+from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
+from graphexec.effects import CallTool
+from graphexec.errors import InputError
+from graphexec.executor.result import Ending, RunResult, result_of
+from graphexec.kernel.effects import All, Request
+from graphexec.kernel.events import Done, Entered, Event
+from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
+
+
+@final
+class NewSteps:
+    """Tells which of the steps that a run has by now it did not have before; `known` are no news.
+
+    A node of the user's own may have taken steps away: then those that come after it are new.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, known: Steps = NO_STEPS) -> None:
+        self._seen = len(known)
+
+    def of(self, steps: Steps) -> tuple[AgentStep, ...]:
+        """The steps that are new."""
+        new, self._seen = steps[self._seen :], len(steps)
+        return new
+
+
+def calls_tools(effect: Request) -> bool:
+    """Whether it is a call of a tool, or several."""
+    members = effect.effects if isinstance(effect, All) else (effect,)
+    return any(isinstance(member, CallTool) for member in members)
+
+
+# From where a run goes on (`None`: from its beginning), to its events.
+Streaming = Callable[[Snapshot | None, IO], Items[Event[Ending]]]
+
+
+@final
+class Stepwise:
+    """Iterating over it runs the agent, and gives the new steps of each turn: `(action, observation)` each.
+
+    Between two turns `run` is the run so far, which may be replaced: `turns.run = Run(inputs, Steps(...))`; what is
+    spent stays spent, and the run's clock goes on while the caller thinks. A caller who leaves the loop ends the run.
+    When it has `ended`, which may be with the steps of its last turn, `result` is how. Iterating again, in a sync or an
+    async `for`, runs it again from its beginning. A run that was replaced enters its node again, as watchers see.
+    """
+
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_entered",
+        "_known",
+        "_limits",
+        "_new",
+        "_result",
+        "_run",
+        "_streaming",
+    )
+
+    def __init__(
+        self,
+        streaming: Streaming,
+        *,
+        limits: Limits,
+        clock: Callable[[], float],
+        known: Steps,
+    ) -> None:
+        self._streaming = streaming
+        self._limits = limits
+        self._clock = clock
+        self._known = known
+        self._begin()
+
+    def _begin(self) -> None:
+        self._began = 0.0
+        self._entered: Entered | None = None
+        self._run: Run | None = None
+        self._result: RunResult | None = None
+        self._new = NewSteps(self._known)
+
+    @property
+    def run(self) -> Run:
+        """The run so far. Raises `InputError` before its first turn."""
+        if self._run is None:
+            raise InputError("the run has not begun; begin to iterate over it")
+        return self._run
+
+    @run.setter
+    def run(self, run: Run) -> None:
+        if self._result is not None:
+            raise InputError("the run has ended and cannot be changed; look whether it has (ended) before you set run")
+        if self._run is None:
+            raise InputError("the run has not begun; set run between two of its turns, inside of the loop")
+        # Users without a type checker pass lists of steps.
+        if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"run is set to {run!r}; give a run: Run(turns.run.inputs, Steps([...]))")
+        self._run = run
+
+    @property
+    def spent(self) -> Spent:
+        """What is spent so far."""
+        if self._result is not None:
+            return self._result.spent
+        return Spent() if self._entered is None else self._entered.spent
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over: true in the loop's last turn already, where its steps came with its end."""
+        return self._result is not None
+
+    @property
+    def result(self) -> RunResult:
+        """How the run ended. Raises `InputError` before it has."""
+        if self._result is None:
+            raise InputError("the run has not ended; iterate over it to its end")
+        return self._result
+
+    def __iter__(self) -> Iterator[tuple[AgentStep, ...]]:
+        return iterate_sync(self._turns(BLOCKING))
+
+    def __aiter__(self) -> AsyncIterator[tuple[AgentStep, ...]]:
+        return self._turns(ASYNC)
+
+    async def _turns(self, io: IO) -> AsyncGenerator[tuple[AgentStep, ...], None]:
+        self._begin()
+        start: Snapshot | None = None
+        while self._result is None:
+            async with aclosing(self._streaming(start, io)) as events:
+                async for event in events:
+                    if (steps := self._turn(event)) is not None:
+                        yield steps
+                        if (start := self._changed()) is not None:
+                            break
+
+    def _turn(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
+        """The new steps, where the agent is about to decide again, or the run is over."""
+        # Any: a node's value is whatever the graph's nodes hand on.
+        value: Any = None
+        if isinstance(event, Entered):
+            if self._entered is None:
+                # As the run's own clock does, which knows nothing of what a memory has taken.
+                self._began = self._clock() - event.spent.seconds
+            self._entered, value = event, event.value
+        elif isinstance(event, Done):
+            self._result = result_of(event, self._limits)
+            return self._new.of(self._result.steps) or None
+        run = run_of(value)
+        if run is None:
+            return None
+        self._run = run
+        return self._new.of(run.steps) or None
+
+    def _changed(self) -> Snapshot | None:
+        """Where to go on from, if the caller has replaced the run."""
+        entered, run = self._entered, self._run
+        # Any: a value with a run is a dataclass.
+        value: Any = None if entered is None else entered.value
+        if self._result is not None or entered is None or run is None or run is value.run:
+            return None
+        value = dataclasses.replace(value, run=run)
+        self._new = NewSteps(run.steps)
+        spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
+        return Snapshot(entered.node, value, spent=spent)

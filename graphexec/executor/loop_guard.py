@@ -1,0 +1,139 @@
+"""A stuck run: the agent does the same again and again. A node that tells it so, and then stops the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
+
+from graphexec._arguments import check, whole
+from graphexec.actions import AgentStep, Run, Steps
+from graphexec.agents.prompt import observed
+from graphexec.errors import InputError
+from graphexec.executor.table import LimitReached, Ready, plan, stopped_response
+from graphexec.kernel.graph import Graph, checked, edges, edges_of, on
+from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.node import node
+
+F = TypeVar("F")
+
+# How many turns a round may have that is gone again and again: one alone, or a few in a row.
+ROUND = 4
+
+# The node that does it.
+NOTICE = "notice_repeats"
+
+# The name of the limit that stops such a run, in its stopped response.
+REPEATS = "repeats"
+
+WARNING = (
+    "(You have done exactly this {times} times, with the same result. Do something else, or give your final answer.)"
+)
+
+
+def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: int = 3) -> Graph[Ready, F]:
+    """Return the agent's graph with a node `notice_repeats` on every way back to `plan`.
+
+    When the last turn (the steps of one reply), or a round of up to four, was done `warn_after` times in a row (the
+    same tools, inputs and observations), the model is told so with the observation; after `stop_after` times the run is
+    stopped by the limit `repeats`. Each visit costs a look at the last `4 * stop_after` turns, however long the run is;
+    a warning copies all steps.
+
+    Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
+    """
+    # Once is no repetition.
+    check("stop_repeats", ("warn_after", warn_after, whole(2)), ("stop_after", stop_after, whole(2)))
+    if warn_after > stop_after:
+        raise InputError(
+            f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; warn first, and then stop"
+        )
+    # Users without a type checker pass executors.
+    if not isinstance(machine, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{machine!r} is no graph; pass executor.graph")
+    if NOTICE in machine:
+        raise InputError(f"the graph already has {NOTICE}; make one from executor.graph with other numbers")
+    for needed in (plan, stopped_response):
+        if needed.name not in machine:
+            raise InputError(f"the graph has no {needed.name}; make it from executor.graph")
+
+    @node
+    def notice_repeats(ready: Ready) -> Ready | LimitReached:
+        """Tell the model that it repeats itself, or stop the run."""
+        times = repeated(ready.run.steps, stop_after)
+        if times >= stop_after:
+            return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
+        return Ready(_warned(ready.run, times)) if times >= warn_after else ready
+
+    routes = on(Ready, plan) | on(LimitReached, stopped_response)
+    row = [edge for source, row in edges(notice_repeats, routes).rows for edge in edges_of(source, row)]
+    back = [
+        dataclasses.replace(edge, target=notice_repeats.name) if edge.target == plan.name else edge
+        for edge in machine.edges
+    ]
+    return checked([*machine, notice_repeats], [*back, *row], machine.start)
+
+
+def repeated(steps: Sequence[AgentStep], most: int) -> int:
+    """How often the last round of turns was done in a row, of the rounds that were done most often; `most` at most.
+
+    A turn is the native calls of one reply, or one step: calls that were made at once repeat nothing.
+    """
+    turns = _turns(steps, ROUND * most)
+    return max(_times(turns, size, most) for size in range(1, ROUND + 1))
+
+
+Turn: TypeAlias = Sequence[AgentStep]
+
+
+def _turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+    """The last turns, `most` at most, the last one last."""
+    turns: list[Turn] = []
+    end = len(steps)
+    while end and len(turns) < most:
+        start = end - 1
+        message, calls = steps[start].action.message, {steps[start].action.call_id}
+        # Another reply may have been the same: its calls have the same names then.
+        while message is not None and start:
+            before = steps[start - 1].action
+            if before.message != message or before.call_id in calls:
+                break
+            calls.add(before.call_id)
+            start -= 1
+        turns.append(steps[start:end])
+        end = start
+    return turns[::-1]
+
+
+def _times(turns: Sequence[Turn], size: int, most: int) -> int:
+    """How often the last `size` turns were done in a row."""
+    if len(turns) < size:
+        return 0
+    times = 1
+    last = turns[-size:]
+    while times < most and len(turns) >= size * (times + 1):
+        before = turns[-size * (times + 1) : -size * times]
+        if not all(_alike(one, other) for one, other in zip(before, last, strict=True)):
+            break
+        times += 1
+    return times
+
+
+def _alike(one: Turn, other: Turn) -> bool:
+    return len(one) == len(other) and all(map(_same, one, other))
+
+
+def _same(one: AgentStep, other: AgentStep) -> bool:
+    return (
+        one.action.tool == other.action.tool
+        and one.action.tool_input == other.action.tool_input
+        # What could not be read is told by what the model said: the observation may be the same for all.
+        and (one.status != "parse_error" or one.action.log == other.action.log)
+        # As text: what == means is the observation's own affair.
+        and observed(dataclasses.replace(one, told=None)) == observed(dataclasses.replace(other, told=None))
+    )
+
+
+def _warned(run: Run, times: int) -> Run:
+    *before, last = run.steps
+    told = f"{observed(last)}\n{WARNING.format(times=times)}"
+    return Run(run.inputs, Steps([*before, dataclasses.replace(last, told=told)]))

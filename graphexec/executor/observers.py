@@ -1,0 +1,85 @@
+"""Deliver a run's events to its observers, and its result to its memory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, final
+
+from graphexec.errors import InputError
+from graphexec.executor.console import Printed
+from graphexec.executor.inputs import inputs_of, outputs_of
+from graphexec.executor.result import Ending
+from graphexec.executor.table import Ready
+from graphexec.kernel.events import Done, Event, Reported
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.runtime.io import IO
+from graphexec.runtime.progress import Listener, heard_by
+from graphexec.runtime.runner import OnEvent
+
+if TYPE_CHECKING:
+    from graphexec.memory import Memory
+
+# A function of each event of every run.
+Watcher: TypeAlias = Callable[[Event[Ending]], object]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The observers and the memory of an executor's runs.
+
+    Observers receive each event before the run's consumer does. When a run ends, the memory is saved first.
+    """
+
+    memory: Memory | None
+    watchers: tuple[Watcher, ...]
+    verbose: bool
+
+    def make_listener(self, start: Ready | Snapshot, io: IO, consumer: OnEvent | None) -> OnEvent | None:
+        """Return what receives the events of a run that begins at `start`, or `None` if nobody observes it."""
+        watchers = self.watchers
+        if self.verbose:
+            watchers = (*watchers, Printed(start=start if isinstance(start, Snapshot) else None))
+        memory = self.memory
+        if not watchers and memory is None:
+            return consumer
+
+        async def deliver(*events: Event[Ending]) -> None:
+            for event in events:
+                for watcher in watchers:
+                    watcher(event)
+            # Who leaves the stream here leaves no observer behind.
+            if consumer is not None:
+                for event in events:
+                    await consumer(event)
+
+        if memory is None:
+            return deliver
+        saved_in = memory
+
+        async def save(done: Done[Ending]) -> list[Reported]:
+            reports: list[object] = []
+            saved = inputs_of(start), outputs_of(done.outcome)
+            with heard_by(Listener(reports.append)):
+                await io.either(lambda: saved_in.save(*saved), lambda: saved_in.asave(*saved))
+            return [Reported(done.snapshot.node, None, report) for report in reports]
+
+        async def save_and_deliver(event: Event[Ending]) -> None:
+            reports = await save(event) if isinstance(event, Done) else []
+            await deliver(*reports, event)
+
+        return save_and_deliver
+
+
+def checked_watchers(watchers: Sequence[Watcher]) -> tuple[Watcher, ...]:
+    """Return the watchers. Raises `InputError` for what cannot be one."""
+    # Users without a type checker pass one function, objects with handler methods, and coroutine functions.
+    if not isinstance(watchers, Sequence) or isinstance(watchers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"watchers is {watchers!r}; pass a list of functions of an event")
+    for watcher in watchers:
+        called = getattr(watcher, "__call__", None)  # noqa: B004 - whether what is called is a coroutine function
+        if called is None or inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(called):
+            raise InputError(f"watchers has {watcher!r}; pass functions of an event, and no coroutine functions")
+    return tuple(watchers)

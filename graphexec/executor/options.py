@@ -1,0 +1,81 @@
+"""What the options of an executor mean: each is read once, when the executor is made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, get_args
+
+from graphexec.actions import AgentAction, AgentStep, Steps
+from graphexec.errors import InputError, ParseError
+from graphexec.executor.table import Policies, ReturnDirect, invalid
+
+ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
+
+# How many of the last steps the agent is shown (0 or less: all), or a function from all steps to those.
+Trim: TypeAlias = int | Callable[[Steps], Sequence[AgentStep]]
+
+
+def policies_of(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:
+    """Return what the options say to the nodes. Raises `InputError` for one that cannot be."""
+    if return_direct not in get_args(ReturnDirect):
+        raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
+    return Policies(_feedback(handle_parsing_errors), _shown(trim), return_direct)
+
+
+def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
+    """What the model is told of a parse error."""
+    if isinstance(policy, str):
+        return lambda _: policy
+    if isinstance(policy, bool):
+        return invalid
+    if not callable(policy) or inspect.iscoroutinefunction(policy):
+        raise InputError(
+            f"handle_parsing_errors is {policy!r}; give True, False, a text, or a function (def) of the error"
+        )
+
+    def feedback(error: ParseError) -> str:
+        told = policy(error)
+        # Users without a type checker return what they like.
+        if not isinstance(told, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handle_parsing_errors returned {told!r}; return the text that the model is told")
+        return told
+
+    return feedback
+
+
+def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+    """Which steps the agent is shown; `None`: all."""
+    if isinstance(trim, int):
+        return None if trim <= 0 else _last(trim)
+    # Users without a type checker pass what they like.
+    if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
+        raise InputError(
+            f"trim_intermediate_steps is {trim!r}; give how many steps to show, or a function (def) of the steps"
+        )
+
+    def shown(steps: Steps) -> Sequence[AgentStep]:
+        kept = trim(steps)
+        if not isinstance(kept, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"trim_intermediate_steps returned {kept!r}; return the steps to show")
+        return [_step(one) for one in kept]
+
+    return shown
+
+
+def _last(count: int) -> Callable[[Steps], Sequence[AgentStep]]:
+    def shown(steps: Steps) -> Sequence[AgentStep]:
+        return steps if len(steps) <= count else steps[-count:]
+
+    return shown
+
+
+# Any: a trimming function of LangChain's returns pairs.
+def _step(given: Any) -> AgentStep:
+    match given:
+        case AgentStep():
+            return given
+        case (AgentAction() as action, observation):
+            return AgentStep(action, observation)
+        case _:
+            raise InputError(f"trim_intermediate_steps returned a sequence with {given!r}; return steps of the run")

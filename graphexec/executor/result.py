@@ -1,0 +1,77 @@
+"""How a run of an agent ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
+from graphexec.effects import COMPLETION_TOKENS, PROMPT_TOKENS
+from graphexec.errors import InputError
+from graphexec.kernel.events import Done, Journal
+from graphexec.kernel.meters import Limits, Spent
+from graphexec.messages import Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Ending: TypeAlias = AgentFinish | StoppedResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
+
+    `steps` holds every action with its observation, parse errors included, in order. `journal` holds the replies, from
+    which the run is drawn, and followed again event by event; it begins where this run was begun or gone on with.
+    """
+
+    ending: Ending
+    steps: Steps
+    spent: Spent
+    limits: Limits
+    journal: Journal | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def output(self) -> Any:
+        """The answer, or the text of the stopped response."""
+        return self.ending.output
+
+    @property
+    def reason(self) -> str:
+        """Why it ended: `finished`, `return_direct`, or the name of the limit, or of the budget, that stopped it."""
+        if isinstance(self.ending, StoppedResponse):
+            return self.ending.limit.limit
+        return "return_direct" if self.ending.return_direct else "finished"
+
+    @property
+    def stopped(self) -> StoppedResponse | None:
+        """The stopped response, with the limit, its value and what was reached, if a limit stopped the run."""
+        return self.ending if isinstance(self.ending, StoppedResponse) else None
+
+    def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as `Graph.draw` has it
+        """Draw the run over its machine: `result.draw("run.html")`, a page with every step, or `"run.svg"`.
+
+        Returns the path. Raises `InputError` as `Graph.draw` does, and for a result without a journal.
+        """
+        # As with graphs: pictures are looked at from above.
+        from graphexec.draw import save
+
+        if self.journal is None:
+            raise InputError("the result has no journal, so its way is not known; draw one that executor.run returned")
+        return save(self.journal.graph.verify(self.limits), path, format=format, runs=self)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all model calls."""
+        return Usage(int(self.spent[PROMPT_TOKENS]), int(self.spent[COMPLETION_TOKENS]))
+
+
+def result_of(done: Done[Ending], limits: Limits) -> RunResult:
+    """Return the result of a run that is over."""
+    return RunResult(done.outcome, _steps(done), done.spent, limits, done.journal)
+
+
+def _steps(done: Done[Ending]) -> Steps:
+    """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
+    return max(done.outcome.steps, steps_of(done.snapshot.value), key=len)

@@ -1,0 +1,1 @@
+"""Requests to a model's server, whatever its protocol: connections, attempts, failures. Internal."""

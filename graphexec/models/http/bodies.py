@@ -1,0 +1,114 @@
+"""JSON bodies, whatever the protocol: how one is written, with what, and how one is read and checked.
+
+Bodies are checked by pydantic, which refuses what is no JSON, no UTF-8, or of the wrong type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from graphexec.errors import BadReply, BadRequest
+from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
+from graphexec.models.http.endpoint import Endpoint
+
+# JSON on its way out: its values are arbitrary.
+JSON = dict[str, Any]
+
+# A negative count would give tokens back to a run that is bounded by them.
+Count = Annotated[int, Field(ge=0)]
+
+
+class Wire(BaseModel):
+    """A part of a body. Members that nobody asks for may be there, and are left out."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+W = TypeVar("W", bound=Wire)
+
+
+def write(body: JSON) -> bytes:
+    """Return a body's bytes.
+
+    Raises `BadRequest` where it holds what is not JSON.
+    """
+    try:
+        # ASCII: a lone surrogate in a message is escaped instead of failing here.
+        return json.dumps(body, default=_plain, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(
+            f"the request to {body['model']} cannot be written as JSON ({error}); "
+            "give tool parameters and schemas as plain dicts, lists, texts and numbers"
+        ) from error
+
+
+def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
+    """Return a body as what it should be.
+
+    Raises `BadReply` where it is not.
+    """
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        fault = f"{place}: {first['msg']}" if place else first["msg"]
+        shown = endpoint.quote(body.decode("utf-8", "replace"))
+        raise bad(endpoint, f"sent what is no reply ({fault}): {shown or 'nothing'}") from error
+
+
+def bad(endpoint: Endpoint, fact: str) -> BadReply:
+    """Return the error of a reply that is not what the protocol says."""
+    return BadReply(f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200)
+
+
+# Any: an object's values are arbitrary JSON.
+def text_of(arguments: str | dict[str, Any] | None) -> str:
+    """Return a call's arguments as text, where some servers send the object itself."""
+    return json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
+
+
+def object_of(arguments: str) -> JSON | None:
+    """Return the object that a call's arguments are the text of, or `None` where they are none."""
+    try:
+        value = from_json(arguments, allow_inf_nan=False)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    # JSON's objects have texts as keys.
+    found: JSON = value  # pyright: ignore[reportUnknownVariableType]
+    return found
+
+
+def told_again(arguments: str) -> str:
+    """Return a call's arguments as a conversation tells of them, an empty object where they are none.
+
+    llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation. What
+    the model had written is in the tool's answer to it.
+    """
+    return arguments if object_of(arguments) is not None else "{}"
+
+
+def conversation(request: ModelRequest) -> Sequence[Message]:
+    """Return the messages of a request; a completion is asked for as a single user message."""
+    return request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
+
+
+def instructions(messages: Sequence[Message]) -> str:
+    """Return what the system says, joined, for a protocol that is told it apart; what is blank is left out."""
+    return "\n\n".join([one.content for one in messages if isinstance(one, SystemMessage) and one.content.strip()])
+
+
+# Any: the values inside are arbitrary, as in every mapping on its way to JSON.
+def _plain(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        # isinstance cannot tell the types inside, and JSON does not ask.
+        mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return dict(mapping)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,175 @@
+"""One request on its way: sent, and its answer received, whole or event by event.
+
+What to send, what came back, what went wrong and whether to try again is decided in the modules beside this one. Here
+it is sent, by a blocking client or by an async one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from graphexec.errors import ConnectionFailed, ModelError
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.http.attempts import Attempts
+from graphexec.models.http.connections import Connections, Used
+from graphexec.models.http.dialect import Dialect, Folding
+from graphexec.models.notices import report_retry
+from graphexec.runtime.io import IO, Items
+from graphexec.runtime.retry import retry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A stream whose first piece has come. Until then nothing was handed out, so it could be tried anew."""
+
+    response: Any  # the client's own class of responses
+    events: Items[Any]  # of httpx_sse.ServerSentEvent
+    fold: Folding
+    # `None` where the stream ended before it had any.
+    deltas: tuple[ReplyDelta, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and whoever carries it. What fails is what `attempts` makes of it, after as many as it allows."""
+
+    attempts: Attempts
+    connections: Connections
+    dialect: Dialect
+    asked: ModelRequest
+    headers: dict[str, str]
+    body: bytes
+
+    async def send(self) -> ModelReply:
+        """Send the request, and return the reply. Raises `ModelError`."""
+        return await self._retry(self._send)
+
+    async def open(self) -> Opened | ModelReply:
+        """Send the request, and wait for the first piece. A server that does not stream gives the whole reply."""
+        return await self._retry(self._open)
+
+    async def following(self, opened: Opened) -> tuple[ReplyDelta, ...] | None:
+        """Return what the next event adds, or `None` at the end."""
+        try:
+            with self.attempts.attempt():
+                async with self._io.timeout(self.attempts.left):
+                    event = await anext(opened.events, None)
+        except ModelError:
+            # Once the reply is whole, a connection that breaks loses nothing.
+            if opened.fold.complete:
+                return None
+            raise
+        return None if event is None else tuple(opened.fold.take(event.data))
+
+    async def close(self, opened: Opened) -> None:
+        """Let the connection go: back to the others if the stream was taken to its end."""
+        await self._close(opened.response, opened.events)
+
+    @property
+    def _io(self) -> IO:
+        return self.attempts.io
+
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        async def once() -> T:
+            try:
+                return await attempt()
+            except ConnectionFailed:
+                if not self.attempts.begin_anew():
+                    raise
+            await self.attempts.sleep(0.0)
+            return await attempt()
+
+        attempts = self.attempts
+        return await retry(
+            once,
+            attempts.policy,
+            self._io,
+            announce=report_retry,
+            sleep=attempts.sleep,
+            allows=attempts.allows,
+        )
+
+    async def _send(self) -> ModelReply:
+        used = await self._io.either(self.connections.blocking, self.connections.of_this_loop)
+        with self.attempts.attempt(reused=used.warm):
+            async with self._io.timeout(self.attempts.left):
+                response = await self._post(used)
+                try:
+                    body = await self._read(response)
+                finally:
+                    await self._close(response)
+            return self._reply(response, body)
+
+    async def _open(self) -> Opened | ModelReply:
+        used = await self._io.either(self.connections.blocking, self.connections.of_this_loop)
+        with self.attempts.attempt(reused=used.warm):
+            async with self._io.timeout(self.attempts.left):
+                response = await self._post(used)
+                events: Items[Any] | None = None
+                try:
+                    if not _is_stream(response):
+                        body = await self._read(response)
+                        await self._close(response)
+                        return self._reply(response, body)
+                    source = _source(response)
+                    events = self._io.iterate(source.iter_sse, source.aiter_sse)
+                    fold = self.dialect.fold(self.asked, self.attempts.endpoint)
+                    deltas = None
+                    async for event in events:
+                        self.attempts.check_time()
+                        deltas = tuple(fold.take(event.data))
+                        if deltas or fold.complete:
+                            break
+                except BaseException:
+                    await self._close(response, events)
+                    raise
+            return Opened(response, events, fold, deltas)
+
+    async def _post(self, used: Used) -> Any:  # the client's own class of responses
+        url = f"{self.attempts.endpoint.base_url}/{self.dialect.route(self.asked)}"
+        request = used.client.build_request(
+            "POST", url, content=self.body, headers=self.headers, timeout=self.attempts.timeouts
+        )
+        send = partial(used.client.send, request, stream=True)
+        response = await self._io.either(send, send)
+        used.warm = True
+        return response
+
+    # Any: the response is of the client's own class, here and below. One of the user's own may have one of the two
+    # methods only.
+    async def _read(self, response: Any) -> bytes:
+        return await self._io.either(lambda: self._read_in_time(response), lambda: response.aread())  # noqa: PLW0108
+
+    def _read_in_time(self, response: Any) -> bytes:
+        body = bytearray()
+        for piece in response.iter_bytes():
+            self.attempts.check_time()
+            body += piece
+        return bytes(body)
+
+    async def _close(self, response: Any, events: Items[Any] | None = None) -> None:
+        if events is not None:
+            await events.aclose()
+        await self._io.either(lambda: response.close(), lambda: response.aclose())  # noqa: PLW0108
+
+    def _reply(self, response: Any, body: bytes) -> ModelReply:
+        if not response.is_success:
+            raise self.attempts.refuse(response.status_code, response.headers, body)
+        return self.dialect.decode(body, self.asked, self.attempts.endpoint)
+
+
+def _is_stream(response: Any) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return response.is_success and kind.partition(";")[0].strip().lower() == "text/event-stream"
+
+
+# Any: an httpx_sse.EventSource. Its annotation asks for httpx's own response; one of httpx2 does as well.
+def _source(response: Any) -> Any:
+    from httpx_sse import EventSource
+
+    return EventSource(response)

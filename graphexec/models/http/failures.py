@@ -1,0 +1,319 @@
+"""How a call failed: a server's refusal, or an exception of the HTTP client, as one typed error of one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+from graphexec.errors import (
+    AuthenticationFailed,
+    BadReply,
+    BadRequest,
+    ConnectionFailed,
+    ContextOverflow,
+    MissingAPIKey,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    RateLimited,
+    ServerError,
+)
+from graphexec.models.http.endpoint import Endpoint
+
+# Seconds. A server that asks for a longer wait is not waited for: the caller is told, and decides.
+LONGEST_ADVISED = 60.0
+
+# vLLM, OpenAI and Anthropic say the numbers only in the sentence.
+_CONTEXT = re.compile(
+    r"(?:maximum context length is|prompt is too long: \d{1,12} tokens >|exceed context limit: [\d +]{1,40}>)"
+    r" (\d{1,12})"
+)
+_PROMPT = re.compile(
+    r"(?:resulted in|requested|contains|has|prompt is too long:) (?:at least )?(\d{1,12}) (?:input )?tokens"
+    r"|exceed context limit: (\d{1,12})"
+)
+
+# What servers say of themselves in a reply or stream that began with status 200, and what may pass.
+_LIMITED = {"rate_limit_error", "rate_limit_exceeded"}
+_PASSING = {"overloaded_error", "api_error", "timeout_error", "server_error", "server_is_overloaded"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed. `transient`: another one may succeed, after `advised` seconds if the server says.
+
+    `dropped`: the connection broke, as one does that lay idle for too long.
+    """
+
+    error: ModelError
+    transient: bool = False
+    advised: float | None = None
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a server says went wrong, as far as its body can be read. `code`, `kind`: its own words for it, if any."""
+
+    message: str
+    code: str = ""
+    kind: str = ""
+    # Any: an error's other members are arbitrary JSON.
+    members: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, body: object) -> Complaint:
+        """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
+        # Gemini's errors are a list of one.
+        outer = _one(body)
+        inner = _one(_first(_members(outer), ("error", "detail", "message"), outer))
+        within = _members(inner)
+        said = _first(within, ("message", "msg", "error"), inner)
+        code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
+        return cls(said if isinstance(said, str) else _json(said), code, kind, within)
+
+    @classmethod
+    def read(cls, body: bytes) -> Complaint:
+        """Read a raw body: JSON if it is any, else its text."""
+        text = body.decode("utf-8", "replace")
+        try:
+            return cls.of(json.loads(text))
+        except (ValueError, RecursionError):
+            return cls(text)
+
+
+def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> Failure:
+    """Return why a server did not answer 200. `now` is the wall clock's time, for a `Retry-After` that is a date."""
+    complaint = Complaint.read(body)
+    advised = retry_after(headers.get("retry-after"), now=now)
+    said = f"{status}: {endpoint.quote(complaint.message) or 'without a word'}"
+    overflowed = overflow(endpoint, complaint, status=status)
+    error: ModelError
+    if overflowed is not None:
+        return Failure(overflowed)
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        error = AuthenticationFailed(
+            f"{endpoint} refuses the API key ({said}); check that {_key(endpoint)} is one of this server's",
+            status=status,
+        )
+        return Failure(error)
+    if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
+        error = ModelNotFound(
+            f"{endpoint} was not found ({said}); check the model's name, and {_base_url(endpoint)}, "
+            f"{endpoint.provider.hint}",
+            status=status,
+        )
+        return Failure(error)
+    if status == HTTPStatus.TOO_MANY_REQUESTS and complaint.code == "insufficient_quota":
+        # It does not come back by waiting.
+        error = RateLimited(
+            f"{endpoint} has no quota left for you ({said}); look at your account's plan and billing there",
+            status=status,
+            retry_after=advised,
+        )
+        return Failure(error)
+    waited_for = advised is None or advised <= LONGEST_ADVISED
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        error = RateLimited(
+            f"{endpoint} has had too many requests ({said}); {_again(advised)}, or ask less often",
+            status=status,
+            retry_after=advised,
+        )
+        return Failure(error, transient=waited_for, advised=advised)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        error = ServerError(
+            f"{endpoint} failed ({said}); {_again(advised)}, or look at the server's log", status=status
+        )
+        return Failure(error, transient=waited_for, advised=advised)
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        there = endpoint.quote(headers.get("location", "")) or "elsewhere"
+        error = BadRequest(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
+        return Failure(error)
+    if status >= HTTPStatus.BAD_REQUEST:
+        error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
+        return Failure(error)
+    error = BadReply(
+        f"{endpoint} answered neither 200 nor an error ({said}); check {_base_url(endpoint)}", status=status
+    )
+    return Failure(error)
+
+
+def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failure | None:
+    """Return what an exception of the HTTP client means, or `None` where it is none of the client's.
+
+    Told by the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the
+    attempt had.
+    """
+    names = _names(type(error))
+    fact = endpoint.quote(str(error)) or type(error).__name__
+    failed: ModelError
+    if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
+        return Failure(timed_out(endpoint, seconds))
+    if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
+        return Failure(address_unusable(endpoint, fact))
+    if names & {"DecodingError", "TooManyRedirects"}:
+        return Failure(
+            BadReply(f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again")
+        )
+    if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
+        failed = ConnectionFailed(
+            f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
+            f"Start it, or change {_base_url(endpoint)}"
+        )
+        return Failure(failed, transient=True)
+    if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
+        failed = ConnectionFailed(
+            f"the connection to {endpoint} broke ({fact}); try again, and look whether the server is still running "
+            f"at {endpoint.shown_url}"
+        )
+        return Failure(failed, transient=True, dropped=True)
+    return None
+
+
+def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeout:
+    """Return the error of a server that took longer than `seconds`."""
+    return ModelTimeout(
+        f"{endpoint} did not answer within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
+    )
+
+
+def address_unusable(endpoint: Endpoint, fact: str) -> ConnectionFailed:
+    """Return the error of a base URL that nothing can be sent to."""
+    return ConnectionFailed(
+        f"{endpoint} cannot be asked ({fact}); {_base_url(endpoint)} must be an address such as "
+        f"{endpoint.provider.example}"
+    )
+
+
+def key_missing(endpoint: Endpoint) -> MissingAPIKey:
+    """Return the error of a request that would go out without a key."""
+    return MissingAPIKey(
+        f"{endpoint} needs an API key; set {endpoint.provider.key_variable} to it, "
+        "or to any word where the server asks for none"
+    )
+
+
+def key_unusable(endpoint: Endpoint) -> AuthenticationFailed:
+    """Return the error of a key that no HTTP header can carry."""
+    return AuthenticationFailed(
+        f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; "
+        f"copy {_key(endpoint)} anew"
+    )
+
+
+def told(endpoint: Endpoint, complaint: Complaint) -> ModelError:
+    """Return the error that a server tells of in a body, or an event of a stream, that came with status 200.
+
+    A `ServerError` and a `RateLimited` may pass.
+    """
+    overflowed = overflow(endpoint, complaint, status=200)
+    if overflowed is not None:
+        return overflowed
+    said = endpoint.quote(complaint.message)
+    words = {complaint.code, complaint.kind}
+    if words & _LIMITED:
+        return RateLimited(
+            f"{endpoint} has had too many requests ({said}); {_again(None)}, or ask less often", status=200
+        )
+    if words & _PASSING:
+        return ServerError(f"{endpoint} failed ({said}); {_again(None)}, or look at the server's log", status=200)
+    return BadReply(f"{endpoint} reports an error in its reply: {said}; try again", status=200)
+
+
+def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> ContextOverflow | None:
+    """Return the error of a prompt that is too long, where the complaint is about that."""
+    prompt = _tokens(complaint.members.get("n_prompt_tokens")) or _number(_PROMPT, complaint.message)
+    context = _tokens(complaint.members.get("n_ctx")) or _number(_CONTEXT, complaint.message)
+    # llama.cpp tells both numbers; OpenAI has a code; vLLM and Anthropic have only the sentence.
+    told = "n_ctx" in complaint.members and "n_prompt_tokens" in complaint.members
+    if not (told or complaint.code == "context_length_exceeded" or _CONTEXT.search(complaint.message)):
+        return None
+    sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
+    return ContextOverflow(
+        f"{endpoint} cannot take so long a prompt: {sizes}; shorten it, or use a model with a longer context",
+        status=status,
+        prompt_tokens=prompt,
+        context_tokens=context,
+    )
+
+
+def retry_after(header: str | None, *, now: float) -> float | None:
+    """Return the seconds that a `Retry-After` header asks for: a number, or an HTTP date (RFC 9110, 10.2.3)."""
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - now
+        except (ValueError, OverflowError, OSError):
+            return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+# Errors are read in Python and on the command line, which name their parameters and options differently. So they name
+# the things, and the environment's variables, which are the same for both.
+def _base_url(endpoint: Endpoint) -> str:
+    return f"the base URL (given, or in {endpoint.provider.base_url_variable})"
+
+
+def _key(endpoint: Endpoint) -> str:
+    return f"the API key (given, or in {endpoint.provider.key_variable})"
+
+
+def _again(advised: float | None) -> str:
+    """Return when to try again, where a failure may pass."""
+    if advised is None:
+        return "try again later"
+    when = f"try again in {advised:g} s"
+    if advised <= LONGEST_ADVISED:
+        return when
+    return f"the server asks for {advised:g} s, more than this client waits ({LONGEST_ADVISED:g} s): {when}"
+
+
+def _names(cls: type[BaseException]) -> set[str]:
+    """Return the names of a class and its bases, as far as an httpx-like package defines them."""
+    classes: Iterable[type] = cls.__mro__
+    return {base.__name__ for base in classes if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
+
+
+# Any: a parsed body's values are arbitrary JSON.
+def _members(value: object) -> Mapping[str, Any]:
+    if isinstance(value, dict):
+        # JSON's objects have texts as keys.
+        members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return members
+    return {}
+
+
+def _one(value: object) -> object:
+    """Return the first of a list of faults, which stands for all of them; anything else as it is."""
+    if isinstance(value, list):
+        # isinstance cannot tell what is in it.
+        faults: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+        return faults[0] if faults else ""
+    return value
+
+
+# Any: a parsed body's values are arbitrary JSON.
+def _first(members: Mapping[str, Any], names: Iterable[str], otherwise: object) -> Any:
+    return next((members[name] for name in names if members.get(name)), otherwise)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=repr)
+
+
+def _tokens(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[found.lastindex or 0]) if found else None

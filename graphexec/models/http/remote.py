@@ -1,0 +1,193 @@
+"""A model behind an HTTP server: what every client of one is, whatever its dialect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Generator
+from types import TracebackType
+from typing import ClassVar, Self
+
+from graphexec._arguments import NAME, TEXT, TIMEOUT, Kind, check, having, maybe, number, whole
+from graphexec.errors import InputError
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
+from graphexec.models.http.connections import AsyncioClient, BlockingClient, Connections
+from graphexec.models.http.dialect import Dialect, Sampling
+from graphexec.models.http.endpoint import Endpoint, has_scheme
+from graphexec.models.http.exchange import Exchange
+from graphexec.models.http.failures import address_unusable, key_missing, key_unusable
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+
+TEMPERATURE = number("a number, 0 or more")
+_CLIENT = having("a client", "build_request", "send")
+# The two are told apart by how they are closed; one of the user's own may not say.
+_BLOCKING = Kind(
+    "an httpx.Client, or one like it",
+    lambda value: _CLIENT.fits(value) and (hasattr(value, "__enter__") or not hasattr(value, "__aenter__")),
+)
+_ASYNC = Kind(
+    "an httpx.AsyncClient, or one like it",
+    lambda value: _CLIENT.fits(value) and (hasattr(value, "__aenter__") or not hasattr(value, "__enter__")),
+)
+_REQUEST = Kind(
+    "ChatRequest((UserMessage(text),)) or CompletionRequest(text)",
+    lambda value: isinstance(value, (ChatRequest, CompletionRequest)),
+)
+
+
+class RemoteModel:
+    """A model at a server: what its clients have in common, whose `_dialect` differs."""
+
+    _dialect: ClassVar[Dialect]
+
+    # Each parameter is a setting of its own; a bag of them would only move the list.
+    def __init__(  # noqa: PLR0913
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        client: BlockingClient | None = None,
+        async_client: AsyncioClient | None = None,
+        clock: Clock = REAL_TIME,
+    ) -> None:
+        owner, provider = type(self).__name__, self._dialect.provider
+        check(
+            owner,
+            ("model", model, NAME),
+            ("base_url", base_url, maybe(TEXT, f"{provider.base_url_variable} or the provider's own")),
+            ("temperature", temperature, maybe(TEMPERATURE, "the server's")),
+            ("max_tokens", max_tokens, maybe(whole(1), "the server's")),
+            ("timeout", timeout, TIMEOUT),
+            ("max_retries", max_retries, whole(0)),
+            ("client", client, maybe(_BLOCKING, "one of its own")),
+            ("async_client", async_client, maybe(_ASYNC, "one of its own")),
+        )
+        # What it is instead may hold the key, which is shown nowhere.
+        if not maybe(TEXT).fits(api_key):
+            raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a text, or None")
+        self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
+        self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
+        self._api_key = api_key
+        self._timeout = timeout
+        self._max_retries = max_retries
+        self._connections = Connections(client, async_client)
+        self._clock = clock
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`.
+
+        A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
+        blocking read cannot be cut short.
+        """
+        return run_sync(self._complete(request, timeout, BLOCKING))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does, and never later than `timeout`."""
+        return await self._complete(request, timeout, ASYNC)
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        """Give the answer piece by piece while it comes, and last the whole of it.
+
+        Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
+        Closing the iterator early closes the connection, and the server stops.
+        """
+        return iterate_sync(self._stream(request, timeout, BLOCKING))
+
+    def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        """Give the answer piece by piece, as `stream` does."""
+        return self._stream(request, timeout, ASYNC)
+
+    def close(self) -> None:
+        """Close the connections of blocking calls. A later call opens new ones."""
+        self._connections.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of blocking calls, and of async calls in this event loop."""
+        await self._connections.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        endpoint = Endpoint(self._sampling.model, self._base_url)
+        return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
+
+    @property
+    def identity(self) -> str:
+        """What tells its replies from another model's, in a cache."""
+        return f"{type(self).__name__} {self._sampling!r} at {self._base_url}"
+
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        return await self._call(request, timeout, io, stream=False).send()
+
+    async def _stream(
+        self, request: ModelRequest, timeout: float | None, io: IO
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        call = self._call(request, timeout, io, stream=True)
+        opened = await call.open()
+        if isinstance(opened, ModelReply):
+            yield opened
+            return
+        deltas = opened.deltas
+        try:
+            # To its end, beyond the last event that counts: else the connection could not be used again.
+            while deltas is not None:
+                for delta in deltas:
+                    yield delta
+                deltas = await call.following(opened)
+        finally:
+            await call.close(opened)
+        yield opened.fold.reply()
+
+    def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
+        check(f"a call of {type(self).__name__}", ("request", request, _REQUEST))
+        endpoint = self._endpoint()
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
+        return Exchange(
+            Attempts(endpoint, self._clock, io, read=self._timeout, timeout=timeout, max_retries=self._max_retries),
+            self._connections,
+            self._dialect,
+            request,
+            headers | self._dialect.headers(endpoint.key),
+            self._dialect.encode(request, self._sampling, stream=stream),
+        )
+
+    def _endpoint(self) -> Endpoint:
+        """Return who is asked.
+
+        Raises `ConnectionFailed` for an address without a scheme, `MissingAPIKey` and `AuthenticationFailed` where no
+        key can be sent.
+        """
+        provider = self._dialect.provider
+        given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")
+        # A key read from a file ends in a newline.
+        endpoint = Endpoint(self._sampling.model, self._base_url, given.strip(), provider)
+        if not has_scheme(endpoint.base_url):
+            raise address_unusable(endpoint, "it begins with neither http:// nor https://")
+        if not endpoint.key and self._api_key is None and not endpoint.is_local:
+            raise key_missing(endpoint)
+        if not (endpoint.key.isascii() and endpoint.key.isprintable()) or " " in endpoint.key:
+            raise key_unusable(endpoint)
+        return endpoint

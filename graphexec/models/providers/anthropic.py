@@ -1,0 +1,51 @@
+"""A model behind Anthropic's Messages API, or a server that speaks it, such as llama.cpp's."""
+
+from __future__ import annotations
+
+from graphexec.messages import ModelReply, ModelRequest
+from graphexec.models.http.dialect import Dialect
+from graphexec.models.http.endpoint import Endpoint, Provider
+from graphexec.models.http.remote import RemoteModel
+from graphexec.models.providers.anthropic_reply import Fold, decode
+from graphexec.models.providers.anthropic_request import encode, headers, route
+
+ANTHROPIC = Provider(
+    "https://api.anthropic.com",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    kind="that of a server for Anthropic's Messages API",
+    hint="which ends before /v1/messages",
+    example="http://127.0.0.1:8080",
+)
+
+
+def _decode(body: bytes, _request: ModelRequest, endpoint: Endpoint) -> ModelReply:
+    return decode(body, endpoint)
+
+
+def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
+    return Fold(endpoint)
+
+
+MESSAGES = Dialect(ANTHROPIC, route, headers, encode, _decode, _fold, max_tokens=4096)
+
+
+class Anthropic(RemoteModel):
+    """A model that is asked over Anthropic's Messages API.
+
+    `base_url` is the server's address, from `http://` or `https://` up to and without `/v1`; without it, the
+    environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`; a server
+    on this machine needs none, and `api_key=""` says that another one does not either. `max_tokens` bounds a reply, to
+    4096 where `None`, since the API wants to be told; agents refuse a tool call that was cut there. `temperature` is
+    the server's where `None`.
+
+    System messages are told apart from the conversation, joined, wherever they stand in it; a `CompletionRequest` is
+    asked as a user message; a stop text of blanks alone is a `BadRequest`, since the API refuses it. Of a schema, what
+    the API cannot hold a reply to (ranges, sizes, patterns) is told to the model in descriptions. Prompt tokens include
+    those that were read from a cache or written to one.
+
+    `timeout`, `max_retries`, `client` and `async_client` are as in `OpenAICompatible`. Every failure is a `ModelError`.
+    Threads and event loops may share a model.
+    """
+
+    _dialect = MESSAGES

@@ -1,0 +1,119 @@
+"""A model behind an OpenAI-compatible server: OpenAI, llama.cpp, Ollama, vLLM, LM Studio and many others."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models.http.bodies import JSON, told_again, write
+from graphexec.models.http.dialect import Dialect, Sampling, bearer
+from graphexec.models.http.endpoint import OPENAI, Endpoint
+from graphexec.models.http.remote import RemoteModel
+from graphexec.models.providers.openai_reply import Fold, decode
+
+
+def route(request: ModelRequest) -> str:
+    """Return where the request goes, below the base URL."""
+    return "chat/completions" if isinstance(request, ChatRequest) else "completions"
+
+
+def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
+    """Return the body of the POST.
+
+    Raises `BadRequest` where a tool's parameters or the schema are not JSON.
+    """
+    body: JSON = {"model": sampling.model}
+    if isinstance(request, ChatRequest):
+        body |= _chat(request)
+    else:
+        body["prompt"] = request.prompt
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if sampling.temperature is not None:
+        body["temperature"] = sampling.temperature
+    if sampling.max_tokens is not None:
+        body["max_tokens"] = sampling.max_tokens
+    if stream:
+        # Without the option a stream tells no usage, and a limit on tokens would count nothing.
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return write(body)
+
+
+def _chat(request: ChatRequest) -> JSON:
+    body: JSON = {"messages": [_message(message) for message in request.messages]}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.schema is not None:
+        # Not `strict`: OpenAI's strict mode refuses schemas that local servers take (oneOf, optional fields).
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.schema}}
+    return body
+
+
+def _message(message: Message) -> JSON:
+    match message:
+        case SystemMessage(content):
+            return {"role": "system", "content": content}
+        case UserMessage(content):
+            return {"role": "user", "content": content}
+        case AssistantMessage(content, ()):
+            return {"role": "assistant", "content": content}
+        case AssistantMessage(content, calls):
+            return {"role": "assistant", "content": content or None, "tool_calls": [_call(call) for call in calls]}
+        case ToolMessage(call_id, content):
+            return {"role": "tool", "tool_call_id": call_id, "content": content}
+        case _:
+            assert_never(message)
+
+
+def _call(call: ToolCall) -> JSON:
+    function = {"name": call.name, "arguments": told_again(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _tool(tool: ToolSpec) -> JSON:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
+    return decode(body, endpoint, chat=isinstance(request, ChatRequest))
+
+
+def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
+    return Fold(endpoint)
+
+
+CHAT_COMPLETIONS = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
+
+
+class OpenAICompatible(RemoteModel):
+    """A model that is asked over OpenAI's Chat Completions and Completions protocols.
+
+    `base_url` is the server's address, from `http://` or `https://` up to and with `/v1`; without it, the environment's
+    `OPENAI_BASE_URL`, else OpenAI's own. The key is `api_key`, else `OPENAI_API_KEY`; a server on this machine needs
+    none, and `api_key=""` says that another one does not either. `temperature` and `max_tokens` (of the reply) are the
+    server's where `None`.
+
+    `timeout` is how many seconds an attempt waits for the server to say something; the `timeout` of a call bounds all
+    its attempts and waits together. A rate limit, a server error or a broken connection is tried `max_retries` times
+    more, after the wait that the server asks for. Where that is more than 60 s, the error is raised at once instead. A
+    `client` or `async_client` of yours (an `httpx.Client`, or one like it) is used as it is and not closed.
+
+    Raises `InputError` for an option that cannot be; every failure of a call is a `ModelError`. Threads and event loops
+    may share a model.
+    """
+
+    _dialect = CHAT_COMPLETIONS

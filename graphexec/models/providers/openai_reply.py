@@ -1,0 +1,187 @@
+"""What comes back: a whole reply's JSON as a `ModelReply`, and the chunks of a stream folded into one.
+
+Source: OpenAI's API reference; where servers differ, a comment says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
+from graphexec.models.http.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.failures import Complaint, told
+from graphexec.models.providers.drafts import Draft, Pieces, made_up
+
+_FINISH_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+class _Usage(Wire):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class _Function(Wire):
+    name: str | None = None
+    # Some servers send the object itself instead of its text.
+    # Any: an object's values are arbitrary JSON.
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(Wire):
+    index: int | None = None
+    id: str | None = None
+    function: _Function = _Function()
+
+
+class _Said(Wire):
+    content: str | None = None
+    # OpenAI puts its "I cannot help with that" here, and leaves the content null.
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(Wire):
+    # A chat's whole message, a piece of one, or a completion's text.
+    message: _Said | None = None
+    delta: _Said | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Body(Wire):
+    choices: list[_Choice] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    # Any: an error comes in any shape, even with status 200.
+    error: Any = None
+
+
+def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
+    """Return the reply in the body of a 200.
+
+    Raises `BadReply` where it is not what the protocol says.
+    """
+    parsed = _parse(body, endpoint)
+    if not parsed.choices:
+        raise bad(endpoint, "sent a reply without choices")
+    choice = parsed.choices[0]
+    finish = _finish(choice.finish_reason)
+    if not chat:
+        if choice.text is None:
+            raise bad(endpoint, "sent a completion without text")
+        return ModelReply(choice.text, (), _usage(parsed.usage), finish, parsed.model or "")
+    if choice.message is None:
+        raise bad(endpoint, "sent a choice without a message")
+    calls = tuple(_whole(call, position, endpoint) for position, call in enumerate(choice.message.tool_calls or ()))
+    return ModelReply(_content(choice.message), calls, _usage(parsed.usage), finish, parsed.model or "")
+
+
+@dataclass(slots=True)
+class Fold:
+    """The chunks of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
+
+    endpoint: Endpoint
+    # The stream said [DONE]: nothing after this counts, not even a broken connection.
+    done: bool = False
+    _draft: Draft = field(init=False)
+    # The position among the calls of each of the server's indexes.
+    _positions: dict[int, int] = field(default_factory=dict[int, int])
+    _usage: Usage | None = None
+    _finish: str | None = None
+    _model: str = ""
+
+    def __post_init__(self) -> None:
+        self._draft = Draft(self.endpoint)
+
+    def take(self, data: str) -> Iterator[ReplyDelta]:
+        """Take in one event, and give what it adds.
+
+        Raises `BadReply` where it is no chunk, or tells of an error.
+        """
+        if self.done or not data:
+            return
+        if data.strip() == "[DONE]":
+            self.done = True
+            return
+        chunk = _parse(data.encode("utf-8", "replace"), self.endpoint)
+        self._model = self._model or chunk.model or ""
+        if chunk.usage is not None:
+            self._usage = _usage(chunk.usage)
+        # The chunk with the usage, and Azure's first one, have no choices.
+        for choice in (chunk.choices or ())[:1]:
+            self._finish = choice.finish_reason or self._finish
+            said = choice.delta or choice.message
+            yield from self._draft.say(choice.text if said is None else _content(said))
+            for call in (said.tool_calls if said is not None else None) or ():
+                yield self._take_call(call)
+
+    def _take_call(self, call: _Call) -> ReplyDelta:
+        position = self._position(call)
+        pieces = self._draft.calls[position]
+        # Joined, as the openai package's `accumulate_delta` does.
+        name = call.function.name or ""
+        arguments = text_of(call.function.arguments)
+        pieces.name += name
+        pieces.arguments.append(arguments)
+        return ReplyDelta(index=position, call_id=call.id or "", name=name, arguments=arguments)
+
+    def _position(self, call: _Call) -> int:
+        """Return which call of the reply this is a piece of; a new one where it is the first.
+
+        Some servers leave `index` out or always send 0, and tell calls apart by their ids alone.
+        """
+        calls = self._draft.calls
+        last = len(calls) - 1
+        known = self._positions.get(call.index) if call.index is not None else (last if last >= 0 else None)
+        if known is not None and call.id in {None, "", calls[known].id}:
+            return known
+        calls.append(Pieces(call.id or made_up(len(calls))))
+        if call.index is not None:
+            self._positions[call.index] = len(calls) - 1
+        return len(calls) - 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing: the stream said why it finished, and then [DONE] or the usage."""
+        return self._finish is not None and (self.done or self._usage is not None)
+
+    def reply(self) -> ModelReply:
+        """Return the whole reply.
+
+        Raises `BadReply` where the stream ended before the reply did.
+        """
+        if not self.complete:
+            raise self._draft.incomplete()
+        return self._draft.whole(self._usage or Usage(), _finish(self._finish), self._model)
+
+
+def _parse(body: bytes, endpoint: Endpoint) -> _Body:
+    parsed = read(body, _Body, endpoint)
+    if parsed.error is not None:
+        raise told(endpoint, Complaint.of({"error": parsed.error}))
+    return parsed
+
+
+def _content(said: _Said) -> str:
+    return said.content or said.refusal or ""
+
+
+def _whole(call: _Call, position: int, endpoint: Endpoint) -> ToolCall:
+    function = call.function
+    return Pieces(call.id or made_up(position), function.name or "", [text_of(function.arguments)]).whole(endpoint)
+
+
+def _usage(usage: _Usage | None) -> Usage:
+    return Usage() if usage is None else Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+
+
+def _finish(reason: str | None) -> FinishReason:
+    return _FINISH_REASONS.get(reason or "", "other")

@@ -1,0 +1,122 @@
+"""A model behind OpenAI's Responses API, or a server that speaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models.http.bodies import JSON, conversation, instructions, told_again, write
+from graphexec.models.http.dialect import Dialect, Sampling, bearer
+from graphexec.models.http.endpoint import OPENAI, Endpoint
+from graphexec.models.http.remote import RemoteModel
+from graphexec.models.providers.responses_reply import Cut, Fold, decode
+
+
+def route(_request: ModelRequest) -> str:
+    """Return where every request goes, below the base URL."""
+    return "responses"
+
+
+def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
+    """Return the body of the POST, without its stop texts, which the API does not know.
+
+    A completion is asked for as a single user message. Raises `BadRequest` where a tool's parameters or the schema are
+    not JSON.
+    """
+    messages = conversation(request)
+    # The server is to keep nothing: what was said is told anew each time.
+    body: JSON = {"model": sampling.model, "input": _items(messages), "store": False}
+    if system := instructions(messages):
+        body["instructions"] = system
+    if isinstance(request, ChatRequest):
+        body |= _options(request)
+    if sampling.temperature is not None:
+        body["temperature"] = sampling.temperature
+    if sampling.max_tokens is not None:
+        body["max_output_tokens"] = sampling.max_tokens
+    if stream:
+        body["stream"] = True
+    return write(body)
+
+
+def _options(request: ChatRequest) -> JSON:
+    body: JSON = {}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.schema is not None:
+        # Not `strict`, as in chat completions: it refuses optional fields and oneOf.
+        body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
+    return body
+
+
+def _items(messages: Sequence[Message]) -> list[JSON]:
+    return [item for message in messages for item in _of(message)]
+
+
+def _of(message: Message) -> list[JSON]:
+    match message:
+        case SystemMessage():
+            return []
+        case UserMessage(content):
+            return [{"role": "user", "content": content}]
+        case AssistantMessage("", calls) if calls:
+            return [_call(call) for call in calls]
+        case AssistantMessage(content, calls):
+            said: JSON = {"type": "output_text", "text": content}
+            return [{"type": "message", "role": "assistant", "content": [said]}, *(_call(call) for call in calls)]
+        case ToolMessage(call_id, content):
+            return [{"type": "function_call_output", "call_id": call_id, "output": content}]
+        case _:
+            assert_never(message)
+
+
+def _call(call: ToolCall) -> JSON:
+    called = {"call_id": call.id, "name": call.name, "arguments": told_again(call.arguments)}
+    return {"type": "function_call"} | called
+
+
+def _tool(tool: ToolSpec) -> JSON:
+    # Told, since here the API is strict unless told not to be.
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": False}
+    return {"type": "function"} | told
+
+
+def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
+    return decode(body, endpoint, stop=request.stop)
+
+
+def _fold(request: ModelRequest, endpoint: Endpoint) -> Fold:
+    return Fold(endpoint, Cut(request.stop))
+
+
+RESPONSES = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
+
+
+class OpenAIResponses(RemoteModel):
+    """A model that is asked over OpenAI's Responses API. The server is told to store nothing.
+
+    The API knows no stop texts. So the model writes on beyond them, its reply is cut here before the first one, also
+    while it streams, and `usage` counts what was written and cut off. Calls after that place are dropped.
+
+    System messages are told as `instructions`, joined, wherever they stand in the conversation; a `CompletionRequest`
+    is asked as a user message. What a model reasoned is not in a conversation, and so not told to it again.
+
+    `max_tokens` bounds a reply with its reasoning. The options are those of `OpenAICompatible`, and so are the
+    environment's variables. Every failure is a `ModelError`. Threads and event loops may share a model.
+    """
+
+    _dialect = RESPONSES

@@ -1,0 +1,1 @@
+"""Models around models: caches, retries, fallbacks, rates, prices. `graphexec.models` exports them."""

@@ -1,0 +1,73 @@
+"""What a model's replies cost, reckoned from their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from graphexec._arguments import MODEL, Kind, check, number
+from graphexec.errors import InputError
+from graphexec.messages import Model, ModelReply, Usage
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
+
+_MONEY = number("money per million tokens, 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens of prompts and of replies cost, in your money: of no model but those that are `priced`.
+
+    Raises `InputError` for a number that is none, negative or not finite.
+    """
+
+    prompt: float
+    completion: float
+
+    def __post_init__(self) -> None:
+        check("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
+
+    def of(self, usage: Usage) -> float:
+        """Return what these tokens cost."""
+        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+
+
+def _are_prices(value: object) -> bool:
+    # isinstance cannot tell the types inside, which are looked at one by one.
+    by_name: Mapping[object, object] = value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    of_names = [isinstance(name, str) and isinstance(price, Price) for name, price in by_name.items()]
+    return isinstance(value, Price) or (bool(of_names) and all(of_names))
+
+
+_PRICES = Kind("Price(prompt, completion), or a dict with one for each model's name", _are_prices)
+
+
+def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
+    """Make a model whose replies say what they cost, as their `usage` and the `prices` of the models give it.
+
+    The price is that of the reply's `model`: of its exact name, else of the longest name that it begins with (prices of
+    `gpt-4o` hold for `gpt-4o-2024-08-06`, and also for `gpt-4o-mini` where that has none of its own). A single `Price`
+    holds for every model. A call with a reply of another model raises `InputError`; it was made, and is paid.
+
+    A model that is not `priced` does not say what a reply cost: that counts as nothing, and a run with a `max_cost`
+    refuses it. What a callable agent, a tool or a memory asks of a model by itself costs the run nothing in any case.
+
+    The prices are copied. Raises `InputError` where there are none, and for what is none.
+    """
+    check("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
+    known = prices if isinstance(prices, Price) else dict(prices)
+
+    async def flow(call: ModelCall) -> ModelReply:
+        reply = await call.ask(model)
+        price = known if isinstance(known, Price) else _price_of(reply.model, known)
+        return replace(reply, cost=price.of(reply.usage))
+
+    return WrappedModel("priced", [model], flow, instant=True)
+
+
+def _price_of(name: str, prices: Mapping[str, Price]) -> Price:
+    known = max((key for key in prices if name.startswith(key)), key=len, default=None)
+    if known is None:
+        raise InputError(
+            f"the model {name!r} has no price; add it to those of {', '.join(sorted(prices))}, or give a single Price"
+        )
+    return prices[known]

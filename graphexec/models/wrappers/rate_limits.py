@@ -1,0 +1,167 @@
+"""A model that is not asked more often, or by more calls at once, than is allowed.
+
+Written out, because the libraries for it serve either threads or one event loop; a model serves both at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+
+from graphexec._arguments import check, maybe, whole
+from graphexec.errors import InputError, NoTurn
+from graphexec.messages import Model, ModelReply
+from graphexec.models.http.attempts import REAL_TIME, Clock
+from graphexec.models.notices import Waited
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
+from graphexec.runtime.progress import report
+
+
+def rate_limited(
+    model: Model,
+    *,
+    per_second: int | None = None,
+    per_minute: int | None = None,
+    at_once: int | None = None,
+    clock: Clock = REAL_TIME,
+) -> WrappedModel:
+    """Make a model that asks `model` at most so often in any second and any minute, and by so many calls `at_once`.
+
+    All its calls share the limits, in whatever threads and event loops they are, and get their turns in the order in
+    which they came. A call that waited reports `Waited`. One whose turn would come after its `timeout` raises
+    `NoTurn`, at once where the time of its turn is known. A stream takes its place until it is over or closed.
+
+    Calls are counted when they begin. The model's own retries are not seen; `retrying(rate_limited(...))` counts each
+    attempt. Raises `InputError` without a limit, and for one that is not a whole number above 0.
+    """
+    limits = (("per_second", per_second), ("per_minute", per_minute), ("at_once", at_once))
+    if all(limit is None for _, limit in limits):
+        raise InputError("rate_limited has no limit; give it per_second, per_minute or at_once")
+    # Users without a type checker write per_second=0.5.
+    check("rate_limited", *((name, limit, maybe(whole(1), "no limit")) for name, limit in limits))
+    gate = None if at_once is None else Gate(at_once)
+    pace = Pace([(count, span) for count, span in ((per_second, 1.0), (per_minute, 60.0)) if count is not None])
+
+    async def flow(call: ModelCall) -> ModelReply:
+        if gate is None:
+            await wait_for_pace(call)
+            return await call.ask(model)
+        turn = gate.enter()
+        try:
+            if not turn.done():
+                await wait_for_turn(turn, call)
+            await wait_for_pace(call)
+            return await call.ask(model)
+        finally:
+            gate.leave(turn)
+
+    async def wait_for_turn(turn: Future[None], call: ModelCall) -> None:
+        began, left = clock.monotonic(), call.left
+        try:
+            await call.io.wait(turn, None if left is None else max(left, 0.0))
+        except TimeoutError:
+            raise NoTurn(
+                f"a call had no turn within its timeout of {call.timeout:g} s, since others took theirs "
+                f"({at_once} at once); give it more time, or allow more at once"
+            ) from None
+        report(Waited(clock.monotonic() - began, f"{at_once} at once"))
+
+    async def wait_for_pace(call: ModelCall) -> None:
+        began, left = clock.monotonic(), call.left
+        start, why = pace.take(began, latest=None if left is None else began + left)
+        if start is None:
+            raise NoTurn(
+                f"a call would have its turn after its timeout of {call.timeout:g} s ({why}); give it more time, "
+                f"or ask less often"
+            )
+        try:
+            # A sleep may end a little early.
+            while (wait := start - clock.monotonic()) > 0:
+                await call.sleep(wait)
+        except BaseException:
+            pace.give_back(start)
+            raise
+        if start > began:
+            report(Waited(start - began, why))
+
+    return WrappedModel("rate_limited", [model], flow, clock=clock)
+
+
+class Gate:
+    """Lets in so many at once, the others in the order in which they came. Threads and event loops may share it."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    def enter(self) -> Future[None]:
+        """Return a turn, which is done once its holder is let in. It is to `leave` in any case."""
+        turn: Future[None] = Future()
+        with self._lock:
+            if not self._free:
+                self._waiting.append(turn)
+                return turn
+            self._free -= 1
+        turn.set_result(None)
+        return turn
+
+    def leave(self, turn: Future[None]) -> None:
+        """Give the place to the next one, if the holder of this turn ever had it."""
+        # A turn that can be cancelled was waited for in vain. It is passed over when it would be the next.
+        if turn.cancel():
+            return
+        while (following := self._next()) is not None:
+            if following.set_running_or_notify_cancel():
+                following.set_result(None)
+                return
+
+    def _next(self) -> Future[None] | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._free += 1
+            return None
+
+
+class Pace:
+    """When each call may begin: in no span of `seconds` more than `count` of them, for each of the limits.
+
+    A time is given out when it is asked for, so nobody is woken up, and the times come in the order of the calls. Each
+    call costs a few steps, whatever the limits.
+    """
+
+    def __init__(self, limits: list[tuple[int, float]]) -> None:
+        self._limits = limits
+        self._longest = max((span for _, span in limits), default=0.0)
+        # The times given out that matter yet, the latest last.
+        self._starts: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def take(self, now: float, *, latest: float | None) -> tuple[float | None, str]:
+        """Return the time at which a call may begin, and the limit that it waits for.
+
+        It is `None` where it would not be before `latest`; then nothing was taken.
+        """
+        with self._lock:
+            while self._starts and self._starts[0] + self._longest <= now:
+                self._starts.popleft()
+            start, why = now, ""
+            if self._starts and self._starts[-1] > start:
+                start, why = self._starts[-1], "others are before it"
+            for count, span in self._limits:
+                if len(self._starts) >= count and self._starts[-count] + span > start:
+                    start = self._starts[-count] + span
+                    why = f"{count} per {'second' if span == 1 else 'minute'}"
+            if start > now and latest is not None and start >= latest:
+                return None, why
+            if self._limits:
+                self._starts.append(start)
+            return start, why
+
+    def give_back(self, start: float) -> None:
+        """Take back a time that nobody will use. Later ones that were given out stay as they are."""
+        with self._lock:
+            if start in self._starts:
+                self._starts.remove(start)

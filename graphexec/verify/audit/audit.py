@@ -1,0 +1,297 @@
+"""A trace of a run, checked against a certificate alone: no graph is needed, and nothing of the user's is imported.
+
+A trace is the records that `graphexec run --json` prints; `graphexec.cli.records` has their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
+from graphexec.errors import CertificateError
+from graphexec.kernel.node import END
+from graphexec.verify.audit.trace import REPORT, WHOLE, Record, Trace, Violation, Visit, shown
+from graphexec.verify.proof.certificate import Certificate
+from graphexec.verify.proof.checker import check_ranks
+from graphexec.verify.proof.flow import Transition
+
+# Seconds. A deadline is a point in time; control returns a little after it, on a busy machine later.
+_GRACE = 1.0
+
+_PROVE = "prove what ran: graphexec check TARGET --certificate FILE"
+Counts = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found: violations, how many transitions the trace has, how many were proved, and how it ended."""
+
+    violations: tuple[Violation, ...]
+    transitions: int = 0
+    most: float | None = None
+    status: str = ""
+
+    @property
+    def conforms(self) -> bool:
+        """Whether the trace is one of those that the certificate is about."""
+        return not self.violations
+
+    def __str__(self) -> str:
+        if self.violations:
+            return "\n".join(["DOES NOT CONFORM", *(f"  {violation}" for violation in self.violations)])
+        most = "" if self.most is None else f" of at most {shown(self.most)}"
+        transitions = f"{self.transitions:,} transition{'' if self.transitions == 1 else 's'}"
+        return f"CONFORMS  {transitions}{most}; {self.status}"
+
+
+def audit(records: Sequence[Record], certificate: Certificate) -> Audit:
+    """Check a trace: that it is a walk through the certificate's flow, on which its rank falls, within its bounds.
+
+    The certificate itself is checked first; it is not checked against any graph. Costs one pass over the trace.
+    """
+    try:
+        check_ranks(certificate)
+    except CertificateError as error:
+        return Audit((Violation(0, str(error), "prove the machine anew"),))
+    if not records or records[0].get("event") != "start":
+        return Audit((Violation(1, "no run begins here", WHOLE),))
+    try:
+        return _audited(records, certificate)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return Audit((Violation(len(records), f"a record is not as graphexec run --json prints it: {error!r}", WHOLE),))
+
+
+def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
+    most = certificate.bounds.transitions.number
+    trace = Trace(records, certificate.flow)
+    visits, result = trace.visits, trace.result
+    status = "" if result is None else str(result["status"])
+    # Where other limits held, what was proved is of other runs, and says nothing of this one.
+    other = tuple(_limits(records[0]["limits"], certificate))
+    if other or (trace.faults and not visits):
+        return Audit(other or tuple(trace.faults), most=most, status=status)
+    counts = _counts([*(visit.spent for visit in visits), *([] if result is None else [result["spent"]])], certificate)
+    faults = [*trace.faults, *_ending(trace, len(records))]
+    if visits and visits[0].node != certificate.flow.start:
+        fact = f"the run starts at {visits[0].node} and the proof at {certificate.flow.start}"
+        faults.append(Violation(visits[0].line, fact, _PROVE))
+    for visit in visits:
+        faults += _asking(visit, certificate)
+    # A trace that is cut off has nothing after its last visit, and one that is interrupted nothing that is sure.
+    sure = counts if trace.sound else counts[: len(visits)]
+    for visit, before, after in zip(visits, sure, sure[1:], strict=False):
+        if visit.outcome is not None:
+            faults += _step(visit, before, after, certificate)
+    faults += _falling(visits, counts, certificate)
+    faults += _overspent([*(visit.line for visit in visits), len(records)], counts, certificate)
+    faults += _beyond(visits, result, certificate, len(records))
+    moved = sum(visit.outcome is not None for visit in visits)
+    return Audit(tuple(sorted(faults, key=lambda fault: fault.line)), moved, most, status)
+
+
+def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
+    """What was spent of everything that has a limit, at each point. Tokens are summed as they are charged.
+
+    That is one for a call at least, whatever its provider reports; a trace has those that were reported.
+    """
+    flow = certificate.flow
+    own = {name for name, _ in flow.budgets}
+    names = dict.fromkeys((*_counted(certificate), *certificate.limits))
+    calls, tokens = MODEL_CALLS.name, TOKENS.name
+    counts: list[Counts] = []
+    for one in spent:
+        now = {name: (one["budgets"] if name in own else one).get(name, 0) for name in names}
+        last: Counts = counts[-1] if counts else dict.fromkeys(names, 0)
+        if calls in flow.charged and tokens in flow.charged:
+            told = now[tokens] - (spent[len(counts) - 1][tokens] if counts else 0)
+            now[tokens] = last[tokens] + max(told, now[calls] - last[calls])
+        counts.append(now)
+    return counts
+
+
+def _limits(told: Record, certificate: Certificate) -> Iterator[Violation]:
+    """Whether the run had the limits of the proof."""
+    own = {name: told.get("budgets", {}).get(name, limit) for name, limit in certificate.flow.budgets}
+    ran = {name: limit for name, limit in told.items() if name != "budgets"}
+    ran = {name: ran.get(name) for name in (*ran, *certificate.limits)} | own
+    for name, limit in ran.items():
+        proved = certificate.limits.get(name)
+        if limit != proved:
+            fact = f"the limit {name} of the run is {_none(limit)} and that of the proof {_none(proved)}"
+            yield Violation(1, fact, "run with the limits of the proof, or prove with those of the run")
+
+
+def _ending(trace: Trace, last: int) -> Iterator[Violation]:
+    """Whether the run ended as runs do: at END, or with an exception, or by its person."""
+    visits, result = trace.visits, trace.result
+    if result is None:
+        yield Violation(last, "the trace ends before the run does", WHOLE)
+    elif result["status"] in ("answered", "stopped"):
+        if not visits or visits[-1].target != END.name:
+            yield Violation(last, f"the run is {result['status']} and did not reach END", REPORT)
+    elif visits and visits[-1].target == END.name:
+        yield Violation(last, f"the run reached END and its status is {result['status']}", REPORT)
+
+
+def _asking(visit: Visit, certificate: Certificate) -> Iterator[Violation]:
+    """Whether the node may ask for anything, and for so much."""
+    row = [one for one in certificate.flow.transitions if one.source == visit.node]
+    asked = len(visit.asked)
+    if row and asked and not any(one.asks or one.kind == "within" for one in row):
+        yield Violation(
+            visit.line, f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks", _PROVE
+        )
+    limit = certificate.limits.get("fan_out")
+    if limit is not None and asked > limit and any("fan_out" in one.causes for one in row):
+        fact = f"{visit.node} asks for {asked:,} effects in one visit, and the limit fan_out is {shown(limit)}"
+        yield Violation(visit.line, fact, REPORT)
+
+
+def _step(visit: Visit, before: Counts, after: Counts, certificate: Certificate) -> Iterator[Violation]:
+    """Whether the visit ended with a transition of the flow, and spent what such a transition spends."""
+    told = f"{visit.node} --{visit.outcome}--> {visit.target}"
+    ways = [
+        one
+        for one in certificate.flow.transitions
+        if (one.source, one.outcome, one.target) == (visit.node, visit.outcome, visit.target)
+    ]
+    if not ways:
+        yield Violation(visit.left, f"{told} is no transition of the machine that was proved", _PROVE)
+        return
+    misfits = [_misfit(one, visit, (before, after), certificate) for one in ways]
+    if all(misfits):
+        # Nobody can know which of several it was meant to be; the first is the usual one.
+        yield Violation(visit.left, f"{told} {misfits[0]}", REPORT)
+
+
+def _misfit(way: Transition, visit: Visit, counts: tuple[Counts, Counts], certificate: Certificate) -> str | None:
+    """Why the visit's requests and the counters before and after it are not this transition's; `None` if they are."""
+    before, after = counts
+    least = dict(way.spends)
+    charged, bounded = certificate.flow.charged, certificate.flow.bounded
+    for name in _counted(certificate):
+        was, now, wanted = before[name], after[name], least.get(name, 0)
+        if name in way.resets:
+            if now:
+                return f"resets {name}, of which {shown(now)} is spent after it"
+        elif now - was < wanted or (name not in charged and now - was > wanted):
+            # Entries cost exactly what a transition says, effects at least so much.
+            return f"spends {wanted} of {name}, of which {shown(was)} is spent before it and {shown(now)} after it"
+        elif name in bounded and (bound := way.calls(name)) is not None and now - was > bound:
+            return f"makes at most {bound:,} {name.replace('_', ' ')}, and {shown(now - was)} are counted"
+    asked = len(visit.asked)
+    if way.kind == "move" and asked < way.asks:
+        return f"asks for {way.asks:,} effects at least, and {asked:,} are told"
+    if way.kind == "gate" and asked:
+        return f"is taken before anything is asked for, and {visit.asked[0]} is"
+    if way.kind == "gate" and not any(_used_up(cause, before, certificate) for cause in way.causes):
+        return f"is taken when a limit is spent, and none of {', '.join(way.causes)} is"
+    if way.kind == "within" and not any(_stops(cause, way, counts, certificate) for cause in way.causes):
+        causes = ", ".join(_causes(way, certificate))
+        return f"is taken when a limit stops what is asked for, and none of {causes} can have"
+    return None
+
+
+def _used_up(cause: str, before: Counts, certificate: Certificate) -> bool:
+    limit = certificate.limits.get(cause)
+    if limit is None:
+        return False
+    # A run may be taken up again as often as the limit says.
+    return before[cause] > limit if cause == "restarts" else before[cause] >= limit
+
+
+def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certificate: Certificate) -> bool:
+    """Whether this limit can have stopped what the visit asked for; the trace does not tell what was refused."""
+    before, after = counts
+    limit = certificate.limits.get(cause)
+    if limit is None or cause == "fan_out":
+        return limit is not None
+    if not way.largest(cause):
+        # Time, crashes, and what is only measured.
+        return _used_up(cause, after, certificate)
+    most = way.calls(cause)
+    spent = after[cause] if cause in certificate.flow.measured else before[cause]
+    if cause == TOKENS.name:
+        # A call without tokens counts as one; how many of them had none is not told.
+        spent += after.get(MODEL_CALLS.name, 0)
+    return most is None or spent + most > limit
+
+
+def _falling(visits: Sequence[Visit], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
+    """Whether the rank falls from each node to the next."""
+    values = [_value(visit.node, before, certificate) for visit, before in zip(visits, counts, strict=False)]
+    for before, after, visit in zip(values, values[1:], visits[1:], strict=False):
+        if before is not None and after is not None and not after < before:
+            fact = f"the rank does not fall: {_rank(before)} is followed by {_rank(after)} at {visit.node}"
+            yield Violation(visit.line, fact, REPORT)
+
+
+def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, ...] | None:
+    """The value of a node's rank with what is left; `None` for a node that has none."""
+    if node not in certificate.ranks:
+        return None
+    value: list[float] = []
+    for component, budgets in certificate.ranks[node]:
+        left = [max(0, (certificate.limits.get(name) or 0) - before[name]) for name in budgets]
+        value += [component, sum(left)]
+    return tuple(value)
+
+
+def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
+    """Whether the limits are kept; of what is measured only the effects before the last are bound to."""
+    for name in _counted(certificate):
+        limit, allowed = certificate.limits.get(name), _allowed(name, certificate)
+        if name in certificate.flow.measured or limit is None or allowed is None:
+            continue
+        most = f"the limit is {shown(limit)}"
+        if allowed > limit:
+            most += f", with {shown(allowed - limit)} reserved beyond it"
+        for line, spent in zip(lines, counts, strict=False):
+            if spent[name] > allowed:
+                yield Violation(line, f"{shown(spent[name])} of {name} is spent, and {most}", REPORT)
+                break
+
+
+def _allowed(name: str, certificate: Certificate) -> float | None:
+    """How much may be spent of something: its limit and, of what effects charge, what is reserved."""
+    limit, bound = certificate.limits.get(name), certificate.bounds.meters.get(name)
+    if limit is None or bound is None:
+        return limit
+    reserved = any(one.reserved for one in certificate.flow.transitions)
+    return bound.number if reserved and bound.number is not None else limit
+
+
+def _beyond(visits: Sequence[Visit], result: Record | None, certificate: Certificate, last: int) -> Iterator[Violation]:
+    """Whether the bounds are kept."""
+    bounds = certificate.bounds
+    moved = [visit.left for visit in visits if visit.outcome is not None]
+    most = bounds.transitions.number
+    if most is not None and len(moved) > most:
+        yield Violation(moved[int(most)], f"these are more than the {shown(most)} transitions that were proved", REPORT)
+    if result is None:
+        return
+    for name, bound in [(name, one.number) for name, one in (*bounds.meters.items(), ("seconds", bounds.seconds))]:
+        took, grace = (result["seconds"], _GRACE) if name == "seconds" else (result["spent"].get(name, 0), 0)
+        if bound is not None and took > bound + grace:
+            fact = f"the {name.replace('_', ' ')} of the run are {shown(took)}, and at most {shown(bound)} was proved"
+            yield Violation(last, fact, REPORT)
+
+
+def _counted(certificate: Certificate) -> tuple[str, ...]:
+    """What is counted in whole numbers: the iterations, what effects charge, and the machine's own budgets."""
+    return ("iterations", *certificate.flow.charged, *(name for name, _ in certificate.flow.budgets))
+
+
+def _causes(way: Transition, certificate: Certificate) -> list[str]:
+    """The causes of a transition to name: what is reported beside the tokens is mostly not limited."""
+    hidden = {PROMPT_TOKENS.name, COMPLETION_TOKENS.name}
+    return [name for name in way.causes if name not in hidden or certificate.limits.get(name) is not None]
+
+
+def _none(limit: float | None) -> str:
+    return "none" if limit is None else shown(limit)
+
+
+def _rank(value: Sequence[float]) -> str:
+    return f"({', '.join(shown(part) for part in value)})"

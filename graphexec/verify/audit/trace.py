@@ -1,0 +1,214 @@
+"""What a trace tells of a run: its visits in their order, and what is wrong with it whatever machine it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
+
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
+from graphexec.kernel.effects import Perform
+from graphexec.verify.proof.flow import Flow
+
+REPORT = "the trace was changed, or the engine broke its word; keep the trace, and report it"
+WHOLE = "give all that graphexec run --json printed"
+
+# Any: the values of a record are JSON.
+Record: TypeAlias = Mapping[str, Any]
+
+# What effects charge, by the names that records give them; that of the users' own is not known.
+_CHARGES: Mapping[str, Mapping[str, int]] = {
+    kind.__name__: {meter.name: amount for meter, amount in kind.charges.items()}
+    for kind in (CallModel, CallAgent, CallTool, AskHuman, Perform)
+}
+
+# What no edge makes full again, besides the charged meters, which are counted effect by effect, and the measured ones.
+_RISING = ("seconds", "tokens", "cost", "restarts")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something in a trace that should not be there. `line` counts from 1; 0 is the certificate itself."""
+
+    line: int
+    fact: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{f'line {self.line}: ' if self.line else ''}{self.fact}; {self.remedy}"
+
+
+@final
+@dataclass(slots=True)
+class Visit:
+    """A node, what was spent when it was reached, what it asked for, and how it was left (`None`: it was not)."""
+
+    line: int
+    node: str
+    spent: Record
+    left: int = 0
+    outcome: str | None = None
+    target: str | None = None
+    # The effects by their classes, one after the other.
+    asked: list[str] = field(default_factory=list[str])
+
+
+@final
+class Trace:
+    """The records of one run, read once: `visits`, `result` (`None`: it is cut off), and `faults`.
+
+    The `flow` is that of the machine which ran: it has the meters that effects charge, and how much.
+    """
+
+    def __init__(self, records: Sequence[Record], flow: Flow) -> None:
+        # Of which no reply reports more than was charged. Those of agents are in every trace.
+        self._meters = tuple(dict.fromkeys((MODEL_CALLS.name, TOOL_CALLS.name, *flow.bounded)))
+        kinds = dict.fromkeys(kind for one in flow.transitions for kind in one.kinds)
+        self._kinds = [{name: amount for name, amount in kind if name in self._meters} for kind in kinds]
+        # What is only measured may be counted in fractions.
+        measured = {name for kind in kinds for name, amount in kind if not amount} - {*flow.charged}
+        self._whole = tuple(dict.fromkeys(("iterations", *self._meters, *flow.charged, "tokens", "restarts")))
+        self._rising = tuple(dict.fromkeys((*_RISING, *flow.measured, *sorted(measured))))
+        self.visits: list[Visit] = []
+        self.result: Record | None = None
+        self.faults: list[Violation] = []
+        # The visit that goes on, what it waits for, where the last one led to, and what was spent by then.
+        self._at: Visit | None = None
+        self._waits: list[str] | None = None
+        self._due: str | None = None
+        self._spent: Record | None = None
+        for line, record in enumerate(records, 1):
+            self.faults += self._numbers(line, record)
+        if not self.faults:
+            for line, record in enumerate(records, 1):
+                self._read(line, record)
+
+    @property
+    def sound(self) -> bool:
+        """Whether what was spent at the end is known to the last call: an interrupt may come between two records."""
+        return self.result is not None and self.result["status"] != "interrupted"
+
+    def _fault(self, line: int, fact: str) -> None:
+        self.faults.append(Violation(line, fact, REPORT))
+
+    def _numbers(self, line: int, record: Record) -> Iterator[Violation]:
+        """Counts that are none."""
+        spent: Record = record.get("spent", {})
+        counts = {name: spent[name] for name in self._whole if name in spent} | spent.get("budgets", {})
+        for name, count in counts.items():
+            if type(count) is not int or count < 0:
+                yield Violation(line, f"{name} is {count!r}; what is counted is whole and not below 0", REPORT)
+        if not 0 <= spent.get("cost", 0) < float("inf"):
+            yield Violation(line, f"the cost is {spent['cost']!r}; no money is below 0", REPORT)
+        for seconds in (spent.get("seconds", 0), record.get("seconds", 0)):
+            if not 0 <= seconds < float("inf"):
+                yield Violation(line, f"the seconds are {seconds!r}; no time is below 0", REPORT)
+
+    def _read(self, line: int, record: Record) -> None:
+        match record["event"]:
+            case "entered":
+                self._entered(line, record)
+            case "asked":
+                self._asked(line, record)
+            case "answered":
+                self._answered(line, record)
+            case "moved":
+                self._moved(line, record)
+            case "result":
+                self.result = record
+                if self.sound:
+                    self._charged(line, record["spent"])
+                elif self.visits:
+                    # It may be no more than was known at the last entry.
+                    self._rises(line, self.visits[-1].spent, record["spent"])
+            case _:
+                pass
+
+    def _entered(self, line: int, record: Record) -> None:
+        node, spent = record["node"], record["spent"]
+        if self._spent is None:
+            self._first(line, spent)
+        else:
+            self._charged(line, spent)
+        if self._at is not None:
+            self._fault(line, f"{node} is entered, and {self._at.node} was not left")
+        elif self._due is not None and self._due != node:
+            self._fault(line, f"{node} is entered where {self._due} was due")
+        self._at, self._waits, self._spent = Visit(line, node, spent), None, spent
+        self.visits.append(self._at)
+
+    def _first(self, line: int, spent: Record) -> None:
+        counts = {name: spent.get(name, 0) for name in self._whole} | spent["budgets"]
+        if any(counts.values()):
+            told = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
+            self._fault(line, f"the run begins with {told} spent")
+
+    def _asked(self, line: int, record: Record) -> None:
+        node, effects = record["node"], [effect["effect"] for effect in record["effects"]]
+        if self._at is None or self._at.node != node:
+            self._fault(line, f"{node} asks for {_listed(effects)}, and the run was not at it")
+            return
+        if self._waits is not None:
+            self._fault(line, f"{node} asks for {_listed(effects)} before {_listed(self._waits)} is answered")
+        self._at.asked += effects
+        self._waits = effects
+
+    def _answered(self, line: int, record: Record) -> None:
+        node, replies = record["node"], [reply["effect"] for reply in record["replies"]]
+        if self._at is None or self._at.node != node:
+            self._fault(line, f"{node} is answered, and the run was not at it")
+            return
+        waits, self._waits = self._waits, None
+        # A batch that the deadline cut as a whole has one reply.
+        if waits is None or replies not in (waits, waits[:1]):
+            self._fault(line, f"{node} is answered {_listed(replies)} and waits for {_listed(waits or [])}")
+        self._charged(line, record["spent"])
+
+    def _moved(self, line: int, record: Record) -> None:
+        node = record["node"]
+        if self._at is None or self._at.node != node:
+            self._fault(line, f"{node} is left, which the run was not at")
+            return
+        if self._waits is not None:
+            self._fault(line, f"{node} is left before {_listed(self._waits)} is answered")
+        self._at.left, self._at.outcome, self._at.target = line, record["outcome"], record["target"]
+        self._due = record["target"]
+        self._at, self._waits = None, None
+
+    def _charged(self, line: int, spent: Record) -> None:
+        """Compare what is charged with what was asked for, and the clock with what it was."""
+        if not self.visits or self._spent is None:
+            return
+        visit = self.visits[-1]
+        self._rises(line, self._spent, spent)
+        self._spent = spent
+        known = [_CHARGES[effect] for effect in visit.asked if effect in _CHARGES]
+        unknown = len(visit.asked) - len(known)
+        # Where an error ended the run, the last request need not be among what is known to be spent.
+        open_ = self.result is not None and self._at is not None
+        counted = {name: spent.get(name, 0) - visit.spent.get(name, 0) for name in self._meters}
+        least = {name: sum(charges.get(name, 0) for charges in known) for name in counted}
+        for name, count in counted.items():
+            largest = max((kind.get(name, 0) for kind in self._kinds), default=0)
+            if not (0 if open_ else least[name]) <= count <= least[name] + unknown * largest:
+                meter = name.replace("_", " ")
+                self._fault(line, f"{visit.node} asked for {least[name]:,} {meter}, and {count:,} are counted")
+        most = sum(least.values()) + unknown * max((sum(kind.values()) for kind in self._kinds), default=0)
+        if sum(counted.values()) > most and not any(one.line == line for one in self.faults):
+            self._fault(line, f"{visit.node} asked for {len(visit.asked):,} effects, and more calls are counted")
+
+    def _rises(self, line: int, before: Record, after: Record) -> None:
+        for name in self._rising:
+            was, now = before.get(name, 0), after.get(name, 0)
+            if now < was:
+                self._fault(line, f"{name} go back from {shown(was)} to {shown(now)}")
+
+
+def _listed(effects: Sequence[str]) -> str:
+    return ", ".join(effects) or "nothing"
+
+
+def shown(number: float) -> str:
+    """A whole number with commas, another to the thousandth."""
+    return f"{int(number):,}" if number == int(number) else f"{number:,.3f}".rstrip("0")

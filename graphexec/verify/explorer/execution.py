@@ -1,0 +1,88 @@
+"""One run of the table on the real engine: the one that a witness tells of, or the one that an adversary chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain, cycle, islice
+from typing import Any
+
+from graphexec.kernel.execution import Ranks
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import Edge
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.verify.explorer.puppets import Pull, Pulled, Puppets
+from graphexec.verify.explorer.stepping import Over
+from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.verdict import Witness
+
+
+def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:
+    """Make the engine follow the witness, its stem and then its loop round and round, for at most so many transitions.
+
+    Returns how many it took: `steps`, if the loop is one. Raises `AssertionError` if the engine goes another way.
+    """
+    puppets = Puppets(graph, witness.limits)
+    places: list[Snapshot | Over] = [puppets.begun()]
+    for taken, transition in enumerate(islice(chain(witness.stem, cycle(witness.loop)), steps)):
+        pulled = _onward(puppets, places)
+        following = [one.then for one in pulled if _is(one, transition)]
+        if not following:
+            ways = ", ".join(f"{one.kind} {one.moved and one.moved.target}" for one in pulled if one.kind)
+            raise AssertionError(
+                f"{transition} ({transition.kind}) was to be step {taken + 1}; at {_where(places[0])} the engine can "
+                f"only go: {ways or 'nowhere'}"
+            )
+        places = following
+    return steps if witness.loop else min(steps, len(witness.stem))
+
+
+def _onward(puppets: Puppets, places: Iterable[Snapshot | Over]) -> list[Pulled]:
+    """Every step on from any of these places, which differ in what they have spent, or from where they crash."""
+    seen: dict[Hashable, Snapshot] = {}
+    found: list[Pulled] = []
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        if isinstance(place, Over) or seen.setdefault(puppets.alike(place), place) is not place:
+            continue
+        steps = [pulled for _, pulled in puppets.steps(place)]
+        found += steps
+        waiting += [pulled.then for pulled in steps if pulled.kind is None]
+    return found
+
+
+def _where(snapshot: Snapshot | Over) -> str:
+    # Bare values cannot be shown.
+    return "the end" if isinstance(snapshot, Over) else f"{snapshot.node} with {snapshot.spent}"
+
+
+def _is(pulled: Pulled, transition: Transition) -> bool:
+    moved = pulled.moved
+    return (
+        moved is not None
+        and pulled.kind == transition.kind
+        and (moved.node, type(moved.outcome).__name__, moved.target)
+        == (transition.source, transition.outcome, transition.target)
+    )
+
+
+def adversary(
+    graph: Graph[Any, Any],
+    limits: Limits,
+    choose: Callable[[Sequence[Pull]], Pull],
+    most: int,
+    *,
+    ranks: Ranks | None = None,
+) -> tuple[Edge, ...]:
+    """One run of the puppets that `choose` pulls, up to its end or so many transitions; the edges taken."""
+    edges = {(edge.source, edge.outcome): edge for edge in graph.edges}
+    puppets = Puppets(graph, limits, ranks)
+    snapshot: Snapshot | Over = puppets.begun()
+    trace: list[Edge] = []
+    while len(trace) < most and not isinstance(snapshot, Over):
+        pulled = puppets.pulled(snapshot, choose(list(puppets.pulls(snapshot))))
+        snapshot = pulled.then
+        if pulled.moved is not None:
+            trace.append(edges[pulled.moved.node, type(pulled.moved.outcome)])
+    return tuple(trace)

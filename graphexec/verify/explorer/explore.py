@@ -1,0 +1,252 @@
+"""Every run of a machine on the real engine, whatever the world replies: all of them, by far fewer.
+
+There are 10 to the 14 ways through fifteen iterations of an agent, and some hundred states. `explore` runs the engine
+from each of these once with every class of replies, and with everything else that can happen to a run: its deadline, an
+exception, a cancellation, a crash. What it finds is what the engine does, not what a model of it says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeVar, final
+
+from graphexec._arguments import Kind, check, each, whole
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS
+from graphexec.errors import InputError, ParseError
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import Edge
+from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, shape
+from graphexec.verify.explorer.failure import Failure, Raised, raised_by
+from graphexec.verify.explorer.oracle import Oracle
+from graphexec.verify.explorer.search import search
+from graphexec.verify.explorer.statespace import Endless, Events, Space, extent
+from graphexec.verify.explorer.stepping import Choice, Over, Stepping, Waiting
+from graphexec.verify.explorer.temporal import Assertion, unknown_names
+from graphexec.verify.proof.certificate import shown_meters
+from graphexec.verify.proof.flow import flow_of
+
+S = TypeVar("S")
+
+# More than any machine of a dozen nodes and three limits has; some seconds.
+MOST_STATES = 100_000
+
+# The exceptions with which a run may end, beside those of the world: a reply that cannot be read is nobody's mistake.
+RAISES: tuple[type[BaseException], ...] = (ParseError,)
+
+
+# Any: whatever users pass, of which isinstance would make a tuple of unknown things.
+def _are_exceptions(given: Any) -> bool:
+    """Whether `isinstance` takes it: one class, or a tuple of them."""
+    several: tuple[Any, ...] = given if issubclass(type(given), tuple) else (given,)
+    return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in several)
+
+
+EXCEPTIONS = Kind("a tuple of exceptions, such as (ValueError,)", _are_exceptions)
+LIMITS = Kind("Limits, such as Limits(iterations=3)", lambda value: isinstance(value, Limits))
+_ORACLE = Kind("an oracle, such as replies_of(executor)", lambda value: isinstance(value, Oracle))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NeverTaken:
+    """An edge that no run takes, and why."""
+
+    edge: Edge
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.edge}: {self.why}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """What exploring a machine has found.
+
+    `runs` were followed, each until it ended or came to a state known already; so many as `paths` there are in all.
+    `longest` is the most transitions of any run, `charges` the most that a run charges each meter of which no reply
+    reports more. These three are `None` where a run is `endless`, and the last one counts what is asked again after a
+    crash.
+
+    `endings` counts the runs followed by the class of the outcome that ends them, `exceptions` by that of the exception
+    that a node raises, and `injected` by the exception that the world makes of an answer (a model's error, a tool's).
+    `raised` has, for each exception of a node that it may not raise, the shortest run that ends with it.
+    """
+
+    runs: int
+    states: int
+    paths: int | None
+    longest: int | None
+    charges: Mapping[str, int] | None
+    endings: Mapping[str, int]
+    exceptions: Mapping[str, int]
+    injected: Mapping[str, int]
+    cancelled: int
+    taken: tuple[Edge, ...]
+    never_taken: tuple[NeverTaken, ...]
+    endless: Endless | None = None
+    failures: tuple[Failure, ...] = ()
+    raised: tuple[Raised, ...] = ()
+
+    @property
+    def model_calls(self) -> int | None:
+        """The most calls of models."""
+        return None if self.charges is None else self.charges.get(MODEL_CALLS.name, 0)
+
+    @property
+    def tool_calls(self) -> int | None:
+        """The most calls of tools."""
+        return None if self.charges is None else self.charges.get(TOOL_CALLS.name, 0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every run ends, no node raises what it may not, and no assertion fails."""
+        return self.endless is None and not self.failures and not self.raised
+
+    def __str__(self) -> str:
+        lines = [f"{self.runs:,} runs were followed, of {self.states:,} states"]
+        if self.charges is not None:
+            *most, last = [
+                f"{self.longest:,} transitions",
+                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in shown_meters(self.charges)),
+            ]
+            lines = [f"{lines[0]}, for {self.paths:,} in all; at most {', '.join(most)} and {last}"]
+        lines += [f"endless: {self.endless}"] if self.endless else []
+        lines += [f"fails: {failure}" for failure in self.failures]
+        lines += [f"raises: {raised}" for raised in self.raised]
+        lines += [f"exceptions of nodes: {_counted(self.exceptions)}"] if self.exceptions else []
+        lines += [f"exceptions of the world: {_counted(self.injected)}"] if self.injected else []
+        return "\n".join([*lines, *(f"never taken: {never}" for never in self.never_taken)])
+
+
+def explore(  # noqa: PLR0913 - all but the first four have their usual values
+    graph: Graph[S, Any],
+    limits: Limits,
+    start: S,
+    oracle: Oracle,
+    *,
+    properties: Sequence[Assertion] = (),
+    raises: tuple[type[BaseException], ...] = RAISES,
+    prune: bool = True,
+    crashes: int = 0,
+    most_states: int = MOST_STATES,
+) -> Exploration:
+    """Explore every run of `graph` from `start` within `limits`, whatever `oracle` knows the world to reply.
+
+    Where the limits hold `seconds`, replies also come late, and effects are cut. A run may crash whenever it waits, and
+    is resumed from its JSON, as often as the limits allow `restarts`, or else `crashes` times. `properties` are
+    assertions of `temporal`; each that fails is a `Failure` with its shortest run. What a node raises that is none of
+    `raises` is a `Raised`.
+
+    Costs one expansion per state, and there are about as many as nodes, times replies, times what is left of each
+    limit. Two runs that are `alike` are followed as one. Without `prune` every run is followed to its end, of which
+    there are exponentially many: for limits of two or three.
+
+    Raises `InputError` for more than `most_states`, if the machine does not start with such a value, for an assertion
+    that names a node or a tool that there is not, and for what is no graph, oracle or option.
+    """
+    built(graph, "explore(executor.graph, ...)")
+    check("explore", ("limits", limits, LIMITS), ("oracle", oracle, _ORACLE), ("raises", raises, EXCEPTIONS))
+    check("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
+    properties = each("properties", properties, Assertion, "assertions, such as never(calls_tool('delete_file'))")
+    if unknown := [said for one in properties for said in unknown_names(one, graph.nodes, oracle.tools)]:
+        raise InputError("\n".join(unknown))
+    stepping = Stepping(graph, limits, crashes)
+
+    def expand(waiting: Waiting) -> Iterator[tuple[Choice, Events, Waiting | Over]]:
+        for choice in stepping.choices(waiting, oracle):
+            yield choice, *stepping.onward(waiting, choice)
+
+    alike = _by_shape(graph, limits, oracle.words) if prune else _never_alike()
+    space = search(graph, stepping.begun(start), expand, alike, properties, most_states=most_states, own=_own)
+    failures = [Failure(graph, limits, start, one.assertion, one.choices, one.events) for one in space.broken]
+    raised: list[Raised] = []
+    for one in space.thrown:
+        error = raised_by(graph, limits, start, one.choices)
+        if error is None:
+            error = InputError(f"{one.name}, but not when it is run again: {one.node} keeps something between runs")
+        if not isinstance(error, raises):
+            raised.append(Raised(graph, limits, start, one.node, error, one.choices, one.events))
+    return explored(graph, space, failures, raised)
+
+
+def _own(choice: Choice | None) -> bool:
+    """Whether an exception that follows this choice is a node's, and not the world's."""
+    return choice is None or choice.kind != "raises"
+
+
+def explored(
+    graph: Graph[Any, Any], space: Space[Any], failures: Sequence[Failure] = (), raised: Sequence[Raised] = ()
+) -> Exploration:
+    """What can be read off the states that were found."""
+    found = extent(space)
+    endless = found if isinstance(found, Endless) else None
+    whole = None if isinstance(found, Endless) else found
+    ends = [way.target for way in space if isinstance(way.target, Over)]
+    raising = Counter(over.name for over in ends if over.how == "raised")
+    # The choices of puppets are none of the world's.
+    injected = Counter(
+        way.target.name
+        for way in space
+        if isinstance(way.target, Over) and isinstance(way.choice, Choice) and way.choice.kind == "raises"
+    )
+    taken = {edge for way in space for edge in way.edges}
+    joins = sum(not isinstance(way.target, Over) for way in space) - len(space.ways)
+    return Exploration(
+        runs=len(ends) + joins,
+        states=len(space.ways),
+        paths=whole and whole.runs,
+        longest=whole and whole.transitions,
+        charges=whole and {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
+        endings=Counter(over.name for over in ends if over.how == "done"),
+        exceptions=raising - injected,
+        injected=injected,
+        cancelled=sum(over.how == "cancelled" for over in ends),
+        taken=tuple(edge for edge in graph.edges if edge in taken),
+        never_taken=tuple(NeverTaken(edge, _why(graph, edge, taken)) for edge in graph.edges if edge not in taken),
+        endless=endless,
+        failures=tuple(failures),
+        raised=tuple(raised),
+    )
+
+
+def _counted(exceptions: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} in {runs:,} runs" for name, runs in exceptions.items())
+
+
+def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
+    reached = edge.source == graph.start or any(one.target == edge.source for one in taken)
+    if not reached:
+        return f"{edge.source} is never reached"
+    spent_outcome = graph[edge.source].spent_outcome
+    if spent_outcome is edge.outcome:
+        return f"no limit is spent at {edge.source}"
+    if all(one.outcome is spent_outcome for one in taken if one.source == edge.source):
+        return f"{edge.source} never comes to return anything"
+    return f"{edge.source} never returns {edge.outcome.__name__}"
+
+
+def _by_shape(graph: Graph[Any, Any], limits: Limits, words: frozenset[str] | None) -> Callable[[Waiting], Hashable]:
+    """Take waiting runs for alike that are at one node with one shape, and have as much left of every limit."""
+    grace = grace_of(graph)
+
+    def alike(waiting: Waiting) -> Hashable:
+        snapshot = waiting.snapshot
+        return (
+            snapshot.node,
+            counters(snapshot.spent, limits, graph.budgets, grace=grace),
+            shape(snapshot.value, words),
+            asked_shape(waiting.effect, words),
+            waiting.had,
+        )
+
+    return alike
+
+
+def _never_alike() -> Callable[[Waiting], Hashable]:
+    numbers = count()
+    return lambda _: next(numbers)

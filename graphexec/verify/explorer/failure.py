@@ -1,0 +1,317 @@
+"""The shortest run that breaks an assertion, or in which a node raises: to read, to draw, and as a test to paste."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, final
+
+from graphexec.actions import Steps
+from graphexec.effects import agent_limits
+from graphexec.errors import (
+    CertificateError,
+    InputError,
+    NodeError,
+    SnapshotError,
+    UndeclaredCount,
+    UndeclaredEffect,
+    UndeclaredOutcome,
+    UnhandledOutcome,
+)
+from graphexec.kernel.events import Event, Moved
+from graphexec.kernel.execution import Cut
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits, Meter
+from graphexec.kernel.node import Edge
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.verify.explorer import temporal
+from graphexec.verify.explorer.stepping import Choice, Over, Stepping
+from graphexec.verify.explorer.temporal import BROKEN, Assertion
+from graphexec.verify.proof.settings import AGENT_METERS
+
+# Of the comment in a test, and of an event that is shown.
+_WIDTH = 110
+
+# What is raised where a node, or the engine, breaks its word: nothing that a run may end with.
+BROKEN_WORD = (
+    UndeclaredOutcome,
+    UndeclaredEffect,
+    UndeclaredCount,
+    UnhandledOutcome,
+    NodeError,
+    CertificateError,
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run of `graph` from `start` within `limits` that breaks `assertion`, no run with fewer transitions does.
+
+    `choices` are what the world did, in order; `events` end with the one that broke the assertion.
+    """
+
+    graph: Graph[Any, Any]
+    limits: Limits
+    start: Any
+    assertion: Assertion
+    choices: tuple[Choice, ...]
+    events: tuple[Event[Any], ...]
+
+    @property
+    def path(self) -> tuple[Edge, ...]:
+        """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
+        return _path(self.graph, self.events)
+
+    def __str__(self) -> str:
+        return f"{self.assertion} does not hold: {_run(self)}; the last event is {_short(self.events[-1])}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A run of `graph` from `start` within `limits` in which `node` raises `error`, as it does in no shorter run.
+
+    `choices` are what the world did, in order, none of which was an exception; `events` are those before it.
+    """
+
+    graph: Graph[Any, Any]
+    limits: Limits
+    start: Any
+    node: str
+    error: Exception
+    choices: tuple[Choice, ...]
+    events: tuple[Event[Any], ...]
+
+    @property
+    def path(self) -> tuple[Edge, ...]:
+        """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
+        return _path(self.graph, self.events)
+
+    def __str__(self) -> str:
+        return f"{self.node} raises {self.error!r}: {_run(self)}"
+
+
+def _path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> tuple[Edge, ...]:
+    edges = {(edge.source, edge.outcome): edge for edge in graph.edges}
+    return tuple(edges[event.node, type(event.outcome)] for event in events if type(event) is Moved)
+
+
+def _run(found: Failure | Raised) -> str:
+    way = ", ".join(map(str, found.path)) or f"at {found.graph.start}"
+    return f"{way}; the world {', '.join(map(str, found.choices)) or 'nothing'}"
+
+
+def remedy(error: BaseException) -> str:
+    """What to do about an exception that a node raises. A broken declaration is not to be allowed."""
+    if isinstance(error, BROKEN_WORD):
+        return "mend the node"
+    return f"let no node raise it, or pass raises=({type(error).__name__},)"
+
+
+def breaks(
+    assertion: Assertion, graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]
+) -> bool:
+    """Whether the run from `start`, in which the world does as in `choices`, breaks the assertion.
+
+    A run that is over before all choices are made is judged as it is; one that would go on is judged so far.
+    """
+    stepping = Stepping(graph, limits, crashes=len(choices))
+    state = assertion.start
+    events, then = stepping.begun(start)
+    for event in events:
+        state = assertion.after(state, event)
+    for choice in choices:
+        if isinstance(then, Over):
+            break
+        events, then = stepping.onward(then, choice)
+        for event in events:
+            state = assertion.after(state, event)
+    return state == BROKEN
+
+
+def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]) -> Exception | None:
+    """The exception that ends the run from `start` in which the world does as in `choices`, if a node raises one.
+
+    Raises `InputError` for a choice that ends the run: an exception of the world's, or a cancellation.
+    """
+    if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
+        raise InputError(f"the world {ending[0]}, which ends the run; leave it out")
+    try:
+        snapshot = begin(graph, start)
+        for choice in choices:
+            state = advance(graph, snapshot, limits)
+            if not isinstance(state, Asking):
+                return None
+            snapshot = _answered(graph, state, choice, float(limits.seconds or 0))
+        advance(graph, snapshot, limits)
+    except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything
+        return error
+    return None
+
+
+def _answered(graph: Graph[Any, Any], asking: Asking, choice: Choice, late: float) -> Snapshot:
+    match choice.kind:
+        case "replies":
+            return asking.reply(choice.value)
+        case "replies late":
+            return asking.reply(choice.value, at=late)
+        case "cuts":
+            return asking.cut(at=late, finished=choice.value.finished if isinstance(choice.value, Cut) else ())
+        case _:
+            # A crash: what cannot be stored is taken up as it is.
+            restarted = asking.snapshot.restarted()
+            try:
+                return Snapshot.from_json(restarted.to_json(), graph)
+            except SnapshotError:
+                return restarted
+
+
+def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
+    """The source of a pytest function that makes the same run on the engine, and fails as long as it breaks.
+
+    `machine` is the source that defines a `machine`, the graph: `from app import executor; machine = executor.graph`.
+    Without it, the graph is looked for among the names at the top of the modules that are loaded, as it is or as that
+    of an executor.
+
+    Values are written as they are constructed, and what is defined inside a function by its bare name, which is for the
+    reader to bring into scope. Raises `InputError` if the graph is not found.
+    """
+    source = _Source()
+    limits, start = source.of(failure.limits), source.of(failure.start)
+    choices = [source.of(choice) for choice in failure.choices]
+    if isinstance(failure, Raised):
+        source.need(raised_by)
+        name = f"{failure.node}_raises_no_{type(failure.error).__name__}"
+        held: list[str] = []
+        judged = f"    assert (error := raised_by(machine, {limits}, {start}, choices)) is None, repr(error)"
+    else:
+        source.need(breaks)
+        for named in (*_written(failure.assertion.text), *failure.assertion.uses):
+            source.need(named)
+        name = failure.assertion.text
+        held = [f"    assertion = {failure.assertion}"]
+        judged = f"    assert not breaks(assertion, machine, {limits}, {start}, choices), str(assertion)"
+    lines = [*source.imports(), machine or _import_of(failure.graph), "", ""]
+    lines += [
+        f"def test_{_identifier(name)}() -> None:",
+        *(f"    # {line}" for line in textwrap.wrap(str(failure), _WIDTH)),
+        *held,
+        "    choices = [",
+        *(f"        {choice}," for choice in choices),
+        "    ]",
+        judged,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class _Source:
+    """Values as source text, and the imports that the text needs."""
+
+    def __init__(self) -> None:
+        self._needed: dict[str, set[str]] = {}
+
+    def need(self, named: Any) -> str:
+        """Import a class or a function, and return what to write for it."""
+        name: str = getattr(named, "__qualname__", "")
+        if name.startswith("<") or "<locals>" in name:
+            return str(named.__name__)
+        if named.__module__ != "builtins":
+            self._needed.setdefault(named.__module__, set()).add(name.partition(".")[0])
+        return name
+
+    def imports(self) -> list[str]:
+        return [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(self._needed.items())]
+
+    def of(self, value: object) -> str:
+        """A value as it is constructed, with the fields that differ from their defaults."""
+        many: Any = value
+        if isinstance(value, type):
+            return self.need(value)
+        if isinstance(value, Enum):
+            return f"{self.need(type(value))}.{value.name}"
+        if isinstance(value, Steps):
+            return f"{self.need(Steps)}([{', '.join(map(self.of, value))}])"
+        if isinstance(value, (dict, MappingProxyType)):
+            items: Mapping[Any, Any] = many
+            return f"{{{', '.join(f'{self.of(key)}: {self.of(one)}' for key, one in items.items())}}}"
+        if type(value) in (list, tuple):
+            inside = ", ".join(map(self.of, many))
+            return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(many) == 1 else ''})"
+        if isinstance(value, Limits):
+            return self._limits(value)
+        if is_dataclass(value):
+            return f"{self.need(type(value))}({', '.join(self._given(value))})"
+        if not isinstance(value, (str, bytes, int, float, type(None))):
+            # What shows itself as it is constructed, as pydantic's models do.
+            self.need(type(value))
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
+        return repr(value)
+
+    def _limits(self, limits: Limits) -> str:
+        """Limits by their meters: those of agents by name."""
+        meters = limits.meters
+        usual = Limits()
+        own = ("iterations", "seconds", "fan_out", "restarts")
+        given = [f"{name}={value!r}" for name in own if (value := getattr(limits, name)) != getattr(usual, name)]
+        given += [f"budgets={dict(limits.budgets)!r}"] if limits.budgets else []
+        if not meters:
+            return f"{self.need(Limits)}({', '.join(given)})"
+        if meters.keys() <= set(AGENT_METERS):
+            given += [f"{name}={limit}" for name, limit in meters.items()]
+            return f"{self.need(agent_limits)}({', '.join(given)})"
+        # A limit that is no whole number is of a meter that counts fractions.
+        fractions = {name: ", whole=False" if isinstance(limit, float) else "" for name, limit in meters.items()}
+        items = [f"{self.need(Meter)}({name!r}{fractions[name]}): {limit}" for name, limit in meters.items()]
+        of_meters = f"{{{', '.join(items)}}}"
+        return f"{self.need(Limits)}({', '.join([of_meters, *given])})"
+
+    def _given(self, value: Any) -> list[str]:
+        given: list[str] = []
+        for field in fields(value):
+            one = getattr(value, field.name)
+            usual: Any = field.default if field.default_factory is MISSING else field.default_factory()
+            if field.init and not (type(one) is type(usual) and one == usual):
+                given.append(f"{field.name}={self.of(one)}")
+        return given
+
+
+def _import_of(graph: Graph[Any, Any]) -> str:
+    """The import of a graph that stands at the top of a module, by itself or in an executor."""
+    # Where there are executors the module is loaded; it is not imported here, since it does I/O.
+    executors: Any = getattr(sys.modules.get("graphexec.executor.executor"), "AgentExecutor", ())
+    for module, found in list(sys.modules.items()):
+        if module == "__main__":
+            continue
+        for name, value in list(getattr(found, "__dict__", {}).items()):
+            if value is graph:
+                return f"from {module} import {name} as machine"
+            if isinstance(value, executors) and value.graph is graph:
+                return f"from {module} import {name}\n\nmachine = {name}.graph"
+    raise InputError("the graph has no name in any module; pass machine='from yours import executor; machine = ...'")
+
+
+def _written(text: str) -> list[object]:
+    """What an assertion's text uses of the module of assertions."""
+    words = re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text))
+    return [
+        vars(temporal)[word]
+        for word in dict.fromkeys(words)
+        if getattr(vars(temporal).get(word), "__module__", "") == temporal.__name__
+    ]
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_").lower()
+
+
+def _short(event: Event[Any]) -> str:
+    return textwrap.shorten(str(event), _WIDTH, placeholder="...")

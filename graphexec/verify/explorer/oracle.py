@@ -1,0 +1,244 @@
+"""The classes of replies that the world can give to an effect, with a representative of each.
+
+What a model may say is without number; what the agent makes of it is not. `replies_of` shows the agent's own parser a
+pool of replies and keeps one of each kind of decision that comes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, final, get_args
+
+from graphexec.actions import AgentAction, AgentFinish, StepStatus
+from graphexec.agents import Agent
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Decided, ToolResult, Unreadable
+from graphexec.errors import InputError, ParseError
+from graphexec.kernel.effects import Effect, Perform
+from graphexec.kernel.graph import Graph
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.tools import AnyTool
+from graphexec.verify.explorer.abstraction import texts
+from graphexec.verify.explorer.temporal import UNKNOWN
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A class of replies by its `name`, and a `value` that represents it."""
+
+    name: str
+    value: object
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Every class of replies to an effect, and the `words` that tell apart what nodes make of them.
+
+    Without words every text that differs does, so that what nodes say at length makes every run a state of its own.
+    `tools` are the names of the tools that there are, where that is known: of an executor.
+    """
+
+    replies: Callable[[Effect[Any]], Sequence[Reply]]
+    words: frozenset[str] | None = None
+    tools: Collection[str] | None = None
+
+    def __call__(self, effect: Effect[Any]) -> Sequence[Reply]:
+        """The classes of replies to this effect."""
+        return self.replies(effect)
+
+
+class Equipped(Protocol):
+    """A machine with the agent and the tools in it: an `AgentExecutor`."""
+
+    @property
+    def agent(self) -> Agent:
+        """Who decides."""
+        ...
+
+    @property
+    def tools(self) -> Mapping[str, AnyTool]:
+        """The tools by name."""
+        ...
+
+    @property
+    def graph(self) -> Graph[Any, Any]:
+        """The machine itself."""
+        ...
+
+
+# The replies to effects of one's own, by the effect's class.
+Replies: TypeAlias = Mapping[type[Effect[Any]], Sequence[object]]
+
+
+def replies_of(machine: Equipped | Graph[Any, Any], replies: Replies | None = None) -> Oracle:
+    """The classes of replies to whatever the machine asks for.
+
+    `replies` are the replies to effects of your own, `{Fetch: [Page(""), Page("text")]}`, and what opaque nodes return,
+    `{Perform: [Home(()), ...]}`; they stand in for those that are known, too. A `ModelReply` is known of an executor
+    only: the agent says what can be made of it.
+
+    Raises `InputError` for effects to which no reply is known, all of them at once.
+    """
+    graph = machine if isinstance(machine, Graph) else machine.graph
+    agent = None if isinstance(machine, Graph) else machine.agent
+    tools: Mapping[str, AnyTool] = {} if isinstance(machine, Graph) else machine.tools
+    known: dict[type[Effect[Any]], Sequence[Reply]] = {
+        AskHuman: [Reply("yes", "yes"), Reply("no", "no"), Reply("nothing", "")],
+        CallAgent: decisions(list(tools)),
+    }
+    if agent is not None and agent.model is not None:
+        known[CallModel] = model_replies(agent, list(tools))
+    given = {kind: [Reply(_name(value, number), value) for number, value in enumerate(values, 1)]
+             for kind, values in (replies or {}).items()}  # fmt: skip
+    known |= given
+    performed = _performed(graph, given.get(Perform, ()))
+    faults = [fault for kind in _asked(graph) if (fault := _unknown(kind, known))]
+    faults += [
+        f"nothing is known of what {name} returns; pass replies={{Perform: [{', '.join(missing)}(...)]}}"
+        for name, (_, missing) in performed.items()
+        if missing
+    ]
+    if faults:
+        raise InputError("; ".join(faults))
+
+    def replies_to(effect: Effect[Any]) -> Sequence[Reply]:
+        if isinstance(effect, Perform):
+            return performed[effect.node][0]
+        if isinstance(effect, CallTool) and CallTool not in given:
+            return _ANY_RESULT if agent is None else tool_results(effect, tools)
+        # mypy does not take a class for hashable.
+        kind: Any = type(effect)
+        if kind not in known:
+            raise InputError(_unknown(kind, known) or "")
+        return known[kind]
+
+    values = [reply.value for many in known.values() for reply in many]
+    values += [reply.value for many, _ in performed.values() for reply in many]
+    values += [reply.value for tool in tools for reply in tool_results(CallTool(tool, {}), tools)]
+    words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
+    return Oracle(replies_to, words, None if agent is None else tuple(tools))
+
+
+def model_replies(agent: Agent, tools: Sequence[str]) -> list[Reply]:
+    """One model's reply of each kind that the agent's parser tells apart, out of a pool of them."""
+    found: dict[str, Reply] = {}
+    for candidate in _pool(tools):
+        name = _reading(agent, candidate, tools)
+        found.setdefault(name, Reply(name, candidate))
+    return list(found.values())
+
+
+def decisions(tools: Sequence[str]) -> list[Reply]:
+    """One decision of a callable agent of each kind."""
+    one = [AgentAction(tool, {}) for tool in tools]
+    found = [
+        Reply("finish", Decided(AgentFinish({"output": "done"}))),
+        *(Reply(f"calls {action.tool}", Decided((action,))) for action in one),
+        Reply("calls an unknown tool", Decided((AgentAction(UNKNOWN, {}),))),
+        Reply("calls none", Decided(())),
+        Reply("unreadable", Decided(Unreadable("this cannot be read"))),
+    ]
+    if one:
+        found.append(Reply("calls several", Decided((one[0], one[-1]))))
+        found.append(Reply("calls several, and an unknown tool", Decided((one[0], AgentAction(UNKNOWN, {})))))
+    return found
+
+
+def tool_results(call: CallTool, tools: Mapping[str, AnyTool]) -> list[Reply]:
+    """One result of each kind that a call can have."""
+    tool = tools.get(call.name)
+    if tool is None:
+        return [Reply("unknown_tool", ToolResult(f"{call.name} is not a valid tool", "unknown_tool"))]
+    found = [
+        Reply("ok", ToolResult("done", "ok", tool.return_direct)),
+        Reply("bad_arguments", ToolResult(f"{call.name} was not called", "bad_arguments")),
+    ]
+    if tool.on_error != "raise":
+        found.append(Reply("error", ToolResult(f"{call.name} failed", "error")))
+    if tool.timeout is not None:
+        found.append(Reply("timed_out", ToolResult(f"{call.name} timed out", "timed_out")))
+    return found
+
+
+_ANY_RESULT = [
+    Reply("ok", ToolResult("done")),
+    Reply("ok, the answer", ToolResult("done", return_direct=True)),
+    Reply("error", ToolResult("it failed", "error")),
+]
+
+
+def _pool(tools: Sequence[str]) -> Iterator[ModelReply]:
+    """What models say: in the forms that the agents of this package read, well and badly, and in none."""
+    names: list[tuple[str, ...]] = [(name,) for name in (*tools, UNKNOWN)]
+    if tools:
+        names += [(tools[0], tools[-1]), (tools[0], UNKNOWN)]
+    yield ModelReply("Final Answer: done")
+    yield ModelReply(json.dumps({"action": "final_answer", "answer": "done"}))
+    yield ModelReply("done")
+    for several in names:
+        yield ModelReply("\n".join(f"Action: {name}\nAction Input: 1" for name in several))
+        calls: list[dict[str, Any]] = [{"action": name, "action_input": {}} for name in several]
+        yield ModelReply(json.dumps(calls[0] if len(calls) == 1 else calls))
+        yield ModelReply("", tuple(ToolCall(f"call{n}", name, "{}") for n, name in enumerate(several)))
+    yield ModelReply("")
+    yield ModelReply("[]")
+    yield ModelReply('{"action": ')
+    yield ModelReply("Action: and no more")
+    yield ModelReply("", (ToolCall("call0", (*tools, UNKNOWN)[0], '{"text": "cut'),), finish_reason="length")
+
+
+def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
+    """The name of what the agent makes of a reply."""
+    try:
+        decision = agent.read(reply)
+    except ParseError:
+        return "unreadable"
+    except Exception as error:  # noqa: BLE001 - a parser of the user's may raise anything, which ends the run
+        return f"read raises {type(error).__name__}"
+    if isinstance(decision, AgentFinish):
+        return "finish"
+    called = [action.tool if action.tool in tools else "an unknown tool" for action in decision]
+    if len(called) > 1:
+        return "calls several" if set(called) <= set(tools) else "calls several, and an unknown tool"
+    return f"calls {called[0]}" if called else "calls none"
+
+
+def _asked(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
+    """What the nodes ask for, each once. Where one may ask a model or a callable agent, it depends on the agent."""
+    either = {CallModel, CallAgent}
+    asked = [kind for node in graph for kind in node.effects if kind is not CallModel or not either <= {*node.effects}]
+    return list(dict.fromkeys(asked))
+
+
+def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object]) -> str | None:
+    if kind in known or kind in (CallTool, Perform):
+        return None
+    name = kind.__name__
+    reply = "ModelReply" if kind is CallModel else "..."
+    return f"no replies to {name} are known; pass replies={{{name}: [{reply}(...), ...]}}, one of each kind"
+
+
+def _performed(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:
+    """What each opaque node can return, and the names of the outcomes of which nobody gave any."""
+    found: dict[str, tuple[list[Reply], list[str]]] = {}
+    for node in graph:
+        if node.kind != "opaque":
+            continue
+        replies = [reply for reply in given if type(reply.value) in node.returns]
+        missing: list[str] = []
+        for kind in node.returns:
+            if any(type(reply.value) is kind for reply in replies):
+                continue
+            try:
+                replies.append(Reply(kind.__name__, kind()))
+            except Exception:  # noqa: BLE001 - a constructor of the user's that takes arguments, or wants them right
+                missing.append(kind.__name__)
+        found[node.name] = replies, missing
+    return found
+
+
+def _name(value: object, number: int) -> str:
+    return f"{type(value).__name__} {number}"

@@ -1,0 +1,202 @@
+"""One step of the real engine: from what it asks for, with what the world does then, to the next request or the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import Any, Literal, TypeAlias, final
+
+from graphexec.effects import COST, MODEL_CALLS, TOKENS
+from graphexec.errors import ModelError, SnapshotError
+from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
+from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import begin
+from graphexec.messages import ModelReply, Usage
+from graphexec.verify.explorer.oracle import Oracle, Reply
+
+# replies: in time.  replies late: when the deadline has passed, which only a handler that cannot be cut can do.  cuts:
+# the deadline cuts the effect.  raises: its handler does.  cancels: whoever runs it.  crashes: and the run is resumed.
+Kind: TypeAlias = Literal["replies", "replies late", "cuts", "raises", "cancels", "crashes"]
+
+# A run that tells so many events without asking for anything is taken for endless; it takes milliseconds.
+_ENDLESS = 10_000
+
+# Of batches with more combinations of replies than this, one member at a time differs from the rest.
+_COMBINATIONS = 64
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the world does when it is asked: its kind, the name of the class of replies, and the reply."""
+
+    kind: Kind
+    name: str = ""
+    value: object = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run that waits for the answer to `effect`; `had` are the classes of replies that the node has had before."""
+
+    snapshot: Snapshot
+    effect: Request
+    had: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A run that is over: with an outcome, with an exception, or cancelled. `name` is the class of it.
+
+    One that is `endless` went on and on without asking for anything, and was left.
+    """
+
+    how: Literal["done", "raised", "cancelled", "endless"]
+    name: str
+
+
+# What a step passes through, and where it leads.
+Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stepping:
+    """Runs of one machine within limits; `crashes` are allowed where the limits do not say how many (`restarts`)."""
+
+    graph: Graph[Any, Any]
+    limits: Limits
+    crashes: int = 0
+
+    def begun(self, value: object) -> Stepped:
+        """A run up to its first request."""
+        return self._on(Execution(self.graph, begin(self.graph, value), self.limits), [], ())
+
+    def onward(self, waiting: Waiting, choice: Choice) -> Stepped:
+        """A run from one request to the next. Costs the steps on the way and a replay of the node."""
+        snapshot, effect = waiting.snapshot, waiting.effect
+        match choice.kind:
+            case "raises":
+                return (), Over("raised", choice.name)
+            case "cancels":
+                return (), Over("cancelled", "")
+            case "crashes":
+                return self._on(Execution(self.graph, _resumed(snapshot, self.graph), self.limits), [], waiting.had)
+            case "replies" | "replies late" | "cuts":
+                execution = Execution(self.graph, snapshot, self.limits)
+                at = snapshot.spent.seconds if choice.kind == "replies" else execution.deadline or 0.0
+                settled = execution.answered(effect, choice.value, at)
+                # The engine tells of a reply when it comes; of one that it is resumed with, it told before.
+                took = at - snapshot.spent.seconds
+                news = Answered(snapshot.node, effect, settled.replies[-1], took, settled.spent)
+                return self._on(Execution(self.graph, settled, self.limits), [news], (*waiting.had, str(choice)))
+
+    def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
+        """Everything that the world can do then."""
+        limited = self.limits.seconds is not None
+        replies = _replies(waiting.effect, self._priced(oracle))
+        for reply in replies:
+            yield Choice("replies", reply.name, reply.value)
+        if limited:
+            for reply in replies:
+                yield Choice("replies late", reply.name, reply.value)
+            yield from _cuts(waiting.effect, replies)
+        yield Choice("raises", ModelError.__name__ if _model(waiting.effect) else "an exception")
+        yield Choice("cancels")
+        if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
+            yield Choice("crashes")
+
+    def _priced(self, oracle: Oracle) -> Callable[[Effect[Any]], list[Reply]]:
+        """The replies, and where tokens or money are limited those of a model once more that take all there is."""
+        tokens, money = self.limits[TOKENS], self.limits[COST]
+
+        def replies(effect: Effect[Any]) -> list[Reply]:
+            known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
+            dear: list[tuple[str, dict[str, Any]]] = []
+            if tokens is not None:
+                dear.append(("tokens", {"usage": Usage(completion_tokens=int(tokens))}))
+            if money is not None:
+                dear.append(("money", {"cost": money}))
+            return known + [
+                Reply(f"{reply.name}, for all the {what}", replace(reply.value, **taken))
+                for what, taken in dear
+                for reply in known
+                if isinstance(reply.value, ModelReply)
+            ]
+
+        return replies
+
+    def _on(self, execution: Execution, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
+        path = execution.path(observed=True)
+        try:
+            while len(events) < _ENDLESS:
+                item: Any = next(path)
+                if type(item) is Asked:
+                    events.append(item)
+                    waiting = Waiting(execution.snapshot(), item.effect, had)
+                    return tuple(events), waiting
+                if type(item) is Moved:
+                    had = ()
+                assert isinstance(item, (Entered, Moved)), "what is asked for is told of before"
+                events.append(item)
+            return tuple(events), Over("endless", "")
+        except StopIteration as end:
+            events.append(Done(end.value, execution.snapshot()))
+            return tuple(events), Over("done", type(end.value).__name__)
+        except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything; it ends this run
+            return tuple(events), Over("raised", type(error).__name__)
+        finally:
+            path.close()
+
+
+def _resumed(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
+    """The run as whoever stored it takes it up again; what cannot be stored is taken up as it is."""
+    restarted = snapshot.restarted()
+    try:
+        return Snapshot.from_json(restarted.to_json(), graph)
+    except SnapshotError:
+        return restarted
+
+
+def _replies(effect: Request, known: Callable[[Effect[Any]], list[Reply]]) -> list[Reply]:
+    """The classes of replies to an effect, or to a batch: every combination, or all that differ in one member."""
+    if not isinstance(effect, All):
+        return known(effect)
+    each = [known(member) for member in effect.effects]
+    every = list(islice(product(*each), _COMBINATIONS + 1))
+    if len(every) > _COMBINATIONS:
+        first = tuple(replies[0] for replies in each)
+        every = [first] + [
+            (*first[:place], reply, *first[place + 1 :]) for place, replies in enumerate(each) for reply in replies[1:]
+        ]
+    return [Reply(", ".join(one.name for one in many), tuple(one.value for one in many)) for many in every]
+
+
+def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
+    yield Choice("cuts", "", Cut())
+    if isinstance(effect, All) and len(effect.effects) > 1 and replies:
+        # Of a batch, some may have finished.
+        values: Any = replies[0].value
+        yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
+
+
+def _model(effect: Request) -> bool:
+    return not isinstance(effect, All) and MODEL_CALLS in effect.charges
+
+
+def _for_nothing(reply: Reply) -> Reply:
+    """The reply, at no cost where it says none."""
+    value = reply.value
+    if isinstance(value, ModelReply) and value.cost is None:
+        return Reply(reply.name, replace(value, cost=0.0))
+    return reply

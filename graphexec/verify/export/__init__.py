@@ -1,0 +1,1 @@
+"""Machines as models for other model checkers: Promela (SPIN) and TLA+ (TLC)."""

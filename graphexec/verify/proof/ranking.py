@@ -1,0 +1,73 @@
+"""The ranking: recursion over strongly connected components, each bounded by what is spent in it and not refilled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphexec.kernel.execution import Level, Ranks
+from graphexec.kernel.node import END
+from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.verify.proof.flow import Transition
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Where the recursion failed: transitions that form loops, and nothing that is spent in all of them runs out."""
+
+    transitions: tuple[Transition, ...]
+
+
+def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iterable[str]) -> Ranks | list[Core]:
+    """Return a rank for each node that every transition lowers, or every core in which there is none.
+
+    `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level, of which there
+    are at most as many as budgets.
+    """
+    levels: dict[str, list[Level]] = {name: [] for name in nodes}
+    cores: list[Core] = []
+    limited = frozenset(finite)
+    # Explicitly, since a machine may be deeper than Python's stack.
+    waiting: list[tuple[list[str], list[Transition]]] = [
+        (list(levels), [one for one in transitions if one.target != END.name])
+    ]
+    while waiting:
+        members, inside = waiting.pop()
+        for number, (component, within) in enumerate(components(members, inside), start=1):
+            budgets = spent_for_good(within, limited)
+            for name in component:
+                levels[name].append((number, budgets))
+            if budgets:
+                rest = [one for one in within if not _spends(one, budgets)]
+                waiting.append((component, rest))
+            elif within:
+                cores.append(Core(tuple(within)))
+    return cores or {name: tuple(rank) for name, rank in levels.items()}
+
+
+def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[tuple[list[str], list[Transition]]]:
+    """The strongly connected components, each with the transitions inside it; what can be reached comes first."""
+    following: dict[str, list[str]] = {name: [] for name in nodes}
+    for one in transitions:
+        following[one.source].append(one.target)
+        # A draft may lead to nodes that it does not have.
+        following.setdefault(one.target, [])
+    found = strongly_connected_components(following)
+    place = {name: number for number, component in enumerate(found) for name in component}
+    within: Mapping[int, list[Transition]] = defaultdict(list)
+    for one in transitions:
+        if place[one.source] == place[one.target]:
+            within[place[one.source]].append(one)
+    return [(component, within.get(number, [])) for number, component in enumerate(found)]
+
+
+def spent_for_good(transitions: Sequence[Transition], limited: frozenset[str]) -> tuple[str, ...]:
+    """The budgets that run out in a component: spent in it, limited, and not reset in it. Sorted by name."""
+    spent = {name for one in transitions for name, amount in one.spends if amount}
+    reset = {name for one in transitions for name in one.resets}
+    return tuple(sorted((spent & limited) - reset))
+
+
+def _spends(one: Transition, budgets: Sequence[str]) -> bool:
+    return any(name in budgets for name, amount in one.spends if amount)

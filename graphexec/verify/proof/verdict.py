@@ -1,0 +1,166 @@
+"""What verification says: a verdict, its findings, and the run that shows what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from graphexec.errors import Fault, GraphError, GraphexecError
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.verify.proof.certificate import Bounds, Certificate
+from graphexec.verify.proof.flow import Transition
+
+Severity: TypeAlias = Literal["error", "warning"]
+Status: TypeAlias = Literal["proved", "refuted", "unproved"]
+
+# They do not change. What is wrong with a loop has the first that fits.
+CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "GX001": "unknown node",
+        "GX002": "unhandled outcome",
+        "GX003": "impossible outcome",
+        "GX004": "unreachable node",
+        "GX005": "dead end",
+        "GX006": "cannot reach the end",
+        "GX007": "can only stop",
+        "GX008": "no way out when a limit is spent",
+        "GX009": "spent limit leads back to what it stops",
+        "GX010": "loop without decrease",
+        "GX011": "charge not well-founded",
+        "GX012": "time bound not dischargeable",
+        "GX013": "unbounded fan-out",
+        "GX014": "nested graph entered without end",
+        "GX015": "loop refills what it spends",
+        "GX016": "loop spends only what has no limit",
+        "GX017": "loop of which nothing is known",
+        "GX020": "two of one name",
+        "GX021": "outcome routed twice",
+        "GX022": "outcome does not fit its target",
+        "GX023": "outcome class not final and frozen",
+        "GX024": "setting missing",
+        "GX025": "meter lost",
+        "GX026": "no such edge",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A run that shows it: `stem` leads from the start to where it goes wrong, `loop` is gone round for ever then.
+
+    Without a loop the run is stuck there. It is possible under `limits`, which are the verdict's own unless these
+    make it needlessly long.
+    """
+
+    stem: tuple[Transition, ...]
+    loop: tuple[Transition, ...]
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or worth knowing: what, where, why it is so, and what to do."""
+
+    code: str
+    severity: Severity
+    node: str | None
+    outcome: str | None
+    fact: str
+    remedy: str
+    witness: Witness | None = None
+
+    @property
+    def title(self) -> str:
+        """What findings of this code have in common."""
+        return CODES[self.code]
+
+    def __str__(self) -> str:
+        where = f" at {self.node}" if self.node else ""
+        reached = ""
+        if self.witness is not None and self.witness.stem:
+            stem = self.witness.stem
+            reached = f" Reached by start -> {' -> '.join(path_of(stem))}."
+        return f"{self.code}{where}: {self.fact}.{reached} {_sentence(self.remedy)}"
+
+
+def path_of(stem: Iterable[Transition]) -> list[str]:
+    """The nodes that a way passes, each round of a loop in it once."""
+    nodes: list[str] = []
+    for one in stem:
+        for name in (one.source, one.target):
+            if name in nodes:
+                del nodes[nodes.index(name) + 1 :]
+            else:
+                nodes.append(name)
+    return nodes
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether every run of a graph ends under the limits.
+
+    `proved`: it does, and `certificate` says why, with the bounds. `refuted`: it does not, or the table is wrong; each
+    error among the `findings` has a run that shows it, as far as there is one. `unproved`: neither is known, and the
+    findings say why. A proof is as good as its `assumptions`.
+    """
+
+    status: Status
+    graph: Graph[Any, Any]
+    limits: Limits
+    findings: tuple[Finding, ...]
+    certificate: Certificate | None
+    assumptions: tuple[str, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Whether every run ends."""
+        return self.status == "proved"
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """How much a run takes at most, if it is proved to end."""
+        return None if self.certificate is None else self.certificate.bounds
+
+    @property
+    def why(self) -> str:
+        """The findings that stand against a proof, a line each."""
+        return "\n".join(str(finding) for finding in self.findings if finding.severity == "error") or self.status
+
+    def require_proof(self) -> None:
+        """Raise `UnprovedError` unless every run is proved to end."""
+        if not self.proved:
+            raise UnprovedError(self)
+
+    def __str__(self) -> str:
+        lines = [self.status.upper()]
+        if self.bounds is not None:
+            lines += [f"  {name.replace('_', ' ')}: {bound}" for name, bound in self.bounds.rows()]
+        return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
+
+
+class UnprovedError(GraphexecError, ValueError):
+    """A machine was to be run whose runs are not proved to end. `verdict` says why, with a counterexample."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(
+            f"{verdict.why}\nA machine runs only if it is proved to end; mend it, or pass may_run_forever=True"
+        )
+
+
+def findings_of(error: GraphError) -> tuple[Finding, ...]:
+    """The faults for which a table was not built, as findings."""
+    return tuple(finding_of(fault) for fault in error.faults)
+
+
+def finding_of(fault: Fault, witness: Witness | None = None) -> Finding:
+    """A fault of a table as a finding."""
+    fact, _, remedy = fault.text.partition("; ")
+    return Finding(fault.code, "error", fault.node, fault.outcome, fact, remedy, witness)

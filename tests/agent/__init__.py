@@ -1,1 +1,0 @@
-"""Tests of the executor, the tools and the agents."""

@@ -1,0 +1,91 @@
+"""The conversational agent: a tool or something to say, and what was said before."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+
+from graphexec import AgentExecutor, AgentFinish, ParseError
+from graphexec.agents import create_conversational_agent
+from graphexec.agents.langchain.conversational import read
+from graphexec.errors import InputError
+from graphexec.messages import ModelReply
+from graphexec.models.scripted import ScriptedModel
+from tests.agents.texts import names, plain
+from tests.executor.actors import echo, prompt
+
+
+@given(names(), plain())
+def test_what_is_written_in_its_form_is_read_back(tool: str, tool_input: str) -> None:
+    text = f"Thought: Do I need to use a tool? Yes\nAction: {tool}\nAction Input: {tool_input}"
+    decision = read(ModelReply(text))
+    assert not isinstance(decision, AgentFinish)
+    (action,) = decision
+    assert (action.tool, action.tool_input, action.log) == (tool, tool_input, text)
+
+
+@given(plain())
+def test_what_is_said_is_read_back(said: str) -> None:
+    assume("action" not in said.lower())
+    finish = read(ModelReply(f"Thought: Do I need to use a tool? No\nAI: {said}\nAI: {said}"))
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == f"{said}\nAI: {said}".strip()
+
+
+def test_a_prefix_in_the_middle_of_a_line_is_not_one() -> None:
+    decision = read(ModelReply("Action: search\nAction Input: AI: an introduction"))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == "AI: an introduction"
+
+
+def test_fenced_json_and_lower_case_labels_are_read() -> None:
+    decision = read(ModelReply('action: f\naction input: ```json\n{"a": 1}\n```'))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == '{"a": 1}'
+    finish = read(ModelReply(" ai : hello"))
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == "hello"
+
+
+def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed() -> None:
+    decision = read(ModelReply("Action: f\nAction Input: x\nObservation: y\nAI: y it is"))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == "x"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Hello!", "Thought: Do I need to use a tool? No", "Action: f\nAction Input: x\nAI: y"]
+)
+def test_neither_or_both_is_a_parse_error(text: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(text))
+    assert raised.value.llm_output == text
+
+
+def test_an_agent_knows_what_was_said_before_and_has_the_name_it_is_given() -> None:
+    model = ScriptedModel(["Robot (v2): Ada, I think."])
+    agent = create_conversational_agent(
+        model,
+        [echo],
+        prompt="{tools}{tool_names}|{ai_prefix}|{chat_history}|{input}|{agent_scratchpad}",
+        ai_prefix="Robot (v2)",
+    )
+    assert agent.input_keys == ("chat_history", "input")
+    executor = AgentExecutor(agent=agent, tools=[echo])
+    assert executor.run({"chat_history": "Human: I am Ada.", "input": "Who am I?"}).output == "Ada, I think."
+    assert prompt(model.requests[0]).endswith("|Robot (v2)|Human: I am Ada.|Who am I?|")
+    with pytest.raises(InputError, match="the inputs lack chat_history"):
+        executor.run({"input": "Who am I?"})
+
+
+@pytest.mark.parametrize("missing", ["tools", "tool_names", "chat_history", "agent_scratchpad"])
+def test_a_prompt_that_lacks_a_variable_is_refused(missing: str) -> None:
+    required = ("tools", "tool_names", "chat_history", "agent_scratchpad")
+    text = " ".join(f"{{{name}}}" for name in required if name != missing)
+    with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):
+        create_conversational_agent(ScriptedModel([]), [echo], prompt=text)
+
+
+def test_an_empty_prefix_is_refused() -> None:
+    with pytest.raises(InputError, match="ai_prefix is ' '; give the word"):
+        create_conversational_agent(ScriptedModel([]), [], ai_prefix=" ")

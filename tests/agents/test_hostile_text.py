@@ -1,0 +1,52 @@
+"""Every parser reads any text: to a decision or a `ParseError`, in linear time."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from graphexec import AgentFinish, ParseError
+from graphexec.agents import Decision, react
+from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.messages import ModelReply
+from tests.agents.texts import PIECES, anything
+
+READERS = [module.read for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)]
+
+
+@given(anything())
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
+def test_any_text_is_a_decision_or_a_parse_error(read: Callable[[ModelReply], Decision], text: str) -> None:
+    try:
+        decision = read(ModelReply(text))
+    except ParseError as error:
+        said = error.llm_output
+    else:
+        assert isinstance(decision, AgentFinish) or len(decision) == 1
+        said = decision.log if isinstance(decision, AgentFinish) else decision[0].log
+    assert said in text
+
+
+# Each piece is repeated, behind a beginning that makes a parser look at it.
+BEGINNINGS = ("", "Action:", "```json\n{", "Action: a\nAction Input: ", "<tool>a</tool><tool_input>", "Final Answer:")
+PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "Follow up", "{[", "[{", '{"a":', "``")
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
+def test_hostile_text_is_read_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        with contextlib.suppress(ParseError):
+            read(ModelReply(text))
+        return time.process_time() - began
+
+    for beginning in BEGINNINGS:
+        for piece in (*PIECES, *PAIRS):
+            text = beginning + piece * (20_000 // len(piece))
+            # A quadratic parser takes seconds for 20,000 characters, a linear one a few milliseconds; whatever else
+            # the process does then, such as collecting garbage, it does not do twice.
+            assert seconds(text) < 0.2 or seconds(text) < 0.2

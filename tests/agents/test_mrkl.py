@@ -1,0 +1,104 @@
+"""The zero-shot MRKL agent: its parser, and the text that it continues."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from graphexec import AgentExecutor, AgentFinish, ParseError
+from graphexec.agents import create_mrkl_agent
+from graphexec.agents.langchain.mrkl import read
+from graphexec.errors import InputError
+from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.models.scripted import ScriptedModel
+from tests.agents.texts import names, plain
+from tests.executor.actors import echo, observations, prompt, told_by_every_driver
+
+
+@given(names(), plain())
+def test_what_is_written_in_its_form_is_read_back(tool: str, tool_input: str) -> None:
+    text = f"I look.\nAction: {tool}\nAction Input: {tool_input}"
+    decision = read(ModelReply(text))
+    assert not isinstance(decision, AgentFinish)
+    (action,) = decision
+    assert (action.tool, action.tool_input, action.log) == (tool, tool_input, text)
+
+
+@pytest.mark.parametrize("query", ['SELECT "x" FROM "y"', 'SELECT * FROM t WHERE a = "b"', '"x" = "y'])
+def test_an_unbalanced_quote_is_not_eaten(query: str) -> None:
+    decision = read(ModelReply(f"Action: sql\nAction Input: {query}"))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == query
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "log"),
+    [
+        ("Final Answer: 42", "42", "Final Answer: 42"),
+        ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
+        ("final answer: 42", "42", None),
+        # What follows the answer is made up; the answer keeps its last character.
+        ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
+        ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
+        ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
+        ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
+    ],
+)
+def test_an_answer_is_the_answer_also_before_an_action(text: str, output: str, log: str | None) -> None:
+    finish = read(ModelReply(text))
+    assert isinstance(finish, AgentFinish)
+    assert (finish.output, finish.log) == (output, text if log is None else log)
+
+
+@pytest.mark.parametrize(
+    ("text", "observation"),
+    [
+        ("Action: f\nAction Input: x\nFinal Answer: 42", None),
+        ("I think.", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("Action: f", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
+    ],
+)
+def test_neither_or_an_answer_behind_an_action_is_a_parse_error(text: str, observation: str | None) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(text))
+    assert (raised.value.observation, raised.value.llm_output) == (observation, text)
+
+
+@pytest.mark.parametrize("label", ["Observation:", "\tObservation:", "observation:"])
+def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(label: str) -> None:
+    decision = read(ModelReply(f"Action: f\nAction Input: x\n{label} y\nFinal Answer: y"))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == "x"
+
+
+def test_fenced_json_and_lower_case_labels_are_read() -> None:
+    decision = read(ModelReply('action: `f`\naction input: ```json\n{"a": 1}\n```'))
+    assert not isinstance(decision, AgentFinish)
+    assert (decision[0].tool, decision[0].tool_input) == ("f", '{"a": 1}')
+
+
+def test_the_model_continues_one_text() -> None:
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel([" Hm.\nAction: echo\nAction Input: a", " So.\nFinal Answer: done"]))
+        agent = create_mrkl_agent(models[-1], [echo], prompt="{tools}|{tool_names}|{input}|{agent_scratchpad}")
+        return AgentExecutor(agent=agent, tools=[echo])
+
+    told = told_by_every_driver(executor)
+    assert (told.outcome.output, observations(told)) == ("done", ["a"])
+    head = "echo(text: string) - Say it again.|echo|q|"
+    for model in models:
+        first, second = model.requests
+        assert isinstance(first, CompletionRequest)
+        assert first.stop == ("\nObservation:", "\n\tObservation:")
+        step = " Hm.\nAction: echo\nAction Input: a\nObservation: a\nThought:"
+        assert [prompt(first), prompt(second)] == [head, head + step]
+
+
+@pytest.mark.parametrize("missing", ["tools", "tool_names", "agent_scratchpad"])
+def test_a_prompt_that_lacks_a_variable_is_refused(missing: str) -> None:
+    text = " ".join(f"{{{name}}}" for name in ("tools", "tool_names", "agent_scratchpad", "input") if name != missing)
+    with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):
+        create_mrkl_agent(ScriptedModel([]), [echo], prompt=text)
+    assert create_mrkl_agent(ScriptedModel([]), [echo]).input_keys == ("input",)

@@ -1,0 +1,100 @@
+"""Prompts: variables are checked when the agent is made, and values are never read as templates."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent
+from graphexec.agents.prompt import template
+from graphexec.errors import InputError
+from graphexec.messages import ModelReply, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import echo, messages, prompt
+
+FINISHED = {
+    "react": "Final Answer: done",
+    "structured": '{"action": "final_answer", "answer": "done"}',
+    "tool calling": "done",
+}
+
+
+@pytest.mark.parametrize("missing", ["tools", "tool_names", "agent_scratchpad"])
+def test_a_react_prompt_that_lacks_a_variable_is_refused_when_the_agent_is_made(missing: str) -> None:
+    names = ["tools", "tool_names", "agent_scratchpad", "input"]
+    text = " ".join(f"{{{name}}}" for name in names if name != missing)
+    with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}; write it") as raised:
+        create_react_agent(ScriptedModel([]), [echo], prompt=text)
+    assert raised.value.missing == (missing,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "}",
+        "{}",
+        "{0}",
+        "{a b}",
+        "{a.b}",
+        "{a[0]}",
+        '{"action": "x"}',
+        "{input!r}",
+        "{input:>10}",
+        "{input: x}",
+        "{{{",
+    ],
+)
+def test_braces_that_are_no_variable_are_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(InputError, match=r"write \{\{ and \}\} for braces"):
+        template(text, required=())
+
+
+def test_double_braces_are_braces_and_values_are_never_templates() -> None:
+    filled = template("{{x}} {a} {b} {a}", required=("a",))
+    assert filled.variables == ("a", "b")
+    assert filled.filled({"a": "{b}", "b": "{{tools}}", "c": 3}) == "{x} {b} {{tools}} {b}"
+
+
+def travelling(model: ScriptedModel, kind: str) -> Agent:
+    match kind:
+        case "react":
+            prompt = "{tools}{tool_names}{agent_scratchpad}{city} {day}"
+            return create_react_agent(model, [echo], prompt=prompt)
+        case "structured":
+            return create_structured_agent(model, [echo], question="{city} {day}")
+        case _:
+            return create_tool_calling_agent(model, [echo], prompt="{city} {day}")
+
+
+@pytest.mark.parametrize("kind", FINISHED)
+def test_further_variables_are_inputs_of_the_run(kind: str) -> None:
+    model = ScriptedModel([FINISHED[kind]])
+    executor = AgentExecutor(agent=travelling(model, kind), tools=[echo])
+    assert executor.agent.input_keys == ("city", "day")
+    with pytest.raises(InputError, match=r"the inputs lack day; pass \{'city': \.\.\., 'day': \.\.\.\}") as raised:
+        executor.invoke({"city": "Oslo"})
+    assert raised.value.missing == ("day",)
+    with pytest.raises(InputError, match="several inputs; pass a dict with city, day instead of a text"):
+        executor.invoke("Oslo")
+    assert not model.requests
+    returned = executor.invoke({"city": "{Oslo}", "day": 3, "extra": None})
+    assert returned == {"city": "{Oslo}", "day": 3, "extra": None, "output": "done"}
+    (request,) = model.requests
+    last = messages(request)[-1]
+    assert isinstance(last, UserMessage)
+    assert last.content.endswith("{Oslo} 3")
+
+
+def test_an_input_cannot_take_the_place_of_the_tools_or_the_scratchpad() -> None:
+    model = ScriptedModel(["Final Answer: a"])
+    agent = create_react_agent(model, [echo], prompt="{tool_names}|{tools}|{agent_scratchpad}|{input}")
+    AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "tool_names": "x", "agent_scratchpad": "y"})
+    assert prompt(model.requests[0]) == "echo|echo(text: string) - Say it again.||q"
+
+
+def test_huge_and_odd_inputs_are_passed_as_they_are() -> None:
+    model = ScriptedModel([ModelReply("a")] * 2)
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
+    for text in ("x" * 1_000_000, "\ud800 ☃ {} %s \x00"):
+        executor.run(text)
+        assert messages(model.requests[-1])[-1] == UserMessage(text)

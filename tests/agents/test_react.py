@@ -1,0 +1,255 @@
+"""The ReAct agent: its parser, its scratchpad, its prompt."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Literal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent
+from graphexec.agents.react import read
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import echo, fail, observations, prompt, told_by_every_driver
+
+
+def decided(text: str) -> AgentAction | AgentFinish:
+    decision = read(ModelReply(text))
+    if isinstance(decision, AgentFinish):
+        return decision
+    (action,) = decision
+    return action
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "tool_input"),
+    [
+        ("Thought: x\nAction: search\nAction Input: cats", "search", "cats"),
+        ("Action: search\nAction Input:   cats and dogs  \n", "search", "cats and dogs"),
+        ("Action 1: search\nAction 1 Input 1: cats", "search", "cats"),
+        ("Action : `search`\nAction Input : cats", "search", "cats"),
+        ("Action: search Action Input: cats", "search", "cats"),
+        ('Action: search\nAction Input: "cats"', "search", "cats"),
+        ('Action: sql\nAction Input: SELECT "x" FROM "y"', "sql", 'SELECT "x" FROM "y"'),
+        ('Action: sql\nAction Input: "x" = "y"', "sql", '"x" = "y"'),
+        ('Action: sql\nAction Input: say "hi"', "sql", 'say "hi"'),
+        ('Action: sql\nAction Input: "', "sql", '"'),
+        ('Action: sql\nAction Input: ""', "sql", ""),
+        ('Action: f\nAction Input: {"a": 1,\n "b": [2]}', "f", '{"a": 1,\n "b": [2]}'),
+        ("Action: f\nAction Input:", "f", ""),
+        ("Action:\nAction Input: x", "", "x"),
+        ("Action: f\nAction Input: x\nObservation: made up\nFinal Answer: 7", "f", "x"),
+        ("Action: f\nAction Input: x\nObservation: y\nThought: z\nAction: g\nAction Input: w", "f", "x"),
+        ("Action: f\nAction Input: naïve ☃", "f", "naïve ☃"),
+        # Fences are not part of what is meant, quotes in one are.
+        ("Action: ```search```\nAction Input: cats", "search", "cats"),
+        ("Action:\n```text\nsearch\n```\nAction Input: cats", "search", "cats"),
+        ('Action: f\nAction Input: ```json\n{"a": 1}\n```', "f", '{"a": 1}'),
+        ('Action: f\nAction Input:\n```JSON {"a": 1}```\n', "f", '{"a": 1}'),
+        ("Action: sql\nAction Input:\n```sql\nSELECT 1\n  FROM t\n```", "sql", "SELECT 1\n  FROM t"),
+        ("Action: sql\nAction Input: ```SELECT 1```", "sql", "SELECT 1"),
+        ('Action: say\nAction Input: ```\n"hi"\n```', "say", '"hi"'),
+        ('Action: f\nAction Input: ```json\n{"a": "```b```"}\n```', "f", '{"a": "```b```"}'),
+        # No fence around all of it.
+        ("Action: f\nAction Input: ```a``` and ```b```", "f", "```a``` and ```b```"),
+        ("Action: f\nAction Input: ```\na\n```\nand\n```\nb\n```", "f", "```\na\n```\nand\n```\nb\n```"),
+        ("Action: f\nAction Input: ```json\n{", "f", "```json\n{"),
+        ("Action: f\nAction Input: ```", "f", "```"),
+        ("Action: f\nAction Input: ````", "f", "````"),
+        ("Action: f\nAction Input: `x`", "f", "`x`"),
+    ],
+)
+def test_an_action_is_read_with_its_input(text: str, tool: str, tool_input: str) -> None:
+    action = decided(text)
+    assert isinstance(action, AgentAction)
+    assert (action.tool, action.tool_input) == (tool, tool_input)
+    assert action.log == text.partition("\nObservation")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "tool_input"),
+    [
+        ("thought: x\naction: search\naction input: cats", "search", "cats"),
+        ("ACTION : search\n ACTION INPUT 1: cats", "search", "cats"),
+        ("My action: look it up\nAction: search\nAction Input: cats", "search", "cats"),
+        ("Action: search\nAction Input: which action input: cats?", "search", "which action input: cats?"),
+    ],
+)
+def test_labels_in_another_case_are_read_where_a_line_begins_with_them(text: str, tool: str, tool_input: str) -> None:
+    action = decided(text)
+    assert isinstance(action, AgentAction)
+    assert (action.tool, action.tool_input) == (tool, tool_input)
+
+
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "Observation: y",
+        "Observation y",
+        "observation: y",
+        " OBSERVATION 1 : y",
+        "\tObservation: y",
+        "**Observation:** y",
+    ],
+)
+def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(made_up: str) -> None:
+    action = decided(f"Action: f\nAction Input: x\n{made_up}\nThought: I know\nFinal Answer: y")
+    assert isinstance(action, AgentAction)
+    assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
+
+
+def test_an_observation_is_only_a_line_of_its_own() -> None:
+    action = decided("Action: f\nAction Input: an Observation: x\nobservations: y")
+    assert isinstance(action, AgentAction)
+    assert action.tool_input == "an Observation: x\nobservations: y"
+
+
+def test_an_action_that_the_token_limit_cut_is_not_carried_out() -> None:
+    text = "Action: shell\nAction Input: rm -rf /home/me"
+    with pytest.raises(ParseError, match="cut at the token limit") as raised:
+        read(ModelReply(f"{text}", finish_reason="length"))
+    assert raised.value.observation is not None
+    assert "was not carried out" in raised.value.observation
+    # What comes before a made-up observation is whole, and an answer is one as far as it goes.
+    decision = read(ModelReply(f"{text}/tmp\nObservation: do", finish_reason="length"))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == "rm -rf /home/me/tmp"
+    assert isinstance(read(ModelReply("Final Answer: 4", finish_reason="length")), AgentFinish)
+
+
+def test_an_unbalanced_quote_is_not_eaten() -> None:
+    for text in ('SELECT "x" FROM "y"', '"x', 'x"', '"', '"a" or "b"'):
+        action = decided(f"Action: sql\nAction Input: {text}")
+        assert isinstance(action, AgentAction)
+        assert action.tool_input == text
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("Thought: I know\nFinal Answer: 42", "42"),
+        ("Final Answer: 42\n\nand more\n", "42\n\nand more"),
+        ("Final Answer: a\nFinal Answer: b", "b"),
+        ("Final Answer:", ""),
+        ("Final Answer: 42\nObservation: made up", "42"),
+        ("Action: none needed\nFinal Answer: 42", "42"),
+        ("final answer: 42", "42"),
+        ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
+    ],
+)
+def test_a_final_answer_is_read(text: str, output: str) -> None:
+    finish = decided(text)
+    assert isinstance(finish, AgentFinish)
+    assert finish.return_values == {"output": output}
+
+
+@pytest.mark.parametrize(
+    ("text", "observation"),
+    [
+        ("", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("I think.", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("The next action: search", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("action: search", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
+        ("Action: search", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
+        ("Action: search\nAction Inp", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
+        ("Action: f\nAction Input: x\nFinal Answer: 42", None),
+        ("Final Answer: 42\nAction: f\nAction Input: x", None),
+        # What the model says it observed is never believed, at the very beginning neither.
+        ("Observation: 42\nThought: I know\nFinal Answer: 42", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+    ],
+)
+def test_what_is_neither_or_both_is_a_parse_error_with_the_text(text: str, observation: str | None) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(text))
+    assert raised.value.observation == observation
+    assert raised.value.llm_output == f"\n{text}".partition("\nObservation")[0].removeprefix("\n")
+
+
+PIECES = st.sampled_from(
+    [
+        "Action:",
+        "Action Input:",
+        "Action",
+        " ",
+        "  ",
+        "\n",
+        "1",
+        "Final Answer:",
+        "Observation:",
+        '"',
+        "`",
+        "x",
+        "☃",
+        ":",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=30).map("".join))
+@example('Action: "Action Input: "')
+def test_any_text_is_an_action_an_answer_or_a_parse_error(text: str) -> None:
+    try:
+        said = decided(text).log
+    except ParseError as error:
+        said = error.llm_output
+    assert said in text
+    assert "\nObservation" not in said
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "Action" * 200_000,
+        "Action " * 200_000,
+        "Action:" * 200_000,
+        "Action" + " " * 1_000_000,
+        "Action: " + "Action 1 " * 150_000,
+        "Action:" + "1 Input" * 200_000,
+        "Final Answer" * 100_000,
+        "\n" * 1_000_000,
+        "Action: a\nAction Input: " + '"' * 1_000_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_hostile_text_is_read_in_linear_time(hostile: str) -> None:
+    began = time.process_time()
+    with contextlib.suppress(ParseError):
+        read(ModelReply(hostile))
+    # About a million characters: a quadratic parser takes minutes.
+    assert time.process_time() - began < 2
+
+
+def test_the_prompt_is_the_question_the_tools_and_the_scratchpad() -> None:
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel(["Think.\nAction: echo\nAction Input: {a}", "Final Answer: done"]))
+        agent = create_react_agent(
+            models[-1], [echo, fail], prompt="{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"
+        )
+        return AgentExecutor(agent=agent, tools=[echo, fail])
+
+    told = told_by_every_driver(executor)
+    assert observations(told) == ["{a}"]
+    tools = "echo(text: string) - Say it again.\nfail(text: string) - Never work."
+    for model in models:
+        assert [prompt(request) for request in model.requests] == [
+            f"{tools}|echo, fail|{{x}}|q|",
+            f"{tools}|echo, fail|{{x}}|q|Think.\nAction: echo\nAction Input: {{a}}\nObservation: {{a}}\nThought: ",
+        ]
+
+
+def test_the_model_is_asked_as_a_chat_or_to_continue_a_text_and_told_where_to_stop() -> None:
+    model = ScriptedModel(["Final Answer: a"] * 2)
+    protocols: tuple[Literal["chat", "completion"], ...] = ("chat", "completion")
+    for protocol in protocols:
+        AgentExecutor(agent=create_react_agent(model, [], protocol=protocol), tools=[]).run("q")
+    chat, completion = model.requests
+    assert isinstance(chat, ChatRequest)
+    assert isinstance(completion, CompletionRequest)
+    assert list(chat.messages) == [UserMessage(completion.prompt)]
+    assert chat.stop == completion.stop == ("\nObservation",)

@@ -1,0 +1,162 @@
+"""The structured agent: its schema, and its reading of what a model makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, AgentFinish, ParseError, create_structured_agent, tool
+from graphexec.agents import WorkedExample
+from graphexec.agents.structured import decision_schema, read
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import echo, messages, told_by_every_driver
+
+ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
+
+
+def test_an_action_and_an_answer_are_read() -> None:
+    decision = read(ModelReply(f"  {ACTION}\n"))
+    assert not isinstance(decision, AgentFinish)
+    (action,) = decision
+    assert (action.tool, action.tool_input, action.log) == ("echo", {"text": "hi"}, ACTION)
+    finish = read(ModelReply('{"action": "final_answer", "answer": "42 ☃"}'))
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == "42 ☃"
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer"),
+    [
+        ({"action_input": "a"}, "a"),
+        ({"action_input": "a", "answer": "b"}, "a"),
+        ({"answer": "b", "action_input": "a"}, "b"),
+        ({"action_input": {}, "answer": "b"}, "b"),
+        ({"answer": ["b"]}, '["b"]'),
+    ],
+)
+def test_the_answer_may_stand_as_the_input_and_the_first_is_taken(decision: dict[str, Any], answer: str) -> None:
+    finish = read(ModelReply(json.dumps({"action": "final_answer", **decision})))
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == answer
+
+
+@pytest.mark.parametrize("length", range(len(ACTION)))
+def test_truncated_json_is_never_executed(length: int) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(ACTION[:length], finish_reason="length"))
+
+
+def test_a_reply_cut_at_the_token_limit_is_told_so() -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(ACTION[:-3], finish_reason="length"))
+    assert raised.value.observation is not None
+    assert "it was cut at the token limit" in raised.value.observation
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "",
+        "Hello!",
+        "null",
+        "42",
+        '"text"',
+        f"[{ACTION}]",
+        f"{ACTION}{ACTION}",
+        f"```json\n{ACTION}\n```",
+        '{"action": "echo"}',
+        '{"action": null, "action_input": {}}',
+        '{"action": {"a": 1}, "action_input": {}}',
+        '{"action": "echo", "action_input": 3}',
+        '{"action": "echo", "action_input": ["a"]}',
+        '{"action": "final_answer"}',
+        '{"action": "final_answer", "action_input": 3}',
+        '{"answer": "42"}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "9" * 100_000,
+        '{"action": "echo", "action_input": {"text": NaN}}',
+        "\ud800",
+    ],
+    ids=lambda text: text[:24].encode("unicode_escape").decode(),
+)
+def test_garbage_is_a_parse_error_that_shows_what_to_write(garbage: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(garbage))
+    assert raised.value.observation is not None
+    assert 'Reply with one JSON object: {"action": "<tool>"' in raised.value.observation
+    assert raised.value.llm_output == garbage.strip()
+    # What was wrong is said in a few words: the model knows its own reply.
+    assert len(raised.value.observation) < 500
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(["action", "action_input", "answer", "x"]), inner)
+        ),
+    )
+)
+def test_any_json_is_a_decision_or_a_parse_error(value: Any) -> None:
+    text = json.dumps(value)
+    with contextlib.suppress(ParseError):
+        decision = read(ModelReply(text))
+        assert value["action"] == "final_answer" or not isinstance(decision, AgentFinish)
+
+
+def test_the_conversation_is_instructions_examples_question_and_steps() -> None:
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel([ACTION, '{"action": "final_answer", "answer": "done"}']))
+        agent = create_structured_agent(
+            models[-1],
+            [echo],
+            prompt="Tools: {tools} {{}}",
+            question="Q: {input}",
+            examples=[WorkedExample("Say a.", (("echo", {"text": "a"}, "a"),), "a it is")],
+        )
+        return AgentExecutor(agent=agent, tools=[echo])
+
+    assert told_by_every_driver(executor).outcome.output == "done"
+    head = [
+        SystemMessage("Tools: echo(text: string) - Say it again. {}"),
+        UserMessage("Say a."),
+        AssistantMessage('{"action": "echo", "action_input": {"text": "a"}}'),
+        UserMessage("Observation: a"),
+        AssistantMessage('{"action": "final_answer", "answer": "a it is"}'),
+        UserMessage("Q: q"),
+    ]
+    for model in models:
+        first, second = model.requests
+        assert messages(first) == head
+        assert messages(second) == [*head, AssistantMessage(ACTION), UserMessage("Observation: hi")]
+        assert isinstance(second, ChatRequest)
+        assert second.schema == decision_schema([echo])
+
+
+def test_the_instructions_have_inputs_too() -> None:
+    model = ScriptedModel(['{"action": "final_answer", "answer": "done"}'])
+    agent = create_structured_agent(model, [echo], prompt="{tools}|{tool_names}|{mood}|{chat_history}")
+    assert (agent.input_keys, agent.optional_keys) == (("mood", "chat_history", "input"), ())
+    before = [UserMessage("Hello."), AssistantMessage("Hm.")]
+    AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "mood": "good", "chat_history": before})
+    assert messages(model.requests[0]) == [
+        SystemMessage("echo(text: string) - Say it again.|echo|good|Human: Hello.\nAI: Hm."),
+        UserMessage("q"),
+    ]
+
+
+def test_a_tool_named_as_the_answer_is_and_a_prompt_without_tools_are_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, as the answer is; rename it"):
+        create_structured_agent(ScriptedModel([]), [tool(name="final_answer")(echo.function)])
+    with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):
+        create_structured_agent(ScriptedModel([]), [echo], prompt="Be good.")

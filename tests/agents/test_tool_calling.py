@@ -1,0 +1,188 @@
+"""The tool-calling agent: several calls at once, and the conversation told back as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
+from graphexec.actions import Steps
+from graphexec.agents.tool_calling import read, told
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelReply,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from graphexec.models.scripted import Scripted, ScriptedModel
+from tests.executor.actors import call, echo, fail, messages, observations, statuses, told_by_every_driver
+
+
+def conversations(*replies: Scripted, **settings: Any) -> tuple[Any, list[list[Message]]]:
+    """Run the script by every driver; return what came of it, and the requests, which are the same in each."""
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel(replies))
+        agent = create_tool_calling_agent(models[-1], [echo, fail], system="Be good.")
+        return AgentExecutor(agent=agent, tools=[echo, fail], **settings)
+
+    outcome = told_by_every_driver(executor)
+    first, *others = [[messages(request) for request in model.requests] for model in models]
+    assert all(other == first for other in others)
+    return outcome, first
+
+
+HEAD = [SystemMessage("Be good."), UserMessage("q")]
+
+
+def paired(conversation: list[Message]) -> bool:
+    """Whether every call is answered once, right after the message that it is part of, and in its order."""
+    open_calls: list[str] = []
+    for message in conversation:
+        if isinstance(message, ToolMessage):
+            if not open_calls or open_calls.pop(0) != message.call_id:
+                return False
+        elif open_calls:
+            return False
+        elif isinstance(message, AssistantMessage):
+            open_calls = [one.id for one in message.tool_calls]
+    return not open_calls
+
+
+def test_several_calls_are_made_at_once_and_told_back_in_their_order() -> None:
+    calls = (call("echo", "a", text="1"), call("fail", "b", text="2"), call("nope", "c"), call("echo", "d", text="4"))
+    outcome, requests = conversations(ModelReply("Let me see.", calls), "done")
+    assert outcome.outcome.output == "done"
+    assert statuses(outcome) == ["ok", "error", "unknown_tool", "ok"]
+    assert requests == [
+        HEAD,
+        [
+            *HEAD,
+            AssistantMessage("Let me see.", calls),
+            ToolMessage("a", "1"),
+            ToolMessage("b", "fail failed: ValueError: no 2"),
+            ToolMessage("c", "nope is not a valid tool, try one of [echo, fail]."),
+            ToolMessage("d", "4"),
+        ],
+    ]
+
+
+def test_each_reply_is_a_message_of_its_own() -> None:
+    _, requests = conversations(call("echo", "a", text="1"), call("echo", "b", text="2"), "done")
+    assert requests[-1][2:] == [
+        AssistantMessage("", (call("echo", "a", text="1"),)),
+        ToolMessage("a", "1"),
+        AssistantMessage("", (call("echo", "b", text="2"),)),
+        ToolMessage("b", "2"),
+    ]
+
+
+@pytest.mark.parametrize("call_id", ["same", ""])
+def test_the_same_reply_given_again_is_told_as_another_message(call_id: str) -> None:
+    again = call("echo", call_id, text="1")
+    _, requests = conversations(again, again, again, "done")
+    assert requests[-1][2:] == [AssistantMessage("", (again,)), ToolMessage(call_id, "1")] * 3
+
+
+def test_calls_with_the_same_id_in_one_reply_are_each_answered() -> None:
+    calls = (call("echo", "x", text="1"), call("echo", "x", text="2"))
+    outcome, requests = conversations(calls, "done")
+    assert observations(outcome) == ["1", "2"]
+    assert requests[-1][2:] == [AssistantMessage("", calls), ToolMessage("x", "1"), ToolMessage("x", "2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ('{"text": ', "EOF while parsing"),
+        ("[1]", "it is a list"),
+        ("3", "it is a single value"),
+        ("text", "expected"),
+        ('{"text": NaN}', ""),
+        ("[" * 100_000, "recursion limit"),
+    ],
+    ids=["cut", "list", "number", "words", "nan", "deep"],
+)
+def test_bad_arguments_make_the_whole_reply_a_parse_error_and_no_tool_runs(arguments: str, says: str) -> None:
+    calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
+    outcome, requests = conversations(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
+    assert statuses(outcome) == ["parse_error"]
+    assert outcome.spent["tool_calls"] == 0
+    assistant, user = requests[-1][2:]
+    assert assistant == AssistantMessage(f'Hm.\necho({{"text": "1"}})\necho({arguments})')
+    assert isinstance(user, UserMessage)
+    assert user.content.startswith("The arguments of the call to echo are not a JSON object: ")
+    assert says in user.content
+    assert user.content.endswith("Call it again.")
+
+
+def test_arguments_cut_at_the_token_limit_are_never_executed() -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply("", (ToolCall("a", "echo", '{"text": "hal'),), finish_reason="length"))
+    assert raised.value.observation is not None
+    assert "cut at the token limit" in raised.value.observation
+
+
+@pytest.mark.parametrize("arguments", ["", "{}"])
+def test_no_arguments_are_empty_ones(arguments: str) -> None:
+    decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == {}
+
+
+@pytest.mark.parametrize("content", ["42", "", "☃ \n"])
+def test_a_reply_without_calls_is_the_answer(content: str) -> None:
+    decision = read(ModelReply(content))
+    assert isinstance(decision, AgentFinish)
+    assert decision.return_values == {"output": content}
+
+
+def test_the_tools_are_offered_with_every_request() -> None:
+    model = ScriptedModel([call("echo", text="a"), "done"])
+    AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo]).run("q")
+    assert all(isinstance(request, ChatRequest) and request.tools == (echo.spec,) for request in model.requests)
+
+
+def test_steps_that_an_earlier_node_dropped_are_not_told_as_calls() -> None:
+    one, two = call("echo", "a", text="1"), call("echo", "b", text="2")
+    decision = read(ModelReply("", (one, two)))
+    assert not isinstance(decision, AgentFinish)
+    conversation = list(told(Steps([AgentStep(decision[1], "2")])))
+    assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
+
+
+def test_an_action_of_ones_own_is_told_in_words() -> None:
+    conversation = list(told(Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})])))
+    assert conversation == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
+
+
+IDS = st.sampled_from(["", "a", "b", "c"])
+REPLIES = st.lists(IDS, min_size=1, max_size=4).map(
+    lambda ids: ModelReply("", tuple(call("echo", one, text=one) for one in ids))
+)
+
+
+@given(st.lists(REPLIES | st.just(ModelReply("", (ToolCall("a", "echo", "{"),))), max_size=6), st.data())
+def test_every_result_follows_its_call_whatever_the_ids(replies: list[ModelReply], data: st.DataObject) -> None:
+    steps: list[AgentStep] = []
+    for reply in replies:
+        try:
+            decision = read(reply)
+        except ParseError as error:
+            steps.append(AgentStep(AgentAction("_Exception", "no", error.llm_output), "no", "parse_error"))
+            continue
+        assert not isinstance(decision, AgentFinish)
+        dropped = data.draw(st.integers(0, len(decision) - 1))
+        steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
+    conversation = list(told(Steps(steps)))
+    assert paired(conversation)
+    results = [message for message in conversation if isinstance(message, ToolMessage)]
+    assert len(results) == sum(step.status == "ok" for step in steps)

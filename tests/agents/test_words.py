@@ -1,0 +1,341 @@
+"""What an executor says, word for word: of what it refuses, of itself, and to the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    Agent,
+    AgentExecutor,
+    AgentFinish,
+    ParseError,
+    StoppedResponse,
+    create_react_agent,
+    edges,
+    node,
+    on,
+    replace,
+    splice,
+    tool,
+)
+from graphexec.actions import Run
+from graphexec.effects import ToolResult, agent_limits
+from graphexec.errors import InputError
+from graphexec.executor import Ready, parse
+from graphexec.executor.table import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, limit_reached
+from graphexec.kernel import renamed
+from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.messages import ModelReply
+from graphexec.models.scripted import ScriptedModel
+from graphexec.verify import UnprovedError
+from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
+
+
+def executor(**options: Any) -> AgentExecutor:
+    given: dict[str, Any] = {"agent": scripted(answer()), "tools": [], **options}
+    return AgentExecutor(**given)
+
+
+def of_several_inputs() -> AgentExecutor:
+    agent = create_react_agent(ScriptedModel([]), [])
+    return executor(agent=Agent(agent.ask, agent.read, model=agent.model, input_keys=("question", "language")))
+
+
+# Wrong on purpose, and so beyond what types allow.
+wrong: Any = None
+a_dict: Any = {"input": "hello"}
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "an early stopping method": (
+        lambda: executor(early_stopping_method="guess"),
+        "early_stopping_method is 'guess'; give 'force' or 'generate'",
+    ),
+    "a concurrency of nothing": (
+        lambda: executor(tool_concurrency=0),
+        "tool_concurrency is 0; give a whole number, 1 or more",
+    ),
+    "a concurrency that is no number": (
+        lambda: executor(tool_concurrency=2.5),
+        "tool_concurrency is 2.5; give a whole number, 1 or more",
+    ),
+    "what is no agent": (
+        lambda: executor(agent=42),
+        "agent is 42; make one with create_react_agent, say, or give a function",
+    ),
+    "what is no policy": (
+        lambda: executor(handle_parsing_errors=3),
+        "handle_parsing_errors is 3; give True, False, a text, or a function (def) of the error",
+    ),
+    "one text as a batch": (
+        lambda: executor().batch("hello"),
+        "batch takes several inputs; pass a list of them, or use invoke for one",
+    ),
+    "a dict as a batch": (
+        lambda: asyncio.run(executor().abatch(a_dict)),
+        "batch takes several inputs; pass a list of them, or use invoke for one",
+    ),
+    "a batch of none at a time": (
+        lambda: executor().batch(["q"], max_concurrency=0),
+        "max_concurrency is 0; give 1 or more, or None for 64",
+    ),
+    "inputs that are none": (
+        lambda: executor().run(wrong),
+        "the inputs are None; pass a dict of them by name, or the text of the only one",
+    ),
+    "a text for an agent of several inputs": (
+        lambda: of_several_inputs().run("hello"),
+        "the agent has several inputs; pass a dict with question, language instead of a text",
+    ),
+    "inputs that lack what the agent needs": (
+        lambda: of_several_inputs().run({"input": "hello"}),
+        "the inputs lack question, language; pass {'question': ..., 'language': ...}",
+    ),
+    "inputs that lack one": (
+        lambda: of_several_inputs().run({"language": "en"}),
+        "the inputs lack question; pass {'question': ..., 'language': ...}",
+    ),
+    "what is no machine": (
+        lambda: executor().with_graph(wrong),
+        "None does not start with Ready; make it from executor.graph, with splice say",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_is_refused_is_told_with_what_to_write(mistake: str) -> None:
+    make, text = REFUSED[mistake]
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+def test_the_names_of_missing_inputs_are_kept() -> None:
+    with pytest.raises(InputError) as caught:
+        of_several_inputs().run({"language": "en"})
+    assert caught.value.missing == ("question",)
+
+
+def test_an_end_that_is_none_of_an_agents_is_named() -> None:
+    @final
+    @dataclass(frozen=True)
+    class Verdict:
+        text: str
+
+    @node
+    def judge(finish: AgentFinish) -> Verdict:
+        return Verdict(finish.output)
+
+    plain = executor()
+    judged: Any = splice(plain.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
+    with pytest.raises(InputError) as caught:
+        plain.with_graph(judged)
+    assert str(caught.value) == "judge --Verdict--> END ends the run; end it with an AgentFinish or a StoppedResponse"
+
+
+def test_an_executor_tells_its_tools_and_its_machine() -> None:
+    one = executor(tools=[echo, fail])
+    assert repr(one) == f"<AgentExecutor with echo, fail: {one.graph!r}>"
+    assert repr(executor()).startswith("<AgentExecutor with no tools: ")
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+def test_a_policy_that_returns_no_text_is_told_what_to_return(run: Callable[[AgentExecutor], Any]) -> None:
+    model = ScriptedModel(["garbage"])
+    made = executor(agent=create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(InputError) as caught:
+        run(made)
+    assert str(caught.value) == "handle_parsing_errors returned 3; return the text that the model is told"
+
+
+# ---- limits, inputs and batches
+
+
+def test_each_limit_is_the_one_that_its_name_says() -> None:
+    limits = executor(
+        max_iterations=1, max_execution_time=2, max_model_calls=3, max_tool_calls=4, max_tokens=5, max_fan_out=6
+    ).limits
+    assert limits == agent_limits(iterations=1, seconds=2, model_calls=3, tool_calls=4, tokens=5, fan_out=6)
+    assert executor().limits == Limits(iterations=15)
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+def test_a_result_says_within_which_limits_it_came(run: Callable[[AgentExecutor], Any]) -> None:
+    assert run(executor(max_iterations=3)).limits == Limits(iterations=3)
+
+
+def test_the_tools_and_how_many_run_at_once_are_as_given() -> None:
+    one = executor(tools=[echo], tool_concurrency=1, return_intermediate_steps=True)
+    assert (one.world.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
+    assert executor(tool_concurrency=7).world.at_once == 7
+    assert executor().world.at_once == 64
+
+
+def test_a_text_is_the_only_input_by_its_name() -> None:
+    agent = create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
+    asked = Agent(agent.ask, agent.read, model=agent.model, input_keys=())
+    assert executor(agent=asked).invoke("q") == {"input": "q", "output": "42"}
+
+
+def test_a_batch_is_of_inputs_by_name_also_where_an_exception_ends_it() -> None:
+    def picky(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        if inputs["input"] == "bad":
+            raise LookupError(inputs["input"])
+        return answer(inputs["input"])
+
+    one = executor(agent=picky)
+    a, error = asyncio.run(one.abatch(["a", "bad"], return_exceptions=True))
+    assert a == {"input": "a", "output": "a"}
+    assert isinstance(error, LookupError)
+    assert asyncio.run(one.abatch([])) == one.batch([]) == []
+
+
+def test_an_async_batch_has_no_more_runs_under_way_than_allowed() -> None:
+    under_way = 0
+    most = 0
+
+    async def waiting(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        under_way -= 1
+        return answer()
+
+    assert len(asyncio.run(executor(agent=waiting).abatch(["q"] * 6, max_concurrency=1))) == 6
+    assert most == 1
+
+
+# ---- machines that are proved, and those that are not
+
+
+def test_an_executor_that_may_run_for_ever_stays_so_with_other_limits_and_machines() -> None:
+    forever = executor(max_iterations=None, may_run_forever=True)
+    assert not forever.verify().proved
+    assert forever.world.ranks is None
+    assert not forever.with_limits(Limits(iterations=None)).verify().proved
+    assert not forever.with_graph(forever.graph).verify().proved
+    bounded = forever.with_limits(Limits(iterations=3))
+    assert bounded.verify().proved
+    assert bounded.world.ranks is not None
+    assert bounded.world.limits == bounded.limits == Limits(iterations=3)
+
+
+def test_what_is_not_proved_is_refused_with_its_verdict() -> None:
+    with pytest.raises(UnprovedError) as caught:
+        executor(max_iterations=None)
+    assert not caught.value.verdict.proved
+    with pytest.raises(UnprovedError):
+        executor().with_limits(Limits(iterations=None))
+
+
+def test_a_machine_is_held_to_the_proof_of_its_own() -> None:
+    @node
+    def hurry(reached: LimitReached) -> StoppedResponse:
+        return StoppedResponse("hurried", reached.limit, reached.run)
+
+    one = executor(max_iterations=1, agent=scripted(act("echo", text="a")), tools=[echo])
+    other = one.with_graph(replace(one.graph, renamed(hurry, "stopped_response")))
+    certificate = other.verify().certificate
+    assert certificate is not None
+    assert other.world.ranks == certificate.ranks
+    assert (other.run("q").output, one.run("q").output) == (
+        "hurried",
+        "Agent stopped due to iteration limit or time limit.",
+    )
+
+
+# ---- the five nodes
+
+
+def test_a_parse_error_that_ends_the_run_says_what_was_wrong_and_keeps_what_the_model_said() -> None:
+    def read(reply: Any) -> Any:
+        raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
+
+    agent = create_react_agent(ScriptedModel(["gibberish"]), [])
+    with pytest.raises(ParseError) as caught:
+        executor(agent=Agent(agent.ask, read, model=agent.model)).run("q")
+    error = caught.value
+    assert str(error) == (
+        "no sense in it; pass handle_parsing_errors=True to tell the model about it and let it try again"
+    )
+    assert (error.observation, error.llm_output) == ("Say it again.", "gibberish")
+    assert isinstance(error.__cause__, ParseError)
+
+
+def test_an_empty_list_of_actions_is_told_as_such() -> None:
+    with pytest.raises(ParseError) as caught:
+        executor(agent=scripted([])).run("q")
+    assert str(caught.value) == (
+        "the agent returned an empty list of actions; pass handle_parsing_errors=True to tell the model about it and "
+        "let it try again"
+    )
+    assert (caught.value.observation, caught.value.llm_output) == ("Decide on an action, or finish.", "")
+
+
+def test_a_finish_keeps_its_log_and_values_and_is_not_return_direct() -> None:
+    finish = executor(agent=scripted(AgentFinish({"output": "42"}, "thought so"))).run("q").ending
+    assert finish == AgentFinish({"output": "42"}, "thought so", Run({"input": "q"}))
+
+
+def test_an_answer_of_a_tool_has_no_log() -> None:
+    direct = tool(return_direct=True)(echo.function)
+    ending = executor(agent=scripted(act("echo", text="a")), tools=[direct]).run("q").ending
+    assert isinstance(ending, AgentFinish)
+    assert (ending.return_values, ending.log, ending.return_direct) == ({"output": "a"}, "", True)
+    assert len(ending.steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        ("iterations", "Agent stopped due to iteration limit or time limit."),
+        ("seconds", "Agent stopped due to iteration limit or time limit."),
+        ("model_calls", "Agent stopped due to model call limit."),
+        ("tokens", "Agent stopped due to token limit."),
+        ("fan_out", "Agent stopped due to fan out limit."),
+        ("restarts", "Agent stopped due to restart limit."),
+        ("new_sources_read", "Agent stopped due to new sources read limit."),
+    ],
+)
+def test_a_stop_is_told_by_its_limit(limit: str, text: str) -> None:
+    machine = executor().graph
+    stopped: Any = machine["stopped_response"].function
+    run = Run({"input": "q"})
+    reached = limit_reached(Ready(run), Exhausted(limit, 1, 1))
+    assert reached == LimitReached(run, Exhausted(limit, 1, 1))
+    assert stopped(reached) == StoppedResponse(text, Exhausted(limit, 1, 1), run)
+
+
+@pytest.mark.parametrize("results", [(), (ToolResult("a"),), (ToolResult("a"), ToolResult("b"), ToolResult("c"))])
+def test_a_dispatch_of_ones_own_that_loses_results_is_not_passed_over(results: tuple[ToolResult, ...]) -> None:
+    check: Any = executor().graph["check_return_direct"].function
+    with pytest.raises(ValueError, match=r"is (shorter|longer)"):
+        check(Observed(Run({"input": "q"}), (act("echo"), act("fail")), results))
+
+
+def test_what_is_asked_is_the_agents_question_and_what_is_read_is_its_reply() -> None:
+    read: list[Any] = []
+    agent = create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
+
+    def reading(reply: Any) -> Any:
+        read.append(reply)
+        return agent.read(reply)
+
+    result = executor(agent=Agent(agent.ask, reading, model=agent.model)).run("q")
+    assert result.output == "42"
+    assert [type(one) for one in read] == [ModelReply]
+
+
+def test_the_strict_machine_has_no_way_back_from_parsing() -> None:
+    assert [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"] == [
+        "parse --Acted--> dispatch_tools",
+        "parse --AgentFinish--> END",
+    ]
+    assert Acted in STRICT_AGENT_EXECUTOR["parse"].returns

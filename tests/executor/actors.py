@@ -1,0 +1,151 @@
+"""Agents, models and tools that do what a test of the executor needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any, TypeAlias
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Tool, tool
+from graphexec.actions import Run, Steps
+from graphexec.executor import Ready
+from graphexec.executor.result import Ending
+from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import BLOCKING
+from graphexec.runtime.io import run_sync as run_coroutine
+from tests.three_drivers import EVERY, Driver, Script, Told, agreed
+
+AnyTool: TypeAlias = Tool[..., Any]
+Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
+
+
+def scripted(*turns: Any) -> Decide:
+    """An agent with no memory of its own: the steps say which of its turns it is at. The last turn repeats for ever."""
+    # A list is as many steps as it has actions; an empty one is a parse error, which is a step.
+    sizes = [max(1, _length(turn)) for turn in turns]
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        position = len(steps)
+        for turn, size in zip(turns[:-1], sizes, strict=False):
+            if position <= 0:
+                return turn
+            position -= size
+        return turns[-1]
+
+    return decide
+
+
+def act(name: str, **arguments: Any) -> AgentAction:
+    return AgentAction(name, arguments)
+
+
+def answer(output: Any = "done") -> AgentFinish:
+    return AgentFinish({"output": output})
+
+
+def call(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, json.dumps(arguments))
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool
+def fail(text: str) -> str:
+    """Never work."""
+    raise ValueError(f"no {text}")
+
+
+@tool(return_direct=True)
+def direct(text: str) -> str:
+    """Answer."""
+    return text
+
+
+def script_of(executor: AgentExecutor, inputs: Mapping[str, Any] | None = None) -> Script[Ready, Ending]:
+    return Script(executor.graph, Ready(Run(inputs or {"input": "q"})), executor.world)
+
+
+def told_by_every_driver(make: Callable[[], AgentExecutor], *, among: Sequence[Driver] = EVERY) -> Told[Ending]:
+    """Run a fresh executor with each driver, and return what all of them agree on."""
+    return agreed(lambda: script_of(make()), among=among)
+
+
+def observations(told: Told[Ending]) -> list[Any]:
+    return [step.observation for step in told.outcome.steps]
+
+
+def statuses(told: Told[Ending]) -> list[str]:
+    return [step.status for step in told.outcome.steps]
+
+
+def messages(request: ModelRequest) -> list[Message]:
+    assert isinstance(request, ChatRequest)
+    return list(request.messages)
+
+
+def prompt(request: ModelRequest) -> str:
+    """The whole prompt of a react agent."""
+    if isinstance(request, CompletionRequest):
+        return request.prompt
+    (message,) = request.messages
+    return message.content
+
+
+def _length(turn: object) -> int:
+    return len(turn) if isinstance(turn, Sized) else 1
+
+
+class BlockingModel:
+    """A model that answers when it is released, and not before; at the latest after half a minute."""
+
+    def __init__(self, reply: str = "late") -> None:
+        self.released = threading.Event()
+        self.reply = reply
+        self.calls = 0
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.calls += 1
+        self.released.wait(30)
+        return ModelReply(self.reply)
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.calls += 1
+        await until(self.released)
+        return ModelReply(self.reply)
+
+
+async def until(released: threading.Event) -> None:
+    """Wait for an event without blocking the loop; at the latest after half a minute."""
+    # Not an asyncio.Event, which is not a thread's; and counted, so that a defect is a failure and not a hang.
+    for _ in range(6_000):
+        if released.is_set():
+            return
+        await asyncio.sleep(0.005)
+
+
+def run_async(executor: AgentExecutor, inputs: Any = "q") -> Any:
+    return asyncio.run(executor.arun(inputs))
+
+
+def run_sync(executor: AgentExecutor, inputs: Any = "q") -> Any:
+    return executor.run(inputs)
+
+
+# How an executor is run, for tests in which that makes no difference.
+Running: TypeAlias = Callable[..., Any]
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+
+
+def reply_of(handler: Handler, effect: Effect[Any], left: float | None = None) -> Any:
+    """What a handler replies in a sync run."""
+    reply: Any = run_coroutine(handler.answer(effect, left, BLOCKING))
+    return reply

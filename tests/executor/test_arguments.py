@@ -1,0 +1,110 @@
+"""The kinds of values that may be given for an option, and the line that tells of one that does not fit."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec._arguments import (
+    FLAG,
+    MODEL,
+    NAME,
+    PATH,
+    SECONDS,
+    TEXT,
+    TIMEOUT,
+    Kind,
+    check,
+    each,
+    having,
+    maybe,
+    whole,
+)
+from graphexec.errors import InputError, ToolDefinitionError, format_value
+from graphexec.models.scripted import ScriptedModel
+
+numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
+
+
+@given(numbers, st.integers(-3, 3))
+def test_numbers_fit_where_they_are_finite_and_large_enough(value: float, least: int) -> None:
+    finite = isinstance(value, int) or math.isfinite(value)
+    assert whole(least).fits(value) == (isinstance(value, int) and value >= least)
+    assert SECONDS.fits(value) == (finite and value >= 0)
+    assert TIMEOUT.fits(value) == (finite and value > 0)
+
+
+@pytest.mark.parametrize("value", [None, True, "3", [], int, 1j])
+def test_what_is_no_number_fits_nowhere(value: object) -> None:
+    assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
+
+
+# A kind, what fits and what does not. Any: whatever it is.
+KINDS: list[tuple[Kind, list[Any], list[Any]]] = [
+    (TEXT, ["", "a"], [b"a", None, str]),
+    (NAME, ["a", " a"], ["", " \n", None, 3]),
+    (FLAG, [True, False], [0, 1, None, "no"]),
+    (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
+    (having("a list", "append", "pop"), [[]], [(), list, None]),
+    (maybe(TEXT), ["a", None], [3]),
+]
+
+
+@pytest.mark.parametrize(("kind", "fits", "others"), KINDS)
+def test_a_kind_tells_its_values_from_others(kind: Kind, fits: list[Any], others: list[Any]) -> None:
+    assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
+
+
+@given(st.one_of(st.text(), st.lists(st.text()), st.from_type(type)))
+def test_whatever_it_is_is_told_in_one_short_line(value: object) -> None:
+    said = format_value(value)
+    assert len(said) <= 120
+    assert len(said.splitlines()) == 1
+
+
+def test_all_that_does_not_fit_is_told_at_once_in_the_owners_name_or_in_nobodys() -> None:
+    wrong = ("size", 2.5, whole(1)), ("name", "a", TEXT), ("when", None, SECONDS)
+    with pytest.raises(InputError) as raised:
+        check("box", *wrong)
+    assert (
+        str(raised.value)
+        == "box has size=2.5; give a whole number, 1 or more; box has when=None; give seconds, 0 or more"
+    )
+    with pytest.raises(ToolDefinitionError, match=r"^size is 2\.5; give a whole number, 1 or more$"):
+        check("", wrong[0], error=ToolDefinitionError)
+    check("box", wrong[1])
+
+
+class HalfAModel:
+    """It knows nothing of async runs."""
+
+    complete = len
+
+    def __repr__(self) -> str:
+        return "<half>"
+
+
+def test_a_model_that_has_one_method_is_told_the_other() -> None:
+    for kind, remedy in ((MODEL, ""), (maybe(MODEL), ", or None for none")):
+        with pytest.raises(InputError) as raised:
+            check("", ("the model", HalfAModel(), kind))
+        said = "the model is <half>, which has no acomplete; give a model, such as OpenAICompatible('gpt-5-mini')"
+        assert str(raised.value) == f"{said}{remedy}"
+    assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
+
+
+@pytest.mark.parametrize("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
+def test_several_of_a_class_become_a_tuple(several: Any) -> None:
+    assert each("stop", several, str, "texts") == ("a", "b")
+
+
+@pytest.mark.parametrize("wrong", ["ab", b"ab", None, 3, ["a", 3]])
+def test_one_instead_of_several_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError) as raised:
+        each("stop", wrong, str, "texts")
+    assert str(raised.value) == f"stop is {wrong!r}; give a list of texts"

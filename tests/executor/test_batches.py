@@ -1,0 +1,166 @@
+"""Batches: what is not in the executor's own tests, such as the progress bar and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, AgentFinish
+from graphexec.errors import InputError
+from tests.executor.actors import answer
+
+
+def upper(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    text = str(inputs["input"])
+    if text.startswith("bad"):
+        raise LookupError(text)
+    return answer(text.upper())
+
+
+def executor() -> AgentExecutor:
+    return AgentExecutor(agent=upper, tools=[])
+
+
+def in_threads(many: Any, **given: Any) -> list[Any]:
+    return executor().batch(many, **given)
+
+
+def on_the_loop(many: Any, **given: Any) -> list[Any]:
+    return asyncio.run(executor().abatch(many, **given))
+
+
+both = pytest.mark.parametrize("batch", [in_threads, on_the_loop])
+Batch = Callable[..., list[Any]]
+
+
+def shown(one: Any) -> str:
+    return repr(one) if isinstance(one, Exception) else str(one["output"])
+
+
+@both
+@settings(max_examples=15, deadline=None)
+@given(many=st.lists(st.sampled_from(["a", "b", "bad"]), max_size=8), width=st.none() | st.integers(1, 9))
+def test_each_result_or_exception_stands_where_its_inputs_stood(
+    batch: Batch, many: list[str], width: int | None
+) -> None:
+    texts = [f"{one}{number}" for number, one in enumerate(many)]
+    found = batch(texts, max_concurrency=width, return_exceptions=True)
+    assert [*map(shown, found)] == [repr(LookupError(one)) if one.startswith("bad") else one.upper() for one in texts]
+
+
+@both
+@pytest.mark.parametrize("many", ["text", {"input": "a"}])
+def test_what_is_no_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
+    with pytest.raises(InputError, match="batch takes several inputs; pass a list of them, or use invoke for one"):
+        batch(many)
+    nothing: list[Any] = [None, 3, (one for one in ["a"])]
+    for wrong in nothing:
+        with pytest.raises(InputError, match=f"batch was given {re.escape(repr(wrong))}; pass a list of inputs"):
+            batch(wrong)
+
+
+@both
+def test_any_collection_of_inputs_is_taken(batch: Batch) -> None:
+    assert [*map(shown, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
+
+
+@both
+@pytest.mark.parametrize(
+    ("width", "wanted"),
+    [(0, "1"), (-1, "1"), (2.5, "a whole number, 1"), ("3", "a whole number, 1"), (True, "a whole number, 1")],
+)
+def test_no_concurrency_is_refused_also_for_nothing(batch: Batch, width: Any, wanted: str) -> None:
+    with pytest.raises(InputError, match=f"max_concurrency is {width!r}; give {wanted} or more, or None for 64"):
+        batch([], max_concurrency=width)
+
+
+@both
+@pytest.mark.parametrize("many", [["a", "b", "c"], []])
+def test_a_bar_on_stderr_counts_the_runs_that_are_done(
+    batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = batch(many, progress=True)
+    assert [one["output"] for one in found] == [one.upper() for one in many]
+    out, err = capsys.readouterr()
+    assert out == ""
+    # Where there is nothing to do, async, there is no bar either.
+    assert f"{len(many)}/{len(many)}" in err or not many
+
+
+@both
+def test_a_run_that_failed_is_done_too(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+    batch(["a", "bad", "c"], return_exceptions=True, progress=True)
+    assert "3/3" in capsys.readouterr().err
+
+
+@both
+def test_an_exception_ends_the_bar_and_is_raised(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LookupError, match="bad"):
+        batch(["a", "bad", "c"], progress=True)
+    assert "/3" in capsys.readouterr().err
+
+
+@both
+def test_without_rich_there_is_no_bar_and_one_is_told_what_to_install(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importing = builtins.__import__
+
+    def without_rich(name: str, *given: Any, **named: Any) -> Any:
+        if name.startswith("rich"):
+            raise ImportError(name)
+        return importing(name, *given, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without_rich)
+    with pytest.raises(InputError, match=r"progress=True draws a bar with rich.*pip install 'graphexec-agents\[cli\]'"):
+        batch(["a"], progress=True)
+    assert [one["output"] for one in batch(["a"])] == ["A"]
+
+
+def test_runs_that_fail_together_leave_nothing_unsaid_on_the_loop() -> None:
+    """asyncio reports an exception that nobody asked for; of several in one batch only the first was asked for."""
+    said: list[dict[str, Any]] = []
+    together = threading.Barrier(3)
+
+    def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        together.wait(20)
+        raise LookupError(inputs["input"])
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        with pytest.raises(LookupError):
+            await AgentExecutor(agent=failing, tools=[]).abatch(["a", "b", "c"])
+
+    asyncio.run(scenario())
+    import gc
+
+    gc.collect()
+    assert said == []
+
+
+def test_on_the_loop_runs_fail_together_without_threads() -> None:
+    said: list[dict[str, Any]] = []
+
+    async def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        await asyncio.sleep(0)
+        raise LookupError(inputs["input"])
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        with pytest.raises(LookupError, match="a"):
+            await AgentExecutor(agent=failing, tools=[]).abatch(["a", "b", "c"])
+        import gc
+
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert said == []

@@ -1,0 +1,222 @@
+"""The tools of one step run at once, as many as allowed, and their results come in the order asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, RunResult, tool
+from tests.executor.actors import HOW, AnyTool, Running, act, answer, echo, fail, scripted, until
+
+
+@tool
+def blocking(number: int) -> int:
+    """Take ten milliseconds."""
+    time.sleep(0.01)
+    return number
+
+
+@tool
+async def awaiting(number: int) -> int:
+    """Take ten milliseconds."""
+    await asyncio.sleep(0.01)
+    return number
+
+
+@HOW
+@pytest.mark.parametrize("slow", [blocking, awaiting])
+@pytest.mark.parametrize("limit", [None, 30.0])
+def test_fifty_calls_of_ten_milliseconds_in_one_step_take_less_than_a_hundred(
+    run: Running, slow: AnyTool, limit: float | None
+) -> None:
+    batch = [act(slow.name, number=number) for number in range(50)]
+    executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
+    # The best of several; and where other programs keep this machine busy, beside plain threads here and now. One after
+    # another they would take half a second.
+    took: list[float] = []
+    plainly: list[float] = []
+    while not any(one < min(0.4, max(0.1, 3 * other)) for one, other in zip(took, plainly, strict=True)):
+        assert len(took) < 20, (took, plainly)
+        began = time.perf_counter()
+        result = run(executor)
+        took.append(time.perf_counter() - began)
+        assert [step.observation for step in result.steps] == list(range(50))
+        plainly.append(seconds_of_fifty_threads())
+
+
+def seconds_of_fifty_threads() -> float:
+    """What fifty times ten milliseconds take in as many threads, without anything around them."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(50) as pool:
+        list(pool.map(blocking.function, range(50)))
+    return time.perf_counter() - began
+
+
+def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
+    """A tool whose calls wait until `width` of them are there, and the numbers that were inside at once."""
+    door = threading.Barrier(width)
+    lock = threading.Lock()
+    inside = 0
+    seen: list[int] = []
+
+    def entering(by: int) -> None:
+        nonlocal inside
+        with lock:
+            inside += by
+            seen.append(inside)
+
+    def meet_blocking(number: int) -> int:
+        """Meet the others."""
+        entering(1)
+        door.wait(20)
+        entering(-1)
+        return number
+
+    async def meet_awaiting(number: int) -> int:
+        """Meet the others."""
+        entering(1)
+        while max(seen) < width:  # noqa: ASYNC110 - the others may be in loops of their own
+            await asyncio.sleep(0)
+        entering(-1)
+        return number
+
+    return tool(name="meet")(meet_blocking if kind == "def" else meet_awaiting), seen
+
+
+@HOW
+@pytest.mark.parametrize("limit", [None, 30.0])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("width", [1, 3])
+def test_as_many_run_at_once_as_allowed_and_never_more(
+    run: Running, kind: str, width: int, limit: float | None
+) -> None:
+    meet, seen = meeting(kind, width)
+    batch = [act("meet", number=number) for number in range(9)]
+    result = run(
+        AgentExecutor(agent=scripted(batch, answer()), tools=[meet], tool_concurrency=width, max_execution_time=limit)
+    )
+    assert [step.observation for step in result.steps] == list(range(9))
+    assert max(seen) == width
+
+
+@HOW
+@pytest.mark.parametrize("limit", [None, 30.0])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_results_come_in_the_order_asked_whatever_the_finishing_order(
+    run: Running, kind: str, limit: float | None
+) -> None:
+    finished = [threading.Event() for _ in range(6)]
+    finished[5].set()
+    order: list[int] = []
+
+    def wait_blocking(number: int) -> int:
+        """Wait for the next one."""
+        finished[number + 1].wait(20)
+        order.append(number)
+        finished[number].set()
+        return number
+
+    async def wait_awaiting(number: int) -> int:
+        """Wait for the next one."""
+        await until(finished[number + 1])
+        order.append(number)
+        finished[number].set()
+        return number
+
+    waiting = tool(name="wait")(wait_blocking if kind == "def" else wait_awaiting)
+    batch = [act("wait", number=number) for number in range(5)]
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[waiting], max_execution_time=limit))
+    assert order == [4, 3, 2, 1, 0]
+    assert [step.observation for step in result.steps] == [0, 1, 2, 3, 4]
+    assert [step.action.tool_input for step in result.steps] == [{"number": number} for number in range(5)]
+
+
+@HOW
+def test_one_failing_tool_loses_none_of_its_siblings(run: Running) -> None:
+    batch = [act("echo", text="a"), act("fail", text="b"), act("nope"), act("echo", texd="c"), act("echo", text="d")]
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    assert [(step.status, step.observation) for step in result.steps] == [
+        ("ok", "a"),
+        ("error", "fail failed: ValueError: no b"),
+        ("unknown_tool", "nope is not a valid tool, try one of [echo, fail]."),
+        (
+            "bad_arguments",
+            "echo was not called: text: Field required; texd: Extra inputs are not permitted. Call it as "
+            "echo(text: string).",
+        ),
+        ("ok", "d"),
+    ]
+
+
+def test_sync_tools_do_not_block_the_loop_of_an_async_run() -> None:
+    async def beating() -> tuple[RunResult, int]:
+        released = threading.Event()
+
+        @tool
+        def slow() -> str:
+            """Wait for the loop to beat."""
+            return "in time" if released.wait(20) else "blocked"
+
+        executor = AgentExecutor(agent=scripted(act("slow"), answer()), tools=[slow])
+        task = asyncio.create_task(executor.arun("q"))
+        beats = 0
+        while not task.done() and beats < 50:
+            await asyncio.sleep(0)
+            beats += 1
+        released.set()
+        return await task, beats
+
+    result, beats = asyncio.run(beating())
+    assert result.steps[0].observation == "in time"
+    assert beats == 50
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_async_tools_work_in_a_sync_run_under_a_running_loop(count: int) -> None:
+    async def notebook() -> RunResult:
+        batch = [act("awaiting", number=number) for number in range(count)]
+        return AgentExecutor(agent=scripted(batch, answer()), tools=[awaiting]).run("q")
+
+    assert [step.observation for step in asyncio.run(notebook()).steps] == list(range(count))
+
+
+def test_one_executor_serves_many_threads_and_tasks_at_once_with_identical_results() -> None:
+    turns = [[act("echo", text="a"), act("fail", text="b")], [], act("nope"), answer()]
+    executor = AgentExecutor(agent=scripted(*turns), tools=[echo, fail], handle_parsing_errors=True)
+    expected = executor.run("q")
+    with ThreadPoolExecutor(8) as pool:
+        results: Sequence[RunResult] = list(pool.map(executor.run, ["q"] * 40))
+
+    async def gathered() -> list[RunResult]:
+        return await asyncio.gather(*(executor.arun("q") for _ in range(40)))
+
+    endings = {str(result.ending) for result in [*results, *asyncio.run(gathered())]}
+    assert endings == {str(expected.ending)}
+
+
+@pytest.mark.parametrize("width", [0, -1])
+def test_a_tool_concurrency_below_one_is_refused(width: Any) -> None:
+    with pytest.raises(ValueError, match="give a whole number, 1 or more"):
+        AgentExecutor(agent=scripted(answer()), tools=[], tool_concurrency=width)
+
+
+@HOW
+def test_a_tool_sees_the_context_variables_of_the_run(run: Running) -> None:
+    import contextvars
+
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+
+    @tool
+    def whose() -> str:
+        """Say whose run it is."""
+        return who.get()
+
+    who.set("ours")
+    result = run(AgentExecutor(agent=scripted([act("whose"), act("whose")], answer()), tools=[whose]))
+    assert [step.observation for step in result.steps] == ["ours", "ours"]

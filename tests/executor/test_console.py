@@ -1,0 +1,251 @@
+"""`verbose=True`: what a run says on stderr, letter by letter."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_agent, splice, tool
+from graphexec.actions import NO_RUN, Run, Steps
+from graphexec.effects import CallTool
+from graphexec.executor import Acted, parse, stop_repeats
+from graphexec.executor.console import Printed
+from graphexec.executor.loop_guard import WARNING
+from graphexec.executor.table import Ready
+from graphexec.kernel.events import Asked, Entered, Reported
+from graphexec.messages import ReplyDelta
+from graphexec.models import ScriptedModel
+from graphexec.runtime.progress import report
+from tests.executor.actors import act, answer, echo, fail, scripted
+from tests.executor.test_with_graph import APPROVED
+
+ACT = "I should greet.\nAction: echo\nAction Input: hi"
+DONE = "I know.\nFinal Answer: hi it is"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def printed(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
+    """What a watcher prints of a run."""
+    out = io.StringIO() if out is None else out
+    watcher = Printed(out)
+    for event in executor.stream("q"):
+        watcher(event)
+    return out.getvalue()
+
+
+def react(*replies: str, **settings: Any) -> AgentExecutor:
+    return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo, fail], **settings)
+
+
+def of(*turns: Any, **settings: Any) -> AgentExecutor:
+    return AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
+
+
+WHOLE = """\
+> the run begins
+I should greet.
+Action: echo
+Action Input: hi
+-> echo(hi)
+<- hi
+hi it is
+> the run ends
+"""
+
+
+def test_a_run_is_told_from_its_beginning_to_its_end() -> None:
+    assert printed(react(ACT, DONE)) == WHOLE
+
+
+@pytest.mark.parametrize("how", ["run", "arun", "stream"])
+def test_every_door_prints_to_stderr_and_nothing_to_stdout(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    executor = react(ACT, DONE, verbose=True)
+    if how == "run":
+        executor.run("q")
+    elif how == "arun":
+        asyncio.run(executor.arun("q"))
+    else:
+        list(executor.stream("q"))
+    assert capsys.readouterr() == ("", WHOLE)
+
+
+def test_a_silent_executor_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    react(ACT, DONE).run("q")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_arguments_by_name_and_several_actions() -> None:
+    assert printed(of([act("echo", text="a"), act("fail", text="b")], answer("so"))) == (
+        "> the run begins\n"
+        '-> echo({"text":"a"})\n'
+        '-> fail({"text":"b"})\n'
+        "<- a\n"
+        "<- fail failed: ValueError: no b\n"
+        "so\n"
+        "> the run ends\n"
+    )
+
+
+def test_a_reply_that_could_not_be_read_is_told_with_what_the_model_was_told() -> None:
+    assert printed(react("garbage\n", DONE, handle_parsing_errors="Say it again.")) == (
+        "> the run begins\ngarbage\n<- could not be read: Say it again.\nhi it is\n> the run ends\n"
+    )
+
+
+def test_a_stopped_run_says_why() -> None:
+    assert printed(of(act("echo", text="a"), max_iterations=1)) == (
+        "> the run begins\n"
+        '-> echo({"text":"a"})\n'
+        "<- a\n"
+        "Agent stopped due to iteration limit or time limit.\n"
+        "Stopped after 1 step: the limit of 1 iteration was reached (1 spent).\n"
+        "> the run ends\n"
+    )
+
+
+def test_an_answer_of_several_values_is_told_whole() -> None:
+    assert printed(of(AgentFinish({"answer": 42, "sure": True}))) == (
+        '> the run begins\n{"answer":42,"sure":true}\n> the run ends\n'
+    )
+
+
+@tool
+def careful(text: str) -> str:
+    """Say what it does."""
+    report("looking it up")
+    report(ReplyDelta("a piece"))
+    return text
+
+
+def test_what_is_reported_is_an_aside_but_for_pieces_of_replies() -> None:
+    executor = AgentExecutor(agent=scripted(act("careful", text="a"), answer()), tools=[careful])
+    assert "   looking it up\n<- a\n" in printed(executor)
+    assert "a piece" not in printed(executor)
+
+
+def test_what_is_asked_elsewhere_than_of_tools_is_not_told() -> None:
+    out = io.StringIO()
+    watcher = Printed(out)
+    watcher(Entered("plan", Ready(NO_RUN), Spent()))
+    told = out.getvalue()
+    watcher(Asked("plan", CallTool("echo", "a")))
+    watcher(Entered("of my own", object(), Spent()))
+    assert out.getvalue() == told == "> the run begins\n"
+
+
+# ---- colours
+
+
+def test_a_terminal_gets_colours() -> None:
+    text = printed(of(act("echo", text="a"), act("fail", text="b"), answer("so")), Terminal())
+    assert text == (
+        "\x1b[2m> the run begins\x1b[0m\n"
+        '\x1b[32m-> echo({"text":"a"})\x1b[0m\n'
+        "\x1b[33m<- a\x1b[0m\n"
+        '\x1b[32m-> fail({"text":"b"})\x1b[0m\n'
+        "\x1b[31m<- fail failed: ValueError: no b\x1b[0m\n"
+        "\x1b[1mso\x1b[0m\n"
+        "\x1b[2m> the run ends\x1b[0m\n"
+    )
+
+
+def test_who_wants_no_colours_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert printed(react(ACT, DONE), Terminal()) == WHOLE
+
+
+def test_an_empty_wish_for_no_colours_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+    assert "\x1b[" in printed(react(ACT, DONE), Terminal())
+
+
+# ---- hostile and long text
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
+def test_no_control_character_of_a_tool_or_a_model_reaches_the_terminal(text: str) -> None:
+    executor = AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
+    told = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", printed(executor, Terminal()))
+    assert all(letter.isprintable() or letter in "\n\t" for letter in told)
+
+
+def test_what_would_clear_the_screen_is_seen_instead() -> None:
+    executor = AgentExecutor(agent=scripted(answer("\x1b[2J\x07gone\rback\tand\non")), tools=[])
+    assert "\ufffd[2J\ufffdgone\ufffdback\tand\non\n" in printed(executor)
+
+
+def test_of_a_long_text_its_beginning_is_told_and_how_much_more_there_is() -> None:
+    long = "x" * 3_500
+    told = printed(of(answer(long)))
+    assert f"\n{'x' * 2_000} [... 1,500 more characters]\n" in told
+    assert "x" * 2_001 not in told
+    assert f"\n{'y' * 2_000}\n" in printed(of(answer("y" * 2_000)))
+
+
+def test_behind_a_long_thought_the_action_has_a_line_of_its_own() -> None:
+    told = printed(react("x" * 2_500 + f"\n{ACT}", DONE))
+    assert f"\n{'x' * 2_000} [... 546 more characters]\n-> echo(hi)\n" in told
+
+
+def test_a_run_that_is_gone_on_with_tells_its_steps_and_not_that_it_begins() -> None:
+    executor = react(ACT, DONE)
+    events = list(executor.stream("q"))
+    entered = [event for event in events if isinstance(event, Entered)]
+    out = io.StringIO()
+    watcher = Printed(out)
+    # From the second plan on.
+    for event in events[events.index([event for event in entered if event.node == "plan"][1]) :]:
+        watcher(event)
+    assert out.getvalue() == "<- hi\nhi it is\n> the run ends\n"
+
+
+def test_a_run_that_goes_on_from_a_snapshot_or_is_changed_tells_its_steps_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    executor = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True)
+    turns = executor.iter("q")
+    for _ in turns:
+        if not turns.ended:
+            turns.run = Run({"input": "r"}, Steps(turns.run.steps))
+    told = capsys.readouterr().err
+    assert told == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
+
+
+def test_what_a_node_adds_to_what_the_model_is_told_is_an_aside() -> None:
+    executor = react(ACT, ACT, DONE)
+    executor = executor.with_graph(stop_repeats(executor.graph))
+    told = printed(executor)
+    assert told.count("<- hi\n") == 3
+    assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in told
+
+
+def test_a_person_who_is_asked_about_actions_sees_them_once() -> None:
+    executor = react(ACT, DONE)
+    executor = AgentExecutor(agent=executor.agent, tools=[echo], handlers={AskHuman: lambda _: "yes"}).with_graph(
+        splice(executor.graph, APPROVED, after=parse, on=Acted)
+    )
+    assert printed(executor) == WHOLE
+
+
+def test_a_notice_from_anybody_is_told() -> None:
+    out = io.StringIO()
+    Printed(out)(Reported("plan", CallTool("echo", ""), "again in 2 s"))
+    assert out.getvalue() == "   again in 2 s\n"

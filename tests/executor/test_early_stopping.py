@@ -1,0 +1,368 @@
+"""`early_stopping_method="generate"`: a run that a limit stops asks the model once more, for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    Agent,
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    StoppedResponse,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+)
+from graphexec.actions import Steps
+from graphexec.agents.agent import FINAL, concluding, to_conclude
+from graphexec.agents.structured import decision_schema
+from graphexec.effects import CallModel
+from graphexec.errors import ModelError
+from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, STOPPED, STRICT_GENERATING_AGENT_EXECUTOR
+from graphexec.kernel.events import Answered, Asked, Moved, Reported
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    ModelReply,
+    ModelRequest,
+    ReplyDelta,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from graphexec.models import ScriptedModel
+from tests.executor.actors import call, echo, prompt, told_by_every_driver
+
+ACT = "Thought: hm\nAction: echo\nAction Input: hi"
+DONE = "I have heard enough.\nFinal Answer: hi it is"
+
+
+def react(*replies: Any, **settings: Any) -> tuple[AgentExecutor, ScriptedModel]:
+    model = ScriptedModel(replies)
+    agent = create_react_agent(model, [echo], protocol=settings.pop("protocol", "chat"))
+    settings = {"max_iterations": 2, "early_stopping_method": "generate", **settings}
+    return AgentExecutor(agent=agent, tools=[echo], **settings), model
+
+
+def stopped(executor: AgentExecutor) -> StoppedResponse:
+    ending = executor.run("say hi").ending
+    assert isinstance(ending, StoppedResponse)
+    return ending
+
+
+# ---- what is asked, and what comes of it
+
+
+@pytest.mark.parametrize("protocol", ["chat", "completion"])
+def test_a_react_agent_is_asked_its_next_question_with_the_sentence_behind_it(protocol: Any) -> None:
+    forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
+    forced.run("say hi")
+    generated, other = react(ACT, ACT, DONE, protocol=protocol)
+    ending = stopped(generated)
+    assert (ending.output, ending.generated) == ("hi it is", True)
+    # The third question of the one run is the last of the other, but for the sentence.
+    assert model.requests[:2] == other.requests[:2]
+    assert len(other.requests) == 3
+    assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL}"
+    assert other.requests[2] == concluding(model.requests[2])
+    assert isinstance(other.requests[2], CompletionRequest if protocol == "completion" else ChatRequest)
+
+
+def test_a_structured_agent_is_left_nothing_but_an_answer_to_say() -> None:
+    decision = json.dumps({"action": "echo", "action_input": {"text": "hi"}})
+    final = json.dumps({"action": "final_answer", "answer": "hi it is"})
+    model = ScriptedModel([decision, final])
+    executor = AgentExecutor(
+        agent=create_structured_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
+    )
+    ending = stopped(executor)
+    assert (ending.output, ending.generated) == ("hi it is", True)
+    first, last = model.requests
+    assert isinstance(first, ChatRequest)
+    assert isinstance(last, ChatRequest)
+    assert last.schema == decision_schema(())
+    assert last.schema != first.schema
+    assert tuple(last.messages) == (
+        *first.messages,
+        AssistantMessage(decision),
+        UserMessage(f"Observation: hi\n\n{FINAL}"),
+    )
+
+
+def test_a_tool_calling_agent_keeps_its_tools_and_may_not_call_them() -> None:
+    model = ScriptedModel([call("echo", text="hi"), "hi it is"])
+    executor = AgentExecutor(
+        agent=create_tool_calling_agent(model, [echo], system="Help."),
+        tools=[echo],
+        max_iterations=1,
+        early_stopping_method="generate",
+    )
+    ending = stopped(executor)
+    assert (ending.output, ending.generated) == ("hi it is", True)
+    first, last = model.requests
+    assert isinstance(first, ChatRequest)
+    assert isinstance(last, ChatRequest)
+    assert (first.tool_choice, last.tool_choice, last.schema) == ("auto", "none", None)
+    # An API refuses a conversation with tool calls that offers no tools.
+    assert last.tools == first.tools == (echo.spec,)
+    assert list(last.messages) == [
+        SystemMessage("Help."),
+        UserMessage("say hi"),
+        AssistantMessage("", (call("echo", text="hi"),)),
+        ToolMessage("c1", "hi"),
+        UserMessage(FINAL),
+    ]
+
+
+def test_a_user_who_spoke_last_is_not_made_to_speak_twice() -> None:
+    assert to_conclude([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL}"),)
+    assert to_conclude([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL))
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_callable_agent_is_told_to_conclude(kind: str) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        seen.append(inputs)
+        if inputs.get("conclude"):
+            return AgentFinish({"output": f"{len(steps)} steps"})
+        return AgentAction("echo", {"text": "hi"})
+
+    async def decide_too(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return decide(steps, inputs)
+
+    def make() -> AgentExecutor:
+        seen.clear()
+        agent: Any = decide if kind == "def" else decide_too
+        return AgentExecutor(agent=agent, tools=[echo], max_iterations=2, early_stopping_method="generate")
+
+    told = told_by_every_driver(make)
+    assert isinstance(told.outcome, StoppedResponse)
+    assert (told.outcome.output, told.outcome.generated) == ("2 steps", True)
+    assert told.spent["model_calls"] == 3
+    assert seen == [{"input": "q"}, {"input": "q"}, {"input": "q", "conclude": True}]
+    # The run's own inputs are what they were.
+    assert told.outcome.run.inputs == {"input": "q"}
+
+
+def test_an_agent_without_a_last_question_is_asked_its_next_one() -> None:
+    given = create_react_agent(ScriptedModel([ACT, DONE]), [echo])
+    agent = Agent(given.ask, given.read, given.model, input_keys=given.input_keys)
+    executor = AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    assert stopped(executor).output == "hi it is"
+    model = given.model
+    assert isinstance(model, ScriptedModel)
+    assert FINAL not in prompt(model.requests[-1])
+
+
+# ---- how the reply is read
+
+
+@pytest.mark.parametrize(
+    ("reply", "output", "generated"),
+    [
+        ("Final Answer: 42", "42", True),
+        ("  Final Answer:   42  \n", "42", True),
+        # What cannot be read is taken as it is.
+        ("It is 42, I think.", "It is 42, I think.", True),
+        ("\n 42 \n", "42", True),
+        ("", STOPPED, False),
+        ("   \n", STOPPED, False),
+        ("Final Answer:", STOPPED, False),
+        # It wants to go on, and may not.
+        (ACT, STOPPED, False),
+    ],
+)
+def test_a_reply_is_the_answer_unless_it_says_nothing_or_wants_to_act(reply: str, output: str, generated: bool) -> None:
+    executor, model = react(ACT, ACT, reply)
+    ending = stopped(executor)
+    assert (ending.output, ending.generated) == (output, generated)
+    assert len(model.requests) == 3
+    # Whatever it says, no tool is called any more.
+    assert len(ending.steps) == 2
+
+
+def test_a_finish_with_several_values_is_told_whole() -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return (
+            AgentFinish({"answer": 42, "sure": True}) if inputs.get("conclude") else AgentAction("echo", {"text": ""})
+        )
+
+    executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    assert json.loads(stopped(executor).output) == {"answer": 42, "sure": True}
+
+
+def test_an_empty_list_of_actions_is_no_last_word() -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return [] if inputs.get("conclude") else AgentAction("echo", {"text": ""})
+
+    executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    ending = stopped(executor)
+    assert (ending.output, ending.generated) == (STOPPED, False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit", "calls"),
+    [
+        ({"max_iterations": 0}, "iterations", 1),
+        ({"max_iterations": 2}, "iterations", 3),
+        ({"max_iterations": 5, "max_model_calls": 2}, "model_calls", 3),
+        ({"max_iterations": 5, "max_model_calls": 0}, "model_calls", 1),
+        ({"max_iterations": 5, "max_tokens": 1}, "tokens", 2),
+        ({"max_iterations": 5, "max_tool_calls": 1}, "tool_calls", 3),
+        ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
+    ],
+)
+def test_whatever_limit_stops_it_there_is_one_call_more(limits: dict[str, int], limit: str, calls: int) -> None:
+    def make() -> AgentExecutor:
+        return react(*[ACT] * (calls - 1), DONE, **limits)[0]
+
+    told = told_by_every_driver(make)
+    assert isinstance(told.outcome, StoppedResponse)
+    assert (told.outcome.output, told.outcome.generated, told.outcome.limit.limit) == ("hi it is", True, limit)
+    assert limit.replace("_", " ").removesuffix("s") in told.outcome.reason
+    assert told.spent["model_calls"] == calls
+
+
+def test_an_answer_in_time_needs_no_last_word() -> None:
+    executor, model = react(ACT, DONE)
+    ending = executor.run("q").ending
+    assert isinstance(ending, AgentFinish)
+    assert len(model.requests) == 2
+
+
+def test_a_forced_stop_asks_nothing_and_says_that_it_is_forced() -> None:
+    executor, model = react(ACT, ACT, early_stopping_method="force")
+    ending = stopped(executor)
+    assert (ending.output, ending.generated) == (STOPPED, False)
+    assert len(model.requests) == 2
+
+
+def test_the_front_door_returns_the_models_words() -> None:
+    executor, _ = react(ACT, ACT, DONE)
+    assert executor.invoke({"input": "q"}) == {"input": "q", "output": "hi it is"}
+
+
+@pytest.mark.parametrize(
+    ("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)]
+)
+def test_the_picture_is_the_same_with_another_node_that_is_stopped_too(strict: bool, table: Any) -> None:
+    executor, _ = react(handle_parsing_errors=strict)
+    assert executor.graph.edges == table.edges
+    assert executor.graph["stopped_response"].grace == 10
+    assert executor.verify().proved
+
+
+# ---- trimmed steps, watchers, errors, time
+
+
+def test_it_is_shown_the_steps_that_the_agent_would_be() -> None:
+    executor, model = react(ACT.replace("hi", "one"), ACT.replace("hi", "two"), DONE, trim_intermediate_steps=1)
+    ending = stopped(executor)
+    assert "Observation: two" in prompt(model.requests[-1])
+    assert "Observation: one" not in prompt(model.requests[-1])
+    # The run has them all.
+    assert [step.observation for step in ending.steps] == ["one", "two"]
+
+
+def test_watchers_see_the_last_question_and_its_answer() -> None:
+    seen: list[Any] = []
+    executor, _ = react(ACT, ACT, DONE, watchers=[seen.append])
+    executor.run("q")
+    at = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
+    assert [type(event) for event in at[1:]] == [Asked, Answered, Moved]
+    assert isinstance(at[2], Answered)
+    assert at[2].spent["model_calls"] == 3
+    assert isinstance(at[1], Asked)
+    assert isinstance(at[1].effect, CallModel)
+
+
+def test_what_the_model_raises_at_the_end_is_raised() -> None:
+    def make() -> AgentExecutor:
+        return react(ACT, ACT, ModelError("out of order"))[0]
+
+    with pytest.raises(ModelError, match="out of order"):
+        told_by_every_driver(make)
+
+
+class Stuck:
+    """Answers what it is asked, and hangs where it is asked to conclude; its clock jumps to the end of the grace."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.seconds = 0.0
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        if FINAL in prompt(request):
+            self.released.wait(30)
+            return ModelReply("Final Answer: too late")
+        # Real time is what is waited: there is next to nothing left of it.
+        self.seconds = 14.95
+        return ModelReply(ACT)
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return await asyncio.to_thread(self.complete, request)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_last_word_that_does_not_come_is_cut_at_the_end_of_the_grace(how: str) -> None:
+    model = Stuck()
+    executor = AgentExecutor(
+        agent=create_react_agent(model, [echo]),
+        tools=[echo],
+        max_execution_time=5,
+        early_stopping_method="generate",
+    )
+    executor.world = dataclasses.replace(executor.world, clock=model.clock)
+
+    async def arun() -> Any:
+        try:
+            return await executor.arun("q")
+        finally:
+            # Before asyncio.run waits for its threads.
+            model.released.set()
+
+    try:
+        result = executor.run("q") if how == "sync" else asyncio.run(arun())
+    finally:
+        model.released.set()
+    ending = result.ending
+    assert isinstance(ending, StoppedResponse)
+    # By the limit that stopped it first, and in its words.
+    assert (ending.output, ending.generated) == (STOPPED, False)
+    assert (ending.limit.limit, ending.limit.value, ending.limit.reached) == ("seconds", 5, 14.95)
+    assert result.spent.seconds == 15
+    assert result.spent["model_calls"] == 2
+
+
+def test_the_pieces_of_the_last_word_are_streamed() -> None:
+    class Streaming(ScriptedModel):
+        instant = False
+
+        def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
+            reply = self.complete(request)
+            yield ReplyDelta(reply.content)
+            yield reply
+
+    model = Streaming([ACT, DONE])
+    executor = AgentExecutor(
+        agent=create_react_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
+    )
+    events = list(executor.stream("q", tokens=True))
+    heard = [event for event in events if isinstance(event, Reported)]
+    assert [(event.node, event.news) for event in heard] == [
+        ("plan", ReplyDelta(ACT)),
+        ("stopped_response", ReplyDelta(DONE)),
+    ]

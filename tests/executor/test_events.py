@@ -1,0 +1,224 @@
+"""What a stream tells, in which order, and what becomes of a run that nobody iterates any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    All,
+    Answered,
+    Asked,
+    Done,
+    Entered,
+    Event,
+    Moved,
+    Reported,
+    create_react_agent,
+    tool,
+)
+from graphexec.effects import CallModel, CallTool
+from graphexec.errors import ParseError
+from graphexec.executor.result import Ending
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import act, answer, echo, scripted, told_by_every_driver
+
+
+def line(event: Event[Ending]) -> str:
+    match event:
+        case Entered(node):
+            return f"enter {node}"
+        case Asked(node, effect):
+            return f"{node} asks {kinds(effect)}"
+        case Reported(node, _, news):
+            return f"{node} hears {news}"
+        case Answered(node, effect):
+            return f"{node} has {kinds(effect)}"
+        case Moved(node, outcome, target):
+            return f"{node} --{type(outcome).__name__}--> {target}"
+        case Done(outcome):
+            return f"done {type(outcome).__name__}"
+
+
+def kinds(effect: Any) -> str:
+    effects: tuple[object, ...] = getattr(effect, "effects", (effect,))
+    return "+".join(type(one).__name__ for one in effects)
+
+
+def react(*replies: str, **settings: Any) -> AgentExecutor:
+    return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo], **settings)
+
+
+PLAN = ["enter plan", "plan asks CallModel", "plan has CallModel", "plan --Replied--> parse", "enter parse"]
+TOOL = [
+    "parse --Acted--> dispatch_tools",
+    "enter dispatch_tools",
+    "dispatch_tools asks CallTool",
+    "dispatch_tools has CallTool",
+    "dispatch_tools --Observed--> check_return_direct",
+    "enter check_return_direct",
+]
+
+
+def test_events_come_in_the_order_of_the_table() -> None:
+    replies = ["Action: echo\nAction Input: a", "garbage", "Final Answer: done"]
+    told = told_by_every_driver(lambda: react(*replies, handle_parsing_errors=True))
+    assert [line(event) for event in told.events] == [
+        *PLAN,
+        *TOOL,
+        "check_return_direct --Ready--> plan",
+        *PLAN,
+        "parse --Ready--> plan",
+        *PLAN,
+        "parse --AgentFinish--> END",
+        "done AgentFinish",
+    ]
+
+
+def test_a_stop_is_told_as_any_other_way_through_the_table() -> None:
+    told = told_by_every_driver(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
+    assert [line(event) for event in told.events] == [
+        *PLAN,
+        *TOOL,
+        "check_return_direct --Ready--> plan",
+        "enter plan",
+        "plan --LimitReached--> stopped_response",
+        "enter stopped_response",
+        "stopped_response --StoppedResponse--> END",
+        "done StoppedResponse",
+    ]
+
+
+def test_every_call_is_told_with_what_it_asked_and_what_came() -> None:
+    batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    (asked,) = [one for one in told.asked if isinstance(one, All)]
+    assert [(one.name, one.tool_input) for one in asked.effects if isinstance(one, CallTool)] == [
+        ("echo", {"text": "a"}),
+        ("nope", {}),
+        ("echo", {"text": "b"}),
+    ]
+    (answered,) = [event for event in told.events if isinstance(event, Answered) and isinstance(event.effect, All)]
+    assert [result.observation for result in answered.reply][::2] == ["a", "b"]
+    assert answered.spent["tool_calls"] == 3
+
+
+def test_what_is_spent_grows_event_by_event_up_to_the_end() -> None:
+    told = told_by_every_driver(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
+    spent = [event.spent for event in told.events if isinstance(event, (Entered, Answered, Done))]
+    assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
+        (0, 0, 0),
+        (1, 1, 0),
+        (1, 1, 0),
+        (1, 1, 0),
+        (1, 1, 1),
+        (1, 1, 1),
+        (1, 1, 1),
+        (2, 2, 1),
+        (2, 2, 1),
+        (2, 2, 1),
+    ]
+    assert all(event.seconds >= 0 for event in told.events if isinstance(event, Answered))
+
+
+def test_a_call_is_told_before_it_is_made() -> None:
+    called: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        called.append(text)
+        return text
+
+    executor = AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
+    for event in executor.stream("q"):
+        if isinstance(event, Asked) and isinstance(event.effect, All):
+            assert called == []
+        if isinstance(event, Answered) and isinstance(event.effect, All):
+            assert called == ["a"]
+    assert called == ["a"]
+
+
+def test_a_stream_that_is_closed_early_calls_nothing_more() -> None:
+    called: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        called.append(text)
+        return text
+
+    executor = AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
+    events = executor.stream("q")
+    for event in events:
+        if isinstance(event, Asked) and isinstance(event.effect, All):
+            break
+    events.close()
+    assert list(events) == []
+
+    async def closed() -> None:
+        stream = executor.astream("q")
+        async for event in stream:
+            if isinstance(event, Asked) and isinstance(event.effect, All):
+                break
+        await stream.aclose()
+        assert [event async for event in stream] == []
+
+    asyncio.run(closed())
+    assert called == []
+    # The executor is as good as new.
+    assert executor.run("q").output == "done"
+    assert called == ["a"]
+
+
+def test_a_stream_that_nobody_iterates_runs_nothing() -> None:
+    model = ScriptedModel([])
+    executor = AgentExecutor(agent=create_react_agent(model, []), tools=[])
+    executor.stream("q").close()
+    assert not model.requests
+
+
+def test_two_streams_of_one_executor_do_not_meet() -> None:
+    turns = [act("echo", text="a"), act("echo", text="b"), answer()]
+    executor = AgentExecutor(agent=scripted(*turns), tools=[echo])
+    alone = [line(event) for event in executor.stream("q")]
+    pairs = list(zip(executor.stream("q"), executor.stream("q"), strict=True))
+    assert [line(left) for left, _ in pairs] == [line(right) for _, right in pairs] == alone
+
+
+def test_what_ends_a_run_with_an_exception_is_raised_out_of_the_stream() -> None:
+    events = react("garbage").stream("q")
+    told: list[str] = []
+
+    def iterate() -> None:
+        told.extend(map(line, events))
+
+    with pytest.raises(ParseError):
+        iterate()
+    assert told == PLAN
+
+
+def test_the_last_event_is_the_result() -> None:
+    executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
+    *_, done = executor.stream("q")
+    assert isinstance(done, Done)
+    assert isinstance(done.outcome, AgentFinish)
+    assert done.outcome.output == "42"
+
+    async def last() -> Event[Ending]:
+        *_, event = [event async for event in executor.astream("q")]
+        return event
+
+    assert isinstance(asyncio.run(last()), Done)
+
+
+def test_a_model_call_is_told_with_its_request() -> None:
+    model = ScriptedModel(["Final Answer: a"])
+    executor = AgentExecutor(agent=create_react_agent(model, []), tools=[])
+    (asked,) = [event for event in executor.stream("q") if isinstance(event, Asked)]
+    assert isinstance(asked.effect, CallModel)
+    assert asked.effect.request is model.requests[0]

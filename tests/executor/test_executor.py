@@ -1,0 +1,309 @@
+"""AgentExecutor's front door: the shapes that people know, and what two runs share: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    AgentStep,
+    RunResult,
+    StoppedResponse,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.effects import reported_tokens
+from graphexec.errors import InputError, NoHandler
+from graphexec.messages import ModelReply, Usage
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import act, answer, call, echo, run_async, run_sync, scripted
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[[AgentExecutor], RunResult]
+
+
+def invoke(executor: AgentExecutor, inputs: Any) -> dict[str, Any]:
+    """Invoke in both ways, which return the same."""
+    returned = executor.invoke(inputs)
+    assert asyncio.run(executor.ainvoke(inputs)) == returned
+    return returned
+
+
+def test_invoke_returns_the_inputs_and_the_output() -> None:
+    executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
+    assert invoke(executor, {"input": "q", "extra": [1]}) == {"input": "q", "extra": [1], "output": "42"}
+    assert invoke(executor, "q") == {"input": "q", "output": "42"}
+
+
+def test_outputs_win_over_inputs_and_every_return_value_is_returned() -> None:
+    executor = AgentExecutor(agent=scripted(AgentFinish({"output": "42", "why": "because"})), tools=[])
+    assert invoke(executor, {"output": "mine"}) == {"output": "42", "why": "because"}
+
+
+def test_an_agent_may_name_its_answer_as_it_likes() -> None:
+    executor = AgentExecutor(agent=scripted(AgentFinish({"answer": "42"})), tools=[])
+    assert invoke(executor, "q") == {"input": "q", "answer": "42"}
+    assert executor.run("q").output == "42"
+
+
+def test_intermediate_steps_are_pairs_of_action_and_observation() -> None:
+    turns = [[act("echo", text="a"), act("nope")], answer()]
+    executor = AgentExecutor(agent=scripted(*turns), tools=[echo], return_intermediate_steps=True)
+    steps: list[tuple[Any, Any]] = invoke(executor, "q")["intermediate_steps"]
+    assert steps == [
+        (act("echo", text="a"), "a"),
+        (act("nope"), "nope is not a valid tool, try one of [echo]."),
+    ]
+    assert isinstance(steps, list)
+    assert all(type(step) is tuple for step in steps)
+
+
+def test_a_step_unpacks_as_the_pair() -> None:
+    (step,) = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").steps
+    action, observation = step
+    assert (action, observation) == (act("echo", text="a"), "a")
+    assert step == AgentStep(act("echo", text="a"), "a", "ok")
+
+
+def test_a_stop_is_returned_in_langchains_words_and_does_not_raise() -> None:
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1, return_intermediate_steps=True
+    )
+    assert invoke(executor, "q") == {
+        "input": "q",
+        "output": "Agent stopped due to iteration limit or time limit.",
+        "intermediate_steps": [(act("echo", text="a"), "a")],
+    }
+
+
+@HOW
+def test_a_result_says_all_there_is_to_know(run: Run) -> None:
+    model = ScriptedModel(
+        [ModelReply("", (call("echo", text="a"),), Usage(10, 2)), ModelReply("done", usage=Usage(20, 3))]
+    )
+    result = run(AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo]))
+    assert (result.output, result.reason, result.stopped) == ("done", "finished", None)
+    assert result.usage == Usage(30, 5)
+    assert result.usage.total_tokens == reported_tokens(result.spent) == 35
+    assert (result.spent.iterations, result.spent["model_calls"], result.spent["tool_calls"]) == (2, 2, 1)
+    assert result.spent.seconds > 0
+    assert isinstance(result.ending, AgentFinish)
+    assert [step.observation for step in result.steps] == ["a"]
+
+
+@pytest.mark.parametrize("inputs", [None, 42, ["a"], [("role", "user")], b"bytes"])
+def test_inputs_that_are_neither_named_nor_a_text_are_refused(inputs: Any) -> None:
+    executor = AgentExecutor(agent=scripted(answer()), tools=[])
+    for run in (executor.run, executor.invoke, executor.stream):
+        with pytest.raises(InputError, match="pass a dict of them by name, or the text of the only one"):
+            run(inputs)
+    with pytest.raises(InputError):
+        asyncio.run(executor.arun(inputs))
+    with pytest.raises(InputError):
+        executor.astream(inputs)
+
+
+def test_missing_inputs_are_refused_by_every_door_before_anything_is_asked() -> None:
+    model = ScriptedModel([])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
+    for run in (executor.run, executor.invoke, executor.stream):
+        with pytest.raises(InputError, match=r"the inputs lack input; pass \{'input': \.\.\.\}"):
+            run({"question": "q"})
+    with pytest.raises(InputError):
+        asyncio.run(executor.ainvoke({}))
+    with pytest.raises(InputError):
+        executor.astream({})
+    assert not model.requests
+
+
+def echoing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    if inputs["input"] == "bad":
+        raise LookupError("bad")
+    return answer(inputs["input"].upper())
+
+
+def batch(executor: AgentExecutor, many: Any, **settings: Any) -> list[Any]:
+    returned = executor.batch(many, **settings)
+    again = asyncio.run(executor.abatch(many, **settings))
+    assert str(again) == str(returned)
+    return returned
+
+
+def test_a_batch_returns_its_results_in_order() -> None:
+    executor = AgentExecutor(agent=echoing, tools=[])
+    texts = [f"q{number}" for number in range(100)]
+    assert [one["output"] for one in batch(executor, texts)] == [text.upper() for text in texts]
+    assert batch(executor, []) == []
+    assert batch(executor, [{"input": "a"}, "b"], max_concurrency=1) == [
+        {"input": "a", "output": "A"},
+        {"input": "b", "output": "B"},
+    ]
+
+
+def test_a_batch_raises_the_exception_or_returns_it_in_its_place() -> None:
+    executor = AgentExecutor(agent=echoing, tools=[])
+    with pytest.raises(LookupError, match="bad"):
+        executor.batch(["a", "bad", "b"])
+    with pytest.raises(LookupError, match="bad"):
+        asyncio.run(executor.abatch(["a", "bad", "b"]))
+    a, error, b = batch(executor, ["a", "bad", "b"], return_exceptions=True)
+    assert (a["output"], b["output"]) == ("A", "B")
+    assert isinstance(error, LookupError)
+    (unnamed,) = batch(
+        AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([]), []), tools=[]), [{}], return_exceptions=True
+    )
+    assert isinstance(unnamed, InputError)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_batch_runs_as_many_at_once_as_allowed(width: int) -> None:
+    door = threading.Barrier(width)
+    lock = threading.Lock()
+    inside = 0
+    most = 0
+
+    def meeting(steps: Any, inputs: Any) -> AgentFinish:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        door.wait(20)
+        with lock:
+            inside -= 1
+        return answer()
+
+    executor = AgentExecutor(agent=meeting, tools=[])
+    executor.batch(["q"] * 6, max_concurrency=width)
+    asyncio.run(executor.abatch(["q"] * 6, max_concurrency=width))
+    assert most == width
+    with pytest.raises(InputError, match="max_concurrency is 0; give 1 or more"):
+        executor.batch(["q"], max_concurrency=0)
+
+
+def test_an_interrupt_ends_a_batch_whatever_becomes_of_exceptions() -> None:
+    def interrupted(steps: Any, inputs: Any) -> AgentFinish:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        AgentExecutor(agent=interrupted, tools=[]).batch(["a", "b"], return_exceptions=True)
+
+
+@HOW
+def test_the_agents_own_finish_is_not_touched(run: Run) -> None:
+    values = {"output": "42"}
+    finish = AgentFinish(values, "log")
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a"), finish), tools=[echo], return_intermediate_steps=True
+    )
+    result = run(executor)
+    returned = executor.invoke("q")
+    returned["output"] = "changed"
+    assert values == {"output": "42"}
+    assert finish == AgentFinish({"output": "42"}, "log")
+    assert len(finish.steps) == 0
+    assert len(result.steps) == 1
+
+
+@HOW
+def test_two_runs_of_one_executor_share_nothing(run: Run) -> None:
+    executor = AgentExecutor(
+        agent=scripted([act("echo", text="a"), act("nope")], [], answer()),
+        tools=[echo],
+        handle_parsing_errors=True,
+        max_iterations=3,
+        max_tool_calls=2,
+    )
+    first, second = run(executor), run(executor)
+    assert first.ending == second.ending
+    assert first.steps is not second.steps
+    assert (
+        (first.spent.iterations, first.spent["tool_calls"])
+        == (second.spent.iterations, second.spent["tool_calls"])
+        == (3, 2)
+    )
+
+
+def test_the_inputs_of_the_caller_are_not_changed() -> None:
+    def changing(steps: Any, inputs: dict[str, Any]) -> Any:
+        inputs["input"] = "changed"
+        inputs["more"] = 1
+        return answer() if steps else act("echo", text="a")
+
+    given = {"input": "q"}
+    returned = AgentExecutor(agent=changing, tools=[echo]).invoke(given)
+    assert given == {"input": "q"}
+    assert returned == {"input": "q", "output": "done"}
+
+
+def test_an_agent_sees_the_steps_so_far_and_cannot_change_them() -> None:
+    seen: list[Any] = []
+
+    def agent(steps: Any, inputs: dict[str, Any]) -> Any:
+        seen.append(steps)
+        assert not hasattr(steps, "append")
+        return answer() if len(steps) == 2 else act("echo", text=str(len(steps)))
+
+    result = AgentExecutor(agent=agent, tools=[echo]).run("q")
+    assert [[step.observation for step in steps] for steps in seen] == [[], ["0"], ["0", "1"]]
+    assert seen[-1] == result.steps
+
+
+@pytest.mark.parametrize("agent", [None, 42, "gpt", ScriptedModel([])])
+def test_an_agent_that_is_none_is_refused_when_the_executor_is_made(agent: Any) -> None:
+    with pytest.raises(InputError, match="make one with create_react_agent, say, or give a function"):
+        AgentExecutor(agent=agent, tools=[])
+
+
+def test_an_early_stopping_method_that_there_is_not_is_refused_when_the_executor_is_made() -> None:
+    method: Any = "guess"
+    with pytest.raises(InputError, match="early_stopping_method is 'guess'; give 'force' or 'generate'"):
+        AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
+
+
+@HOW
+def test_what_a_model_raises_goes_through(run: Run) -> None:
+    error = LookupError("of the model")
+    with pytest.raises(LookupError) as raised:
+        run(AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([error]), []), tools=[]))
+    assert raised.value is error
+
+
+@HOW
+def test_an_agent_without_a_model_is_told_that_nobody_answers(run: Run) -> None:
+    agent = create_tool_calling_agent(ScriptedModel([]), [])
+    from graphexec import Agent
+
+    with pytest.raises(NoHandler, match="nobody answers CallModel; pass handlers="):
+        run(AgentExecutor(agent=Agent(agent.ask, agent.read), tools=[]))
+
+
+@HOW
+def test_a_tool_may_run_an_executor_of_its_own(run: Run) -> None:
+    inner = AgentExecutor(agent=echoing, tools=[])
+
+    @tool
+    def ask_another(text: str) -> str:
+        """Ask another agent."""
+        return str(inner.run(text).output)
+
+    @tool
+    async def await_another(text: str) -> str:
+        """Ask another agent."""
+        return str((await inner.arun(text)).output)
+
+    batch_of_both = [act("ask_another", text="a"), act("await_another", text="b")]
+    result = run(AgentExecutor(agent=scripted(batch_of_both, answer()), tools=[ask_another, await_another]))
+    assert [step.observation for step in result.steps] == ["A", "B"]
+
+
+def test_a_stopped_response_of_nothing_has_no_steps() -> None:
+    result = AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=0).run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert len(result.steps) == 0
+    assert result.ending.reason == "Stopped after 0 steps: the limit of 0 iterations was reached (0 spent)."

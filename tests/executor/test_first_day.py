@@ -1,0 +1,228 @@
+"""What people from other libraries write on their first day is refused where they wrote it, with what to write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AskHuman,
+    advance,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    node,
+    on,
+    snapshot_of,
+    splice,
+)
+from graphexec.actions import AgentAction, AgentFinish, Steps, StoppedResponse
+from graphexec.errors import InputError, NoHandler, ParseError, ToolDefinitionError
+from graphexec.executor import parse
+from graphexec.executor.table import LimitReached
+from graphexec.kernel import Asking
+from graphexec.memory import BufferMemory
+from graphexec.messages import ToolCall
+from graphexec.models import ScriptedModel
+from tests.executor.actors import answer, echo, scripted
+from tests.executor.test_with_graph import APPROVED
+
+EACH = pytest.mark.parametrize(
+    "create", [create_react_agent, create_structured_agent, create_tool_calling_agent], ids=lambda one: one.__name__
+)
+
+
+def plain(text: str) -> str:
+    """Not a tool yet."""
+    return text
+
+
+@EACH
+def test_an_agent_of_plain_functions_is_refused(create: Callable[..., Any]) -> None:
+    with pytest.raises(ToolDefinitionError, match="plain is not a tool; decorate the function with @tool"):
+        create(ScriptedModel([]), [plain])
+
+
+@EACH
+def test_the_name_of_a_model_is_not_a_model(create: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match=r"the model is 'gpt-5'; (make one|give a model), such as"):
+        create("gpt-5", [echo])
+
+
+def test_one_tool_is_not_a_list_of_tools() -> None:
+    agent: Any = create_react_agent(ScriptedModel([]), [echo])
+    one: Any = echo
+    with pytest.raises(ToolDefinitionError, match="tools is the tool echo itself; pass a list of tools"):
+        AgentExecutor(agent=agent, tools=one)
+
+
+@pytest.mark.parametrize("many", ["hello", {"input": "hello"}])
+def test_one_input_is_not_a_batch(many: Any) -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    with pytest.raises(InputError, match="batch takes several inputs; pass a list of them"):
+        executor.batch(many)
+
+
+def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
+    @node
+    def stop(reached: LimitReached) -> StoppedResponse:
+        return StoppedResponse("", reached.limit)
+
+    machine: Any = graph(edges(stop, on(StoppedResponse, END)), start=stop)
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    given: Any
+    for given in (machine, 5):
+        with pytest.raises(InputError, match=r"does not start with Ready; make it from executor\.graph"):
+            executor.with_graph(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"agent": create_react_agent}, r"agent is the function create_react_agent; call it: create_react_agent\("),
+        (
+            {"agent": AgentFinish},
+            "agent is AgentFinish, a class; make one with create_react_agent, say, or give a function",
+        ),
+        (
+            {"early_stopping_method": ["generate"]},
+            r"early_stopping_method is \['generate'\]; give 'force'",
+        ),
+        ({"handlers": [print]}, r"handlers is \[.*\]; give a dict: \{AskHuman: function\}, say"),
+        ({"verbose": "no"}, "verbose is 'no'; give True or False"),
+        ({"may_run_forever": "no"}, "may_run_forever is 'no'; give True or False"),
+        ({"return_intermediate_steps": 1}, "return_intermediate_steps is 1; give True or False"),
+        ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give how many steps to show"),
+        ({"return_direct": ["any"]}, r"return_direct is \['any'\]; give 'single' or 'any'"),
+        ({"watchers": print}, "watchers is .*; pass a list of functions of an event"),
+        ({"tool_concurrency": "2"}, "tool_concurrency is '2'; give a whole number, 1 or more"),
+        ({"tool_concurrency": True}, "tool_concurrency is True; give a whole number, 1 or more"),
+        (
+            {"handle_parsing_errors": asyncio.sleep},
+            r"handle_parsing_errors is .* a function \(def\) of the error",
+        ),
+        ({"trim_intermediate_steps": asyncio.sleep}, r"trim_intermediate_steps is .* a function \(def\) of the steps"),
+        ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a text"),
+        ({"memory": []}, "memory is .*; make one with BufferMemory"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else next(iter(one)),
+)
+def test_an_option_that_cannot_be_is_refused_by_its_name(options: dict[str, Any], told: str) -> None:
+    given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
+    with pytest.raises(InputError, match=told):
+        AgentExecutor(**(given | options))
+
+
+def test_a_number_is_not_limits() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    three: Any = 3
+    with pytest.raises(InputError, match=r"the limits are 3; give Limits\(iterations=...\), say"):
+        executor.with_limits(three)
+
+
+@pytest.mark.parametrize(
+    ("trimmed", "told"), [(None, "None; return the steps to show"), ([("a", "b")], r"a sequence with \('a', 'b'\)")]
+)
+def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told: str) -> None:
+    def trim(steps: Steps) -> Any:
+        return trimmed
+
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], trim_intermediate_steps=trim)
+    with pytest.raises(InputError, match=f"trim_intermediate_steps returned {told}"):
+        executor.run("q")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: AgentFinish(anything("no")), r"AgentFinish was given 'no'; write AgentFinish\(\{'output': ...\}\)"),
+        (lambda: AgentFinish(anything(None)), "AgentFinish was given None; write"),
+        (
+            lambda: AgentAction(anything(echo), "a"),
+            "AgentAction was given the tool <.*echo.*>; write its name",
+        ),
+        (
+            lambda: AgentAction("echo", anything(["a"])),
+            r"AgentAction was given the input \['a'\]; write a text",
+        ),
+        (
+            lambda: ToolCall("c1", "echo", anything({"text": "a"})),
+            r"ToolCall was given .*; write them as JSON",
+        ),
+    ],
+)
+def test_a_decision_that_cannot_be_is_refused_where_it_is_made(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make()
+
+
+def anything(value: object) -> Any:
+    """A value that a type checker lets pass."""
+    return value
+
+
+def test_a_memory_of_text_is_refused_by_an_agent_that_reads_messages() -> None:
+    agent = create_tool_calling_agent(ScriptedModel(["so"]), [])
+    with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
+        AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
+    assert AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True)).run("q").output == "so"
+
+
+def test_an_executor_shows_its_tools() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo]), tools=[echo])
+    assert "AgentExecutor with echo" in repr(executor)
+
+
+def test_a_paused_run_goes_on_with_the_executor() -> None:
+    model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: said"])
+    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
+    executor = executor.with_graph(splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
+    with pytest.raises(NoHandler) as caught:
+        executor.run("Say hello.")
+    paused = snapshot_of(caught.value)
+    assert paused is not None
+    state = advance(executor.graph, paused, executor.limits)
+    assert isinstance(state, Asking)
+    assert isinstance(state.effect, AskHuman)
+    result = executor.run(state.reply("yes"))
+    assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("said", 2, 1)
+
+
+def test_a_callable_agent_may_raise_a_parse_error() -> None:
+    def agent(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        if not steps:
+            raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
+        return AgentFinish({"output": steps[0].observation})
+
+    result = AgentExecutor(agent=agent, tools=[], handle_parsing_errors=True).run("?")
+    assert (result.output, result.steps[0].status, result.steps[0].action.log) == (
+        "Say it again.",
+        "parse_error",
+        "gibberish",
+    )
+    with pytest.raises(ParseError, match="handle_parsing_errors=True"):
+        AgentExecutor(agent=agent, tools=[]).run("?")
+
+
+def test_a_machine_that_ends_otherwise_is_refused() -> None:
+    @final
+    @dataclass(frozen=True)
+    class Verdict:
+        text: str
+
+    @node
+    def judge(finish: AgentFinish) -> Verdict:
+        return Verdict(finish.output)
+
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    judged: Any = splice(executor.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
+    with pytest.raises(InputError, match="judge --Verdict--> END ends the run; end it with an AgentFinish"):
+        executor.with_graph(judged)

@@ -1,0 +1,225 @@
+"""What was said before a run: messages before the question, or text where a template has a place for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import UserList, deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent, tool
+from graphexec.actions import Run
+from graphexec.agents import (
+    WorkedExample,
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_self_ask_agent,
+    create_structured_chat_agent,
+    create_xml_agent,
+)
+from graphexec.agents.conversation import messages_of
+from graphexec.effects import CallModel
+from graphexec.errors import InputError
+from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
+from graphexec.messages import (
+    AssistantMessage,
+    Message,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    transcript,
+)
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import echo, messages, prompt
+
+BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
+
+
+@tool(name="Intermediate Answer")
+def search(question: str) -> str:
+    """Look it up."""
+    return question
+
+
+# Each with the template that holds the question, and what has to be in it besides.
+ASKED_WITH_MESSAGES: dict[str, tuple[Callable[..., Agent], str, str]] = {
+    "chat": (create_chat_agent, "question", "{agent_scratchpad}"),
+    "JSON chat": (create_json_chat_agent, "question", ""),
+    "structured": (create_structured_agent, "question", ""),
+    "structured chat": (create_structured_chat_agent, "question", "{agent_scratchpad}"),
+    "tool calling": (create_tool_calling_agent, "prompt", ""),
+}
+
+ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
+    "conversational": (create_conversational_agent, echo),
+    "MRKL": (create_mrkl_agent, echo),
+    "ReAct": (create_react_agent, echo),
+    "self-ask": (create_self_ask_agent, search),
+    "XML": (create_xml_agent, echo),
+}
+
+HOW = pytest.mark.parametrize("kind", ASKED_WITH_MESSAGES)
+
+
+def made(kind: str, question: str = "{input}", **options: Any) -> Agent:
+    create, name, besides = ASKED_WITH_MESSAGES[kind]
+    return create(ScriptedModel([]), [echo], **{name: f"{question}{besides}"}, **options)
+
+
+def asked(agent: Agent, **inputs: Any) -> ModelRequest:
+    effect = agent.ask(Run(inputs))
+    assert isinstance(effect, CallModel)
+    return effect.request
+
+
+@HOW
+def test_messages_come_between_the_instructions_and_the_question(kind: str) -> None:
+    agent = made(kind)
+    assert (agent.input_keys, agent.optional_keys) == (("input",), ("chat_history",))
+    instructions, question = messages(asked(agent, input="Who am I?"))
+    assert isinstance(instructions, SystemMessage)
+    assert question == UserMessage("Who am I?")
+    for before in (
+        BEFORE,
+        list(BEFORE),
+        deque(BEFORE),
+        UserList(BEFORE),
+        [dataclasses.asdict(message) for message in BEFORE],
+    ):
+        told = messages(asked(agent, input="Who am I?", chat_history=before))
+        assert told == [instructions, *BEFORE, question]
+
+
+@HOW
+def test_a_memory_of_messages_is_told_to_every_agent_that_is_asked_with_messages(kind: str) -> None:
+    memory = BufferMemory(MemoryHistory(), key="talk", as_messages=True)
+    memory.history.add(Turn("I am Ada.", "Hello, Ada."))
+    agent = made(kind, history="talk")
+    assert agent.optional_keys == ("talk",)
+    AgentExecutor(agent=agent, tools=[echo], memory=memory)
+    assert tuple(messages(asked(agent, input="Who am I?", **memory.load({})))[1:3]) == BEFORE
+
+
+@HOW
+def test_a_template_that_mentions_it_has_it_as_text(kind: str) -> None:
+    agent = made(kind, "{chat_history}|{input}")
+    assert (agent.input_keys, agent.optional_keys) == (("chat_history", "input"), ())
+    for before in (BEFORE, "Human: I am Ada.\nAI: Hello, Ada."):
+        _, question = messages(asked(agent, input="Who am I?", chat_history=before))
+        assert question == UserMessage("Human: I am Ada.\nAI: Hello, Ada.|Who am I?")
+
+
+@HOW
+@pytest.mark.parametrize(
+    "other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I"]
+)
+def test_what_is_no_list_of_messages_is_refused_with_what_to_give(kind: str, other: Any) -> None:
+    with pytest.raises(InputError, match=r"the input chat_history is .*; give messages, .* write \{chat_history\}"):
+        made(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
+
+
+def test_worked_examples_come_before_what_was_said() -> None:
+    agent = made("structured", examples=[WorkedExample("Say a.", (), "a")])
+    told = messages(asked(agent, input="q", chat_history=BEFORE))
+    assert told[1] == UserMessage("Say a.")
+    assert tuple(told[3:5]) == BEFORE
+
+
+TEXT = st.text(max_size=20)
+CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple)
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(SystemMessage, TEXT),
+        st.builds(UserMessage, TEXT),
+        st.builds(AssistantMessage, TEXT, CALLS),
+        st.builds(ToolMessage, TEXT, TEXT),
+    )
+)
+
+
+@given(MESSAGES)
+def test_messages_stored_as_json_are_read_as_they_were(said: list[Message]) -> None:
+    stored = json.loads(json.dumps([dataclasses.asdict(message) for message in said]))
+    assert messages_of(stored) == messages_of(said) == tuple(said)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"role": "user"},
+        {"role": "user", "content": None},
+        {"role": "tool", "content": "a"},
+        {"role": "assistant", "content": "a", "tool_calls": 3},
+        {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "name": "echo"}]},
+    ],
+)
+def test_json_that_is_half_a_message_is_none(other: Any) -> None:
+    assert messages_of([*BEFORE, other]) is None
+
+
+TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), max_size=4)
+
+
+@pytest.mark.parametrize("kind", ASKED_WITH_TEXT)
+@given(turns=TURNS)
+def test_messages_in_a_text_prompt_are_written_as_a_memory_writes_them(kind: str, turns: list[Turn]) -> None:
+    create, one = ASKED_WITH_TEXT[kind]
+    agent = create(ScriptedModel([]), [one], prompt="{tools}{tool_names}{chat_history}|{input}{agent_scratchpad}")
+    history = MemoryHistory()
+    for turn in turns:
+        history.add(turn)
+    as_text = BufferMemory(history).load({})["chat_history"]
+    as_messages = BufferMemory(history, as_messages=True).load({})["chat_history"]
+    stored = json.loads(json.dumps([dataclasses.asdict(message) for message in as_messages]))
+    first, *others = [prompt(asked(agent, input="q", chat_history=it)) for it in (as_text, as_messages, stored)]
+    assert as_text in first
+    assert others == [first, first]
+
+
+def test_the_conversational_agent_calls_itself_by_its_name() -> None:
+    agent = create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
+    assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(asked(agent, input="q", chat_history=BEFORE))
+
+
+def test_other_messages_have_names_too() -> None:
+    calls = (ToolCall("1", "age", '{"of": "Ada"}'), ToolCall("2", "age", "{}"))
+    said: list[Message] = [
+        SystemMessage("Be brief."),
+        UserMessage("How old am I?"),
+        AssistantMessage("Let me see.", calls),
+        ToolMessage("1", "36"),
+        AssistantMessage("", calls[1:]),
+        AssistantMessage(""),
+    ]
+    assert transcript(said, human="Ada", ai="Robot").split("\n") == [
+        "System: Be brief.",
+        "Ada: How old am I?",
+        "Robot: Let me see.",
+        'age({"of": "Ada"})',
+        "age({})",
+        "Tool: 36",
+        "Robot: age({})",
+        "Robot: ",
+    ]
+
+
+def test_a_summary_is_told_as_a_message_of_the_system() -> None:
+    memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
+    memory.save({"input": "I am Ada."}, {"output": "Hello."})
+    agent = create_conversational_agent(ScriptedModel([]), [echo])
+    assert "\nSystem: Summary: They met.\n" in prompt(asked(agent, input="q", **memory.load({})))
+
+
+def test_lists_of_other_things_are_written_as_they_are() -> None:
+    agent = made("tool calling", "{input}")
+    for value in ([1, 2], ["a"], [*BEFORE, 3], {"role": "user"}, (None,)):
+        assert messages(asked(agent, input=value))[-1] == UserMessage(str(value))

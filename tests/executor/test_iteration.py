@@ -1,0 +1,324 @@
+"""`executor.iter`: a run step by step, that can be looked at, changed and left between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, StoppedResponse, edges, node, on
+from graphexec.actions import Run, Steps
+from graphexec.errors import InputError
+from graphexec.executor import Ready
+from graphexec.executor.iteration import Stepwise
+from graphexec.executor.table import check_return_direct, plan
+from graphexec.kernel.events import Entered
+from graphexec.kernel.surgery import splice
+from graphexec.tools import tool
+from tests.executor.actors import act, answer, echo, scripted
+
+
+@tool(return_direct=True)
+def shout(text: str) -> str:
+    """Give the answer."""
+    return text.upper()
+
+
+def counting(turns: int = 3, **settings: Any) -> AgentExecutor:
+    """Echoes how many steps it is shown, so often; then says how many there were."""
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        if len(steps) >= turns:
+            return AgentFinish({"output": f"{len(steps)} steps of {inputs['input']}"})
+        return act("echo", text=f"{len(steps)}")
+
+    return AgentExecutor(agent=decide, tools=[echo], **settings)
+
+
+Each: TypeAlias = Callable[[int, tuple[AgentStep, ...]], object]
+
+
+def go_on(number: int, steps: tuple[AgentStep, ...]) -> None:
+    """Change nothing, and go on."""
+
+
+def gone_through(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
+    """The observations of each turn; `each` is called between two of them, and ends the loop with `True`."""
+    seen: list[list[Any]] = []
+
+    def saw(steps: tuple[AgentStep, ...]) -> bool:
+        seen.append([observation for _, observation in steps])
+        return bool(each(len(seen), steps))
+
+    async def through() -> None:
+        async for steps in turns:
+            if saw(steps):
+                break
+
+    if how == "async":
+        asyncio.run(through())
+        return seen
+    for steps in turns:
+        if saw(steps):
+            break
+    return seen
+
+
+both = pytest.mark.parametrize("how", ["sync", "async"])
+
+
+@both
+def test_each_turn_gives_its_steps_and_the_last_one_leaves_the_result(how: str) -> None:
+    turns = counting().iter("tea")
+    assert gone_through(turns, how) == [["0"], ["1"], ["2"]]
+    assert turns.result.output == "3 steps of tea"
+    assert [step.observation for step in turns.run.steps] == ["0", "1", "2"]
+    assert turns.spent == turns.result.spent
+    assert turns.spent.iterations == 4
+
+
+@both
+def test_the_steps_of_one_turn_come_together(how: str) -> None:
+    executor = AgentExecutor(
+        agent=scripted([act("echo", text="a"), act("echo", text="b")], act("echo", text="c"), answer()), tools=[echo]
+    )
+    assert gone_through(executor.iter("q"), how) == [["a", "b"], ["c"]]
+
+
+@both
+def test_a_run_without_a_step_has_no_turn_and_a_result(how: str) -> None:
+    turns = AgentExecutor(agent=scripted(answer("at once")), tools=[]).iter("q")
+    assert gone_through(turns, how) == []
+    assert turns.result.output == "at once"
+
+
+@both
+def test_a_parse_error_is_a_turn(how: str) -> None:
+    executor = AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors="what?")
+    assert gone_through(executor.iter("q"), how) == [["what?"]]
+
+
+@both
+def test_who_leaves_the_loop_ends_the_run(how: str) -> None:
+    asked: list[int] = []
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        asked.append(len(steps))
+        return act("echo", text="on")
+
+    turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
+    assert len(gone_through(turns, how, lambda number, _: number == 2)) == 2
+    assert asked == [0, 1]
+    assert turns.spent.iterations == 2
+    assert len(turns.run.steps) == 2
+    with pytest.raises(InputError, match="the run has not ended; iterate over it to its end"):
+        _ = turns.result
+
+
+@both
+def test_between_two_turns_what_is_spent_is_known(how: str) -> None:
+    turns = counting().iter("q")
+    spent: list[tuple[int, float]] = []
+    gone_through(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent["tool_calls"])))
+    assert spent == [(1, 1), (2, 2), (3, 3)]
+
+
+@both
+def test_a_run_is_changed_between_two_turns_and_what_is_spent_stays(how: str) -> None:
+    turns = counting().iter("tea")
+
+    def edit(number: int, steps: tuple[AgentStep, ...]) -> None:
+        if number == 1:
+            corrected = AgentStep(steps[0].action, "corrected")
+            turns.run = Run({"input": "milk"}, Steps([corrected, *steps]))
+
+    # It has two steps now, one more than it has made.
+    assert gone_through(turns, how, edit) == [["0"], ["2"]]
+    assert turns.result.output == "3 steps of milk"
+    assert [step.observation for step in turns.result.steps] == ["corrected", "0", "2"]
+    assert (turns.result.spent.iterations, turns.result.spent["tool_calls"]) == (3, 2)
+
+
+@both
+def test_steps_may_be_taken_back(how: str) -> None:
+    turns = counting(2).iter("tea")
+
+    def edit(number: int, _: tuple[AgentStep, ...]) -> None:
+        if number < 3:
+            turns.run = Run(turns.run.inputs, Steps())
+
+    assert gone_through(turns, how, edit) == [["0"], ["0"], ["0"], ["1"]]
+    assert turns.result.spent.iterations == 5
+
+
+@both
+def test_the_limits_hold_for_a_run_that_is_changed_for_ever(how: str) -> None:
+    turns = counting(max_iterations=4).iter("tea")
+
+    def edit(*_: Any) -> None:
+        if turns.spent.iterations < 4:
+            turns.run = Run(turns.run.inputs, Steps())
+
+    seen = gone_through(turns, how, edit)
+    assert len(seen) == 4
+    assert isinstance(turns.result.ending, StoppedResponse)
+    assert turns.result.spent.iterations == 4
+
+
+@both
+def test_a_run_that_is_set_to_itself_is_not_begun_again(how: str) -> None:
+    turns = counting().iter("tea")
+
+    def edit(*_: Any) -> None:
+        turns.run = turns.run
+
+    assert gone_through(turns, how, edit) == [["0"], ["1"], ["2"]]
+
+
+@both
+def test_iterating_again_runs_again(how: str) -> None:
+    turns = counting(1).iter("tea")
+    first, second = gone_through(turns, how), gone_through(turns, how)
+    assert first == second == [["0"]]
+    assert turns.result.spent.iterations == 2
+
+
+@both
+def test_a_node_of_ones_own_on_the_way_back_neither_hides_nor_repeats_a_step(how: str) -> None:
+    @node
+    def guard(ready: Ready) -> Ready:
+        return Ready(ready.run)
+
+    executor = counting()
+    graph = splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
+    executor = executor.with_graph(graph)
+    turns = executor.iter("tea")
+    assert gone_through(turns, how) == [["0"], ["1"], ["2"]]
+    assert turns.result.output == "3 steps of tea"
+
+    def edit(number: int, _: tuple[AgentStep, ...]) -> None:
+        if number == 1:
+            turns.run = Run({"input": "milk"}, turns.run.steps)
+
+    assert gone_through(turns, how, edit) == [["0"], ["1"], ["2"]]
+    assert turns.result.output == "3 steps of milk"
+
+
+@both
+def test_an_exception_ends_the_iteration(how: str) -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        if steps:
+            raise OSError("it broke")
+        return act("echo", text="a")
+
+    turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
+    with pytest.raises(OSError, match="it broke"):
+        gone_through(turns, how)
+    assert [step.observation for step in turns.run.steps] == ["a"]
+
+
+def test_before_its_first_turn_a_run_is_neither_seen_nor_changed() -> None:
+    turns = counting().iter("q")
+    assert turns.spent.iterations == 0
+    with pytest.raises(InputError, match="the run has not begun; begin to iterate over it"):
+        _ = turns.run
+    with pytest.raises(InputError, match="the run has not begun; set run between two of its turns, inside of the loop"):
+        turns.run = Run({})
+    gone_through(turns, "sync")
+    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; look whether it has \(ended\)"):
+        turns.run = Run({})
+
+
+@both
+def test_a_snapshot_is_gone_on_with_step_by_step(how: str) -> None:
+    executor = counting()
+    entered = [event for event in executor.stream("tea") if isinstance(event, Entered) and event.node == "plan"]
+    paused = Snapshot("plan", entered[1].value, spent=entered[1].spent)
+    turns = executor.iter(paused)
+    assert gone_through(turns, how) == [["1"], ["2"]]
+    assert turns.result.spent.iterations == 4
+
+
+@both
+def test_what_a_memory_takes_is_not_of_the_runs_time(how: str) -> None:
+    now = [0.0]
+
+    class Slow:
+        """Memory that takes its time to know nothing."""
+
+        keys = ("known",)
+
+        def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+            now[0] += 50
+            return {"known": ""}
+
+        def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+            """Forget."""
+
+        async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+            return self.load(inputs)
+
+        async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+            """Forget."""
+
+    executor = counting(memory=Slow(), max_execution_time=10)
+    executor.world = dataclasses.replace(executor.world, clock=lambda: now[0])
+    turns = executor.iter("tea")
+
+    def edit(*_: Any) -> None:
+        turns.run = Run(turns.run.inputs, turns.run.steps)
+
+    gone_through(turns, how, edit)
+    assert (turns.result.reason, turns.result.spent.seconds) == ("finished", 0)
+
+
+def test_what_is_no_run_is_refused() -> None:
+    turns = counting().iter("q")
+    steps: Any = [AgentStep(act("echo", text="a"), "a")]
+    for _ in turns:
+        with pytest.raises(InputError, match=r"run is set to \[.*\]; give a run: Run\(turns\.run\.inputs, Steps"):
+            turns.run = steps
+    assert turns.result.output == "3 steps of q"
+
+
+@both
+def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> None:
+    executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], max_iterations=5)
+    turns = executor.iter("q")
+    ended: list[bool] = []
+
+    def look(*_: Any) -> None:
+        ended.append(turns.ended)
+
+    gone_through(turns, how, look)
+    assert (ended, turns.ended, turns.result.reason) == ([True], True, "return_direct")
+
+    turns = counting(1).iter("q")
+    ended.clear()
+    gone_through(turns, how, look)
+    assert (ended, turns.ended) == ([False], True)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@both
+def test_the_clock_goes_on_while_the_caller_thinks(how: str, changed: bool) -> None:
+    now = [100.0]
+    executor = counting(9, max_execution_time=25)
+    executor.world = dataclasses.replace(executor.world, clock=lambda: now[0])
+    turns = executor.iter("q")
+    spent: list[float] = []
+
+    def think(number: int, _: tuple[AgentStep, ...]) -> None:
+        spent.append(turns.spent.seconds)
+        now[0] += 10
+        if changed:
+            turns.run = Run({"input": "milk"}, turns.run.steps)
+
+    # The third turn's thoughts go beyond the deadline.
+    assert len(gone_through(turns, how, think)) == 3
+    assert spent == [0, 10, 20]
+    assert turns.result.reason == "seconds"
+    assert turns.result.spent.seconds == 30

@@ -1,0 +1,257 @@
+"""Limits on iterations, calls and tokens: exact, charged before the call, and the same however the run is driven."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    Exhausted,
+    Limits,
+    StoppedResponse,
+    Tool,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.agents import Agent
+from graphexec.errors import LimitsError
+from graphexec.messages import ModelReply, Usage
+from graphexec.models.scripted import Scripted, ScriptedModel
+from tests.executor.actors import (
+    act,
+    answer,
+    call,
+    echo,
+    fail,
+    observations,
+    run_async,
+    run_sync,
+    script_of,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+from tests.three_drivers import EVERY, asynchronous, sync
+
+Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
+
+ENDLESS: dict[str, tuple[Make, Scripted, str]] = {
+    "react, the same action for ever": (create_react_agent, "Action: echo\nAction Input: hi", "ok"),
+    "react, garbage for ever": (create_react_agent, "Well.", "parse_error"),
+    "react, an unknown tool for ever": (create_react_agent, "Action: nope\nAction Input: hi", "unknown_tool"),
+    "structured, the same action for ever": (
+        create_structured_agent,
+        '{"action": "echo", "action_input": {"text": "a"}}',
+        "ok",
+    ),
+    "structured, garbage for ever": (create_structured_agent, "[[[", "parse_error"),
+    "tool calling, the same call for ever": (create_tool_calling_agent, call("echo", text="hi"), "ok"),
+    "tool calling, bad arguments for ever": (create_tool_calling_agent, call("echo", texd="hi"), "bad_arguments"),
+    "tool calling, a failing tool for ever": (create_tool_calling_agent, call("fail", text="hi"), "error"),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("allowed", [0, 1, 15])
+def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: int) -> None:
+    make, reply, status = ENDLESS[kind]
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel([reply], repeat_last=True))
+        tools: list[Tool[..., Any]] = [echo, fail]
+        return AgentExecutor(
+            agent=make(models[-1], tools), tools=tools, max_iterations=allowed, handle_parsing_errors=True
+        )
+
+    told = told_by_every_driver(executor)
+    assert [len(model.requests) for model in models] == [allowed] * len(EVERY)
+    assert isinstance(told.outcome, StoppedResponse)
+    assert told.outcome.limit == Exhausted("iterations", allowed, allowed)
+    assert told.outcome.output == "Agent stopped due to iteration limit or time limit."
+    assert statuses(told) == [status] * allowed
+    assert (told.spent.iterations, told.spent["model_calls"]) == (allowed, allowed)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Action: echo\nAction Input: hi", "Well.", "Action: nope\nAction Input: x"],
+    ids=["act", "parse", "unknown"],
+)
+def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
+    for driver in (sync, asynchronous):
+        model = ScriptedModel([reply], repeat_last=True)
+        executor = AgentExecutor(
+            agent=scratchless(model), tools=[echo], max_iterations=1000, handle_parsing_errors=True
+        )
+        told = driver(script_of(executor))
+        assert len(model.requests) == len(told.outcome.steps) == 1000
+        assert isinstance(told.outcome, StoppedResponse)
+        assert told.outcome.limit == Exhausted("iterations", 1000, 1000)
+
+
+def scratchless(model: ScriptedModel) -> Agent:
+    """An agent whose prompt does not grow with the steps: a thousand prompts of a thousand steps say no more."""
+    agent = create_react_agent(model, [echo])
+    return Agent(lambda run: agent.ask(type(run)(run.inputs)), agent.read, model=model)
+
+
+@pytest.mark.parametrize("limit", ["max_iterations", "max_model_calls"])
+def test_finishing_on_the_last_allowed_iteration_wins(limit: str) -> None:
+    limits: dict[str, Any] = {limit: 3}
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("echo", text="a"), act("echo", text="b"), answer()), tools=[echo], **limits
+        )
+    )
+    assert isinstance(told.outcome, AgentFinish)
+    assert told.outcome.output == "done"
+    assert told.spent["model_calls"] == 3
+
+
+def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> None:
+    direct = tool(return_direct=True)(echo.function)
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("echo", text="a")), tools=[direct], max_iterations=1, max_tool_calls=1, max_model_calls=1
+        )
+    )
+    assert told.outcome.output == "a"
+    assert isinstance(told.outcome, AgentFinish)
+
+
+def test_no_limit_of_iterations_is_none_and_not_a_large_one() -> None:
+    turns = [act("echo", text="a")] * 40
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(*turns, answer()), tools=[echo], max_iterations=None, may_run_forever=True)
+    )
+    assert told.outcome.output == "done"
+    assert told.spent.iterations == 41
+
+
+def test_an_iteration_with_several_actions_counts_once() -> None:
+    batch = [act("echo", text=str(number)) for number in range(3)]
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
+    assert observations(told) == ["0", "1", "2"] * 2
+    assert told.spent["tool_calls"] == 6
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 4])
+def test_model_calls_are_limited_exactly(allowed: int) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=50, max_model_calls=allowed
+        )
+    )
+    assert isinstance(told.outcome, StoppedResponse)
+    assert told.outcome.limit == Exhausted("model_calls", allowed, allowed)
+    assert told.outcome.output == "Agent stopped due to model call limit."
+    assert told.spent["model_calls"] == len(told.outcome.steps) == allowed
+
+
+@pytest.mark.parametrize(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
+def test_tool_calls_are_limited_exactly_whether_they_work_or_not(allowed: int, name: str) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act(name, text="a")), tools=[echo, fail], max_iterations=50, max_tool_calls=allowed
+        )
+    )
+    assert isinstance(told.outcome, StoppedResponse)
+    assert told.outcome.limit == Exhausted("tool_calls", allowed, allowed)
+    assert told.outcome.output == "Agent stopped due to tool call limit."
+    assert told.spent["tool_calls"] == len(told.outcome.steps) == allowed
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+def test_a_fan_out_that_exceeds_what_is_left_runs_none_of_its_tools(run: Callable[[AgentExecutor], Any]) -> None:
+    called: list[int] = []
+
+    @tool
+    def note(number: int) -> int:
+        """Note the number."""
+        called.append(number)
+        return number
+
+    batches = scripted([act("note", number=1), act("note", number=2)], [act("note", number=3), act("note", number=4)])
+    result = run(AgentExecutor(agent=batches, tools=[note], max_tool_calls=3))
+    assert sorted(called) == [1, 2]
+    assert result.stopped.limit == Exhausted("tool_calls", 3, 2)
+    assert [step.observation for step in result.steps] == [1, 2]
+    assert result.spent["tool_calls"] == 2
+
+
+def test_tokens_are_compared_before_each_model_call() -> None:
+    def executor(limit: int) -> AgentExecutor:
+        reply = ModelReply("Action: echo\nAction Input: a", usage=Usage(7, 3))
+        model = ScriptedModel([reply], repeat_last=True)
+        return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_tokens=limit)
+
+    reached = {limit: told_by_every_driver(partial(executor, limit)).outcome for limit in (0, 1, 10, 11, 30)}
+    assert {limit: one.limit.reached for limit, one in reached.items() if isinstance(one, StoppedResponse)} == {
+        0: 0,
+        1: 10,
+        10: 10,
+        11: 20,
+        30: 30,
+    }
+    assert {one.output for one in reached.values()} == {"Agent stopped due to token limit."}
+
+
+def test_a_model_that_reports_no_usage_spends_no_tokens_and_is_still_stopped() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=create_react_agent(ScriptedModel(["Well."], repeat_last=True), [echo]),
+            tools=[echo],
+            max_tokens=5,
+            handle_parsing_errors=True,
+            max_iterations=4,
+        )
+    )
+    assert isinstance(told.outcome, StoppedResponse)
+    assert told.outcome.limit == Exhausted("iterations", 4, 4)
+
+
+def test_of_several_spent_limits_the_one_reached_first_is_named() -> None:
+    def ending(**limits: Any) -> Any:
+        return AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], **limits).run("q").reason
+
+    assert ending(max_iterations=3, max_tool_calls=2, max_model_calls=9) == "tool_calls"
+    assert ending(max_iterations=3, max_tool_calls=9, max_model_calls=2) == "model_calls"
+    assert ending(max_iterations=2, max_tool_calls=9, max_model_calls=9) == "iterations"
+
+
+def test_a_stop_says_which_limit_its_value_and_what_was_reached() -> None:
+    result = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2).run("q")
+    assert result.reason == "iterations"
+    assert result.stopped is not None
+    assert result.stopped.reason == "Stopped after 2 steps: the limit of 2 iterations was reached (2 spent)."
+
+
+@pytest.mark.parametrize("name", ["max_iterations", "max_model_calls", "max_tool_calls", "max_tokens"])
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "3", 1.5, [1]])
+def test_a_limit_that_is_no_count_is_refused_by_its_name(name: str, value: object) -> None:
+    limits: dict[str, Any] = {name: value}
+    with pytest.raises(LimitsError, match=name.removeprefix("max_")):
+        AgentExecutor(agent=scripted(answer()), tools=[], **limits)
+
+
+@pytest.mark.parametrize("value", [-1, -0.1, math.nan, math.inf, True, "3"])
+def test_a_time_limit_that_is_no_number_of_seconds_is_refused(value: Any) -> None:
+    with pytest.raises(LimitsError, match="seconds"):
+        AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=value)
+
+
+def test_with_limits_makes_another_executor_and_leaves_the_first_as_it_is() -> None:
+    executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=4)
+    shorter = executor.with_limits(Limits(iterations=1))
+    assert len(shorter.run("q").steps) == 1
+    assert len(executor.run("q").steps) == 4
+    assert executor.limits == Limits(iterations=4)

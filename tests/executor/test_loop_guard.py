@@ -1,0 +1,343 @@
+"""`stop_repeats`: an agent that does the same again and again is told so, and then stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    AgentStep,
+    Exhausted,
+    Limits,
+    StoppedResponse,
+    create_react_agent,
+    tool,
+)
+from graphexec.actions import Run, Steps
+from graphexec.errors import InputError
+from graphexec.executor import Ready
+from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, repeated, stop_repeats
+from graphexec.executor.table import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.messages import AssistantMessage, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.verify import check
+from tests.executor.actors import act, answer, echo, prompt, scripted, told_by_every_driver
+from tests.kernel.machines import CLOCK
+
+ACT = "Thought: hm\nAction: echo\nAction Input: hi"
+DONE = "Thought: I know\nFinal Answer: done"
+
+
+def steps_of(letters: str) -> list[AgentStep]:
+    """A step for each letter; the same letter is the same step."""
+    return [AgentStep(AgentAction("look", {"at": letter}), letter.upper()) for letter in letters]
+
+
+def naive(steps: Sequence[object], most: int) -> int:
+    """How often the same round ends the list, as one would say it: the list ends with so many copies of it."""
+    times = 0
+    for size in range(1, ROUND + 1):
+        for count in range(1, most + 1):
+            if size * count <= len(steps) and list(steps[-size * count :]) == list(steps[-size:]) * count:
+                times = max(times, count)
+    return times
+
+
+# ---- what a repetition is
+
+
+@pytest.mark.parametrize(
+    ("letters", "times"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("ab", 1),
+        ("aa", 2),
+        ("aaa", 3),
+        ("aaaa", 3),
+        ("aab", 1),
+        ("abab", 2),
+        ("ababab", 3),
+        ("cabab", 2),
+        ("abcabc", 2),
+        ("abcdabcd", 2),
+        # A round of five is none.
+        ("abcdeabcde", 1),
+        ("aabaab", 2),
+        ("abaab", 1),
+    ],
+)
+def test_a_round_is_a_step_or_a_few_in_turn(letters: str, times: int) -> None:
+    assert repeated(steps_of(letters), 3) == times
+
+
+@settings(max_examples=400, deadline=None)
+@example(letters="abcabcabc", most=3)
+@given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))
+def test_repetitions_are_those_that_one_would_count_by_hand(letters: str, most: int) -> None:
+    assert repeated(steps_of(letters), most) == naive(letters, most)
+
+
+@given(letters=st.text("abc", max_size=8), round_=st.text("abcd", min_size=1, max_size=ROUND), most=st.integers(2, 4))
+def test_whatever_was_done_before_a_round_done_so_often_is_seen(letters: str, round_: str, most: int) -> None:
+    assert repeated(steps_of(letters + round_ * most), most) == most
+
+
+def test_the_same_tool_input_and_result_are_the_same_whatever_else_differs() -> None:
+    one = AgentStep(AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
+    same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", told="A, as I said")
+    assert repeated([one, same], 3) == 2
+    for other in (
+        AgentStep(AgentAction("see", {"at": "a"}), "A"),
+        AgentStep(AgentAction("look", {"at": "b"}), "A"),
+        AgentStep(AgentAction("look", {"at": "a"}), "B"),
+    ):
+        assert repeated([one, other], 3) == 1
+
+
+def at_once(*letters: str, reply: str) -> list[AgentStep]:
+    """The steps of one reply that calls tools natively."""
+    calls = tuple(ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
+    message = AssistantMessage("", calls)
+    return [
+        AgentStep(AgentAction("look", {"at": letter}, call_id=call.id, message=message), letter.upper())
+        for letter, call in zip(letters, calls, strict=True)
+    ]
+
+
+def test_calls_of_one_reply_repeat_nothing_and_replies_do() -> None:
+    thrice, pair = at_once("a", "a", "a", reply="r"), at_once("a", "b", reply="s")
+    assert repeated(thrice, 3) == 1
+    assert repeated([*thrice, *thrice], 3) == 2
+    assert repeated([*steps_of("a"), *thrice], 3) == 1
+    assert repeated([*pair, *pair, *pair], 5) == 3
+    assert repeated([*pair, *at_once("a", "c", reply="s")], 5) == 1
+    # A reader may take fewer calls than the reply has; a model may say the same with the same names of calls.
+    assert repeated(thrice[:2], 3) == 1
+    first = at_once("a", "a", reply="r")[:1]
+    assert repeated(first * 3, 5) == 3
+
+
+class Vague:
+    """An observation that is equal to everything."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def test_results_are_compared_as_the_model_is_told_them() -> None:
+    action = AgentAction("look", "a")
+    assert repeated([AgentStep(action, Vague("x")), AgentStep(action, Vague("y"))], 3) == 1
+    assert repeated([AgentStep(action, Vague("x")), AgentStep(action, Vague("x"))], 3) == 2
+
+
+class Long(Sequence[AgentStep]):
+    """A history without an end, that counts how much of it is looked at."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.seen = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, index: int) -> AgentStep: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[AgentStep]: ...
+    def __getitem__(self, index: int | slice) -> AgentStep | Sequence[AgentStep]:
+        found = range(*index.indices(self.length)) if isinstance(index, slice) else [index]
+        self.seen += len(found)
+        steps = steps_of("a" * len(found))
+        return steps if isinstance(index, slice) else steps[0]
+
+    def __iter__(self) -> Iterator[AgentStep]:
+        raise AssertionError("the whole history is looked at")
+
+
+def test_a_look_costs_the_same_however_long_the_run_is() -> None:
+    short, long = Long(100), Long(1_000_000)
+    assert repeated(short, 3) == repeated(long, 3) == 3
+    assert short.seen == long.seen <= ROUND * 3 * ROUND
+
+
+# ---- in the machine
+
+
+def watched(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> AgentExecutor:
+    """An executor whose repetitions are noticed."""
+    given = {name: settings.pop(name) for name in ("warn_after", "stop_after") if name in settings}
+    executor = AgentExecutor(agent=agent, tools=list(tools), **settings)
+    return executor.with_graph(stop_repeats(executor.graph, **given))
+
+
+def test_a_run_that_goes_on_repeating_itself_is_stopped_with_the_reason_in_every_driver() -> None:
+    told = told_by_every_driver(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
+    ending = told.outcome
+    assert isinstance(ending, StoppedResponse)
+    assert ending.limit == Exhausted(REPEATS, 3, 3)
+    assert ending.output == "Agent stopped due to repeat limit."
+    assert ending.reason == "Stopped after 3 steps: the limit of 3 repeats was reached (3 spent)."
+    assert told.spent.iterations == 3
+
+
+def test_the_model_is_warned_before_it_is_stopped_and_may_think_better_of_it() -> None:
+    model = ScriptedModel([ACT, ACT, DONE])
+    result = watched(create_react_agent(model, [echo])).run("q")
+    assert isinstance(result.ending, AgentFinish)
+    asked = [prompt(request) for request in model.requests]
+    warning = WARNING.format(times=2)
+    assert [warning in one for one in asked] == [False, False, True]
+    assert f"Observation: hi\n{warning}" in asked[2]
+    # What was observed is what it was.
+    assert [step.observation for step in result.steps] == ["hi", "hi"]
+    assert [step.told for step in result.steps] == [None, f"hi\n{warning}"]
+
+
+@pytest.mark.parametrize(
+    ("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)]
+)
+def test_it_is_warned_and_stopped_after_as_many_times_as_one_says(
+    warn_after: int, stop_after: int, warned: int
+) -> None:
+    executor = watched(scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after)
+    result = executor.run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert result.ending.limit == Exhausted(REPEATS, stop_after, stop_after)
+    assert len(result.steps) == stop_after
+    assert [step.told is not None for step in result.steps].count(True) == warned
+
+
+def test_two_steps_in_turn_are_a_repetition() -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
+        return act("echo", text="ab"[len(steps) % 2])
+
+    result = watched(decide, max_iterations=20).run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 6)
+
+
+def test_a_run_that_does_something_else_each_time_is_left_alone() -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
+
+    result = watched(decide).run("q")
+    assert isinstance(result.ending, AgentFinish)
+    assert all(step.told is None for step in result.steps)
+
+
+@tool
+def dice(text: str) -> str:
+    """Come out differently each time."""
+    rolled.append(text)
+    return str(len(rolled))
+
+
+rolled: list[str] = []
+
+
+def test_a_call_that_comes_out_differently_is_no_repetition() -> None:
+    rolled.clear()
+    result = watched(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert result.ending.limit.limit == "iterations"
+
+
+def test_replies_that_cannot_be_read_are_steps_that_repeat() -> None:
+    model = ScriptedModel(["garbage"], repeat_last=True)
+    result = watched(create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 3)
+    assert WARNING.format(times=2) in prompt(model.requests[-1])
+
+
+def test_the_model_may_have_the_last_word_on_it() -> None:
+    model = ScriptedModel([ACT, ACT, ACT, DONE])
+    result = watched(create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
+    assert isinstance(result.ending, StoppedResponse)
+    assert (result.ending.output, result.ending.generated, result.ending.limit.limit) == ("done", True, REPEATS)
+
+
+# ---- the graph
+
+
+@pytest.mark.parametrize("table", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR])
+def test_the_node_stands_on_every_way_back_and_the_machine_is_proved(table: Any) -> None:
+    graph = stop_repeats(table)
+    assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"notice_repeats"}
+    back = {edge.source for edge in table.edges if edge.target == "plan"}
+    assert {edge.source for edge in graph.edges if edge.target == "notice_repeats"} == back
+    limits = Limits(iterations=4)
+    certificate = graph.verify(limits).certificate
+    assert certificate is not None
+    check(certificate, graph)
+    plain = table.verify(limits).certificate
+    assert certificate.bounds.transitions.number == plain.bounds.transitions.number + 4
+    assert certificate.bounds.model_calls == plain.bounds.model_calls
+
+
+def test_the_picture_has_the_node() -> None:
+    picture = f"{stop_repeats(AGENT_EXECUTOR):mermaid}"
+    assert 'n5["<b>notice_repeats</b>"]' in picture
+    assert 'n5 -- "Ready" --> n0' in picture
+    assert 'n5 -- "LimitReached" --> n4' in picture
+    assert 'n3 -- "Ready" --> n5' in picture
+    assert "notice_repeats" not in f"{AGENT_EXECUTOR:mermaid}"
+
+
+def test_the_start_of_a_run_is_not_noticed() -> None:
+    assert stop_repeats(AGENT_EXECUTOR).start == "plan"
+    executor = watched(scripted(answer()))
+    entered = [getattr(event, "node", "") for event in executor.stream("q")]
+    assert "notice_repeats" not in entered
+
+
+@pytest.mark.parametrize(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
+def test_numbers_that_cannot_be_are_refused(warn_after: int, stop_after: int) -> None:
+    with pytest.raises(InputError, match=r"stop_repeats has (warn|stop)_after="):
+        stop_repeats(AGENT_EXECUTOR, warn_after=warn_after, stop_after=stop_after)
+
+
+@pytest.mark.parametrize("number", ["2", 2.5, True, None])
+def test_what_is_no_number_of_times_is_refused(number: Any) -> None:
+    with pytest.raises(InputError, match=r"stop_repeats has warn_after=.*; give a whole number, 2 or more"):
+        stop_repeats(AGENT_EXECUTOR, warn_after=number)
+    with pytest.raises(InputError, match=r"stop_repeats has stop_after=.*; give a whole number, 2 or more"):
+        stop_repeats(AGENT_EXECUTOR, stop_after=number)
+
+
+def test_it_is_not_stopped_before_it_is_warned() -> None:
+    with pytest.raises(InputError, match="stop_repeats has warn_after=3 and stop_after=2; warn first, and then stop"):
+        stop_repeats(AGENT_EXECUTOR, warn_after=3, stop_after=2)
+
+
+def test_a_graph_that_is_no_agents_is_refused() -> None:
+    clock: Any = CLOCK
+    with pytest.raises(InputError, match=r"the graph has no plan; make it from executor\.graph"):
+        stop_repeats(clock)
+
+
+def test_the_node_is_pure_and_keeps_the_inputs() -> None:
+    graph = stop_repeats(AGENT_EXECUTOR)
+    run = Run({"input": "q"}, Steps(steps_of("aa")))
+    made: Any = graph["notice_repeats"].function
+    warned = made(Ready(run))
+    assert warned.run.inputs == {"input": "q"}
+    assert run.steps[-1].told is None
+    assert made(Ready(run)) == warned

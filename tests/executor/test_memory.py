@@ -1,0 +1,266 @@
+"""A memory and the runs of an executor: what it is asked before them, and told after them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Done,
+    Reported,
+    Snapshot,
+    create_react_agent,
+    create_tool_calling_agent,
+    snapshot_of,
+)
+from graphexec.actions import Steps
+from graphexec.agents import create_conversational_agent
+from graphexec.errors import InputError, ServerError
+from graphexec.memory import BufferMemory, MemoryHistory, SummaryFailed, SummaryMemory, Turn, WindowMemory
+from graphexec.models import ScriptedModel
+from tests.executor.actors import answer, echo, run_async, run_sync, scripted
+
+Run = Callable[..., Any]
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+
+Told = list[tuple[dict[str, Any], dict[str, Any]]]
+
+
+class Notebook:
+    """A memory that keeps what it is told, and fails if it is to."""
+
+    keys = ("notes",)
+
+    def __init__(self, notes: str = "nothing yet", *, fails: bool = False) -> None:
+        self.notes = notes
+        self.told: Told = []
+        self.asked: list[dict[str, Any]] = []
+        self.fails = fails
+
+    def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        self.asked.append(dict(inputs))
+        return {"notes": self.notes}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        if self.fails:
+            raise OSError("the disk is full")
+        self.told.append((dict(inputs), dict(outputs)))
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        return self.load(inputs)
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.save(inputs, outputs)
+
+
+def answering(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+    return AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
+
+
+def acting(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
+    return AgentAction("echo", {"text": "a"})
+
+
+@HOW
+def test_what_it_knows_is_an_input_and_it_is_told_of_the_answer(run: Run) -> None:
+    memory = Notebook()
+    result = run(AgentExecutor(agent=answering, tools=[], memory=memory), "tea?")
+    assert result.output == "nothing yet; tea?"
+    assert memory.asked == [{"input": "tea?"}]
+    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+
+
+@HOW
+def test_what_the_caller_passes_counts_more(run: Run) -> None:
+    memory = Notebook()
+    assert (
+        run(AgentExecutor(agent=answering, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
+        == "mine; ?"
+    )
+
+
+@HOW
+def test_it_is_told_of_a_run_that_was_stopped(run: Run) -> None:
+    memory = Notebook()
+    result = run(AgentExecutor(agent=acting, tools=[echo], memory=memory, max_iterations=1), "tea?")
+    assert result.stopped is not None
+    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
+
+
+@HOW
+def test_it_is_never_told_of_a_run_that_an_exception_ended(run: Run) -> None:
+    def failing(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        raise LookupError("of the agent")
+
+    memory = Notebook()
+    with pytest.raises(LookupError):
+        run(AgentExecutor(agent=failing, tools=[], memory=memory), "tea?")
+    assert memory.told == []
+
+
+@HOW
+def test_what_it_raises_loses_nothing_of_the_run(run: Run) -> None:
+    memory = Notebook(fails=True)
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory)
+    with pytest.raises(OSError, match="the disk is full") as caught:
+        run(executor, "tea?")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    memory.fails = False
+    again = executor.run(snapshot)
+    assert (again.output, again.spent["model_calls"]) == ("nothing yet; tea?", 1)
+    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+
+
+@HOW
+def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) -> None:
+    def greeting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        return AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
+
+    memory = SummaryMemory(ScriptedModel([ServerError("gone"), "They met."]))
+    executor = AgentExecutor(agent=greeting, tools=[], memory=memory)
+    assert run(executor, "tea?").output == "hello; before: "
+    assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
+    assert [turn.input for turn in memory.history.turns()] == ["tea?", "milk?"]
+    assert memory.load({}) == {"chat_history": "Summary: They met."}
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_what_it_reports_is_news_before_the_end(how: str) -> None:
+    watched: list[Any] = []
+    memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
+    executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, watchers=[watched.append])
+
+    async def collected() -> list[Any]:
+        return [event async for event in executor.astream("tea?")]
+
+    events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collected())
+    assert events == watched
+    reported, done = events[-2:]
+    assert isinstance(done, Done)
+    assert isinstance(reported, Reported)
+    assert isinstance(reported.news, SummaryFailed)
+    assert (reported.node, reported.effect) == ("parse", None)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_it_is_read_with_the_first_step_and_wrong_inputs_are_refused_before(how: str) -> None:
+    memory = Notebook()
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory)
+    many: Any = ["tea?"]
+    with pytest.raises(InputError, match="pass a dict of them by name"):
+        executor.stream(many) if how == "sync" else executor.astream(many)
+
+    async def first() -> Any:
+        events = executor.astream("tea?")
+        assert memory.asked == []
+        await anext(events)
+        return memory.asked
+
+    if how == "async":
+        assert asyncio.run(first()) == [{"input": "tea?"}]
+        return
+    events = executor.stream("tea?")
+    assert memory.asked == []
+    next(events)
+    assert memory.asked == [{"input": "tea?"}]
+
+
+def test_it_is_told_before_the_last_event() -> None:
+    memory = Notebook()
+    events = AgentExecutor(agent=answering, tools=[], memory=memory).stream("tea?")
+    for event in events:
+        assert bool(memory.told) == isinstance(event, Done)
+
+
+def test_a_conversation_goes_on_from_run_to_run() -> None:
+    def counting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        return AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
+
+    executor = AgentExecutor(agent=counting, tools=[], memory=BufferMemory())
+    assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
+    # Another executor has a conversation of its own.
+    other = AgentExecutor(agent=counting, tools=[], memory=WindowMemory(1))
+    assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
+
+
+def test_intermediate_steps_do_not_confuse_it() -> None:
+    executor = AgentExecutor(agent=answering, tools=[], memory=Notebook(), return_intermediate_steps=True)
+    outputs: dict[str, Any] = {"output": "nothing yet; tea?", "intermediate_steps": []}
+    assert executor.invoke("tea?") == {"input": "tea?", **outputs}
+    assert executor.invoke("tea?", return_only_outputs=True) == outputs
+
+
+def test_an_input_that_it_lacks_is_named() -> None:
+    def silent(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        return AgentFinish({"output": ""})
+
+    executor = AgentExecutor(agent=silent, tools=[], memory=BufferMemory(input_key="question"))
+    with pytest.raises(InputError, match="question"):
+        executor.run("tea?")
+
+
+def test_messages_of_a_memory_survive_a_pause() -> None:
+    memory = BufferMemory(as_messages=True)
+    memory.history.add(Turn("I am Ada.", "Hello."))
+    model = ScriptedModel([ServerError("gone"), "Ada."])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
+    with pytest.raises(ServerError) as caught:
+        executor.run("Who am I?")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    again = Snapshot.from_json(snapshot.to_json(), executor.graph)
+    assert executor.run(again).output == "Ada."
+    first, second = model.requests
+    assert first == second
+    assert memory.history.turns()[-1] == Turn("Who am I?", "Ada.")
+
+
+def test_a_text_is_the_one_input_that_no_memory_provides() -> None:
+    model = ScriptedModel(["AI: hello"], repeat_last=True)
+    executor = AgentExecutor(agent=create_conversational_agent(model, []), tools=[], memory=BufferMemory())
+    assert executor.invoke("I am Ada.") == {"input": "I am Ada.", "output": "hello"}
+    assert executor.run("Who am I?").output == "hello"
+    assert "Human: I am Ada." in str(model.requests[-1])
+    with pytest.raises(InputError, match=r"the inputs lack input; pass \{'input': \.\.\.\}$"):
+        executor.run({})
+
+
+NO_MEMORIES: dict[str, tuple[Any, str]] = {
+    "a class": (BufferMemory, "; make one with BufferMemory"),
+    "a history": (MemoryHistory(), "which has no keys, load, save, aload, asave; make one"),
+    "one that the agent does not read": (
+        BufferMemory(),
+        r"the memory provides chat_history, which the agent does not read; write \{chat_history\} into its prompt$",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NO_MEMORIES)
+def test_a_memory_that_cannot_serve_is_refused_when_the_executor_is_made(what: str) -> None:
+    memory, told = NO_MEMORIES[what]
+    with pytest.raises(InputError, match=told):
+        AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
+    with pytest.raises(InputError, match="or make the memory with key='chat_history'"):
+        AgentExecutor(
+            agent=create_tool_calling_agent(ScriptedModel([]), []), tools=[], memory=BufferMemory(key="before")
+        )
+
+
+def test_a_watcher_that_fails_at_the_end_loses_nothing() -> None:
+    def failing(event: object) -> None:
+        if type(event) is Done:
+            raise LookupError("of the watcher")
+
+    memory = Notebook()
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory, watchers=[failing])
+    with pytest.raises(LookupError) as caught:
+        executor.run("tea?")
+    assert len(memory.told) == 1
+    assert snapshot_of(caught.value) is not None

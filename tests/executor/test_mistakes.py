@@ -1,0 +1,153 @@
+"""What no agent can be made of is refused when the agent is made: what it is, and what to pass instead."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import graphexec.agents
+from graphexec import Agent, callable_agent, chat_agent, create_structured_agent
+from graphexec.actions import Run
+from graphexec.agents import create_self_ask_agent
+from graphexec.effects import CallModel
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.messages import ChatRequest, CompletionRequest
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import echo
+from tests.executor.test_history import search
+
+CREATE: dict[str, Callable[..., Agent]] = {
+    name: getattr(graphexec.agents, name) for name in graphexec.agents.__all__ if name.startswith("create_")
+}
+
+EACH = pytest.mark.parametrize("create", CREATE.values(), ids=list(CREATE))
+
+
+def tools_for(create: Callable[..., Agent]) -> list[Any]:
+    return [search if create is create_self_ask_agent else echo]
+
+
+# From a right model and right tools to wrong arguments, and what is said.
+ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
+    "a class of models": (
+        lambda model, tools: (ScriptedModel, tools),
+        r"the model is ScriptedModel, a class; give a model, such as",
+    ),
+    "the name of a model": (
+        lambda model, tools: ("gpt-4", tools),
+        r"the model is 'gpt-4'; give a model, such as OpenAICompatible\('gpt-5-mini'\)",
+    ),
+    "a model without a method": (
+        lambda model, tools: (SimpleNamespace(complete=len), tools),
+        r"the model is namespace\(.*\), which has no acomplete; give a model, such as",
+    ),
+    "no model": (lambda model, tools: (None, tools), "the model is None; give a model, such as"),
+    "a function": (lambda model, tools: (len, tools), "the model is <built-in function len>; give a model, such as"),
+    "model and tools swapped": (lambda model, tools: (tools, model), "tools is the model .*; give the model first"),
+    "one tool swapped": (lambda model, tools: (tools[0], model), "tools is the model .*; give the model first"),
+    "no tools": (lambda model, tools: (model, None), r"tools is None; give a list of tools, \[\] for none"),
+    "a number of tools": (lambda model, tools: (model, 3), r"tools is 3; give a list of tools, \[\] for none"),
+    "the name of a tool": (lambda model, tools: (model, "search"), "tools is 'search'; give a list of tools"),
+    "one tool": (lambda model, tools: (model, tools[0]), "tools is the tool .* itself; pass a list of tools"),
+    "a function that is no tool": (lambda model, tools: (model, [len]), "len is not a tool; decorate"),
+}
+
+
+@EACH
+@pytest.mark.parametrize("mistake", ARGUMENTS)
+def test_other_things_than_a_model_and_tools_are_refused(create: Callable[..., Agent], mistake: str) -> None:
+    wrong, told = ARGUMENTS[mistake]
+    with pytest.raises(InputError if told.startswith("the model is") else ToolDefinitionError, match=told) as raised:
+        create(*wrong(ScriptedModel([]), tools_for(create)))
+    assert "\n" not in str(raised.value)
+
+
+# Options of one kind have one name in every agent, and are refused in the same words.
+OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "prompt": ((None, 3, b"x", ["x"]), "the prompt is {!r}; give a text"),
+    "question": ((None, 3, b"x", ["x"]), "the question is {!r}; give a text"),
+    "tool_response": ((None, 3, b"x", ["x"]), "the tool_response is {!r}; give a text"),
+    "system": ((None, 3, b"x", ["x"]), "system is {!r}; give a text"),
+    "ai_prefix": ((None, 3, b"x", ["x"]), "ai_prefix is {!r}; give a text"),
+    "examples": ((None, 3, "x", ["x"]), "examples is {!r}; give a list of WorkedExample(question, calls, answer)"),
+    "stop": ((None, 3, "x", b"x", [3]), "stop is {!r}; give a list of texts"),
+    "protocol": ((None, 3, "text", []), "protocol is {!r}; give 'chat' or 'completion'"),
+    "history": ((None, 3, b"x", ["x"]), "history is {!r}; give a text"),
+}
+
+
+@EACH
+def test_other_options_than_can_be_are_refused(create: Callable[..., Agent]) -> None:
+    _, _, *options = inspect.signature(create).parameters
+    assert options
+    for option in options:
+        values, told = OPTIONS[option]
+        for value in values:
+            with pytest.raises(InputError) as raised:
+                create(ScriptedModel([]), tools_for(create), **{option: value})
+            assert str(raised.value) == told.format(value)
+
+
+@EACH
+def test_options_stand_in_one_order(create: Callable[..., Agent]) -> None:
+    order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
+    order += ["stop", "protocol", "history"]
+    names = list(inspect.signature(create).parameters)
+    assert names == sorted(names, key=order.index)
+
+
+@EACH
+def test_tools_may_be_any_iterable(create: Callable[..., Agent]) -> None:
+    model = ScriptedModel([])
+    listed = create(model, tools_for(create))
+    generated = create(model, (one for one in tools_for(create)))
+    run = Run({"input": "q", "chat_history": ""} if "chat_history" in listed.input_keys else {"input": "q"})
+    assert listed.ask(run) == generated.ask(run)
+
+
+@pytest.mark.parametrize("name", [name for name in CREATE if "stop" in inspect.signature(CREATE[name]).parameters])
+def test_stop_texts_are_part_of_the_question(name: str) -> None:
+    create = CREATE[name]
+    agent = create(ScriptedModel([]), tools_for(create), stop=["END", "STOP"])
+    effect = agent.ask(Run({"input": "q", **({"chat_history": ""} if "chat_history" in agent.input_keys else {})}))
+    assert isinstance(effect, CallModel)
+    assert isinstance(effect.request, (ChatRequest, CompletionRequest))
+    assert effect.request.stop == ("END", "STOP")
+
+
+def test_a_prompt_that_would_lose_the_question_is_refused() -> None:
+    create = CREATE["create_tool_calling_agent"]
+    with pytest.raises(InputError, match=r"the prompt has no variable, .* write \{input\} .*, and pass instruct"):
+        create(ScriptedModel([]), [echo], prompt="You are a helpful assistant.")
+
+
+@EACH
+def test_a_template_that_cannot_be_read_is_called_by_its_name(create: Callable[..., Agent]) -> None:
+    for option in {"prompt", "question", "tool_response"} & {*inspect.signature(create).parameters}:
+        with pytest.raises(InputError, match=rf"the {option} has the variable \{{a b\}}, which is no name"):
+            create(ScriptedModel([]), tools_for(create), **{option: "{a b}"})
+        with pytest.raises(InputError, match=f"the {option} is not a template"):
+            create(ScriptedModel([]), tools_for(create), **{option: "{"})
+
+
+def test_a_history_without_a_name_is_refused() -> None:
+    with pytest.raises(InputError, match="history is empty; pass the name of the input"):
+        create_structured_agent(ScriptedModel([]), [echo], history="")
+
+
+@pytest.mark.parametrize("keys", ["input_keys", "optional_keys"])
+def test_the_keys_of_an_agent_of_ones_own_are_a_list(keys: str) -> None:
+    made: Any = create_structured_agent(ScriptedModel([]), [echo])
+    wrong: Any = {keys: "question"}
+    with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of texts"):
+        chat_agent(made.ask, made.read, ScriptedModel([]), **wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "gpt-4", create_structured_agent(ScriptedModel([]), [])])
+def test_an_agent_of_no_function_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"agent is .*; make one with create_react_agent, say, or give a function"):
+        callable_agent(wrong)

@@ -1,0 +1,226 @@
+"""A reply that cannot be read: raised, or told to the model; and what the model is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    Agent,
+    AgentExecutor,
+    AgentFinish,
+    ParseError,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    snapshot_of,
+)
+from graphexec.errors import AgentError, InputError
+from graphexec.messages import AssistantMessage, ToolCall, UserMessage
+from graphexec.models.scripted import Scripted, ScriptedModel
+from tests.executor.actors import (
+    act,
+    answer,
+    echo,
+    messages,
+    observations,
+    prompt,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Make = Callable[[ScriptedModel], Agent]
+
+# How each agent is made, a reply that it cannot read, one that it can, and what it says is wrong with the first.
+AGENTS: dict[str, tuple[Make, Scripted, Scripted, str, str]] = {
+    "react": (
+        lambda model: create_react_agent(model, [echo]),
+        "I am thinking.",
+        "Final Answer: done",
+        "I am thinking.",
+        "Invalid Format: Missing 'Action:' after 'Thought:'",
+    ),
+    "structured": (
+        lambda model: create_structured_agent(model, [echo]),
+        '{"action": "echo", "action_in',
+        '{"action": "final_answer", "answer": "done"}',
+        '{"action": "echo", "action_in',
+        "Your reply could not be read: it is not JSON: ",
+    ),
+    "tool calling": (
+        lambda model: create_tool_calling_agent(model, [echo]),
+        ToolCall("c1", "echo", '{"text": '),
+        "done",
+        'echo({"text": )',
+        "The arguments of the call to echo are not a JSON object: ",
+    ),
+}
+EACH = pytest.mark.parametrize("kind", AGENTS)
+
+
+@EACH
+def test_false_raises_a_parse_error_that_names_the_remedy_and_keeps_the_run(kind: str) -> None:
+    make, garbage, *_ = AGENTS[kind]
+    for run in (run_sync, run_async):
+        with pytest.raises(ParseError) as raised:
+            run(AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
+        assert "handle_parsing_errors=True" in str(raised.value)
+        kept = snapshot_of(raised.value)
+        assert kept is not None
+        assert (kept.node, kept.spent["model_calls"]) == ("parse", 1)
+    with pytest.raises(ParseError):
+        told_by_every_driver(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
+
+
+def named(error: ParseError) -> str:
+    return f"No: {type(error).__name__}"
+
+
+@EACH
+@pytest.mark.parametrize("policy", ["true", "text", "empty text", "function"])
+def test_the_model_is_told_what_it_said_and_what_was_wrong_with_it(kind: str, policy: str) -> None:
+    make, garbage, good, said, wrong = AGENTS[kind]
+    policies: dict[str, tuple[Any, str]] = {
+        "true": (True, wrong),
+        "text": ("Mend it!", "Mend it!"),
+        "empty text": ("", ""),
+        "function": (named, "No: ParseError"),
+    }
+    handling, observation = policies[policy]
+    models: list[ScriptedModel] = []
+
+    def executor() -> AgentExecutor:
+        models.append(ScriptedModel([garbage, good]))
+        return AgentExecutor(agent=make(models[-1]), tools=[echo], handle_parsing_errors=handling)
+
+    told = told_by_every_driver(executor)
+    assert told.outcome.output == "done"
+    assert statuses(told) == ["parse_error"]
+    assert observations(told)[0].startswith(observation)
+    (step,) = told.outcome.steps
+    assert (step.action.tool, step.action.log, step.action.tool_input) == ("_Exception", said, step.observation)
+    for model in models:
+        if kind == "react":
+            assert prompt(model.requests[1]).endswith(f"{said}\nObservation: {step.observation}\nThought: ")
+        else:
+            *_, assistant, user = messages(model.requests[1])
+            told_back = step.observation if kind == "tool calling" else f"Observation: {step.observation}"
+            assert (assistant, user) == (AssistantMessage(said), UserMessage(told_back))
+        model.assert_complete()
+
+
+def test_true_tells_a_model_whose_agent_says_nothing_that_its_response_is_invalid() -> None:
+    def read(reply: Any) -> Any:
+        raise ParseError("unreadable")
+
+    agent = create_react_agent(ScriptedModel(["a"], repeat_last=True), [])
+    silent = Agent(agent.ask, read, model=agent.model)
+    result = AgentExecutor(agent=silent, tools=[], handle_parsing_errors=True, max_iterations=1).run("q")
+    (step,) = result.steps
+    assert (step.observation, step.action.log) == ("Invalid or incomplete response", "unreadable")
+
+
+@HOW
+def test_an_exception_of_the_policy_goes_through(run: Callable[[AgentExecutor], Any]) -> None:
+    def policy(error: ParseError) -> str:
+        raise LookupError("of the policy") from error
+
+    model = ScriptedModel(["garbage"])
+    with pytest.raises(LookupError, match="of the policy"):
+        run(AgentExecutor(agent=create_react_agent(model, []), tools=[], handle_parsing_errors=policy))
+
+
+@HOW
+@pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
+def test_a_policy_that_returns_no_text_is_told_so(run: Callable[[AgentExecutor], Any], returned: Any) -> None:
+    model = ScriptedModel(["garbage"])
+    executor = AgentExecutor(
+        agent=create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
+    )
+    with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return the text"):
+        run(executor)
+
+
+@pytest.mark.parametrize("policy", [None, 0, 1, 3, [True]])
+def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
+    with pytest.raises(InputError, match="give True, False, a text, or a function"):
+        AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=policy)
+
+
+@pytest.mark.parametrize("policy", [True, "Mend it!"])
+def test_an_empty_list_of_actions_is_a_parse_error_and_costs_an_iteration(policy: Any) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("echo", text="a"), []), tools=[echo], handle_parsing_errors=policy, max_iterations=3
+        )
+    )
+    assert statuses(told) == ["ok", "parse_error", "parse_error"]
+    assert observations(told)[1] == ("Decide on an action, or finish." if policy is True else policy)
+    assert told.spent.iterations == 3
+
+
+def test_an_empty_list_of_actions_raises_where_parse_errors_are_not_handled() -> None:
+    with pytest.raises(ParseError, match="empty list of actions"):
+        told_by_every_driver(lambda: AgentExecutor(agent=scripted([]), tools=[echo], max_iterations=3))
+
+
+def test_an_agent_of_ones_own_that_reads_no_actions_does_not_loop_without_a_word() -> None:
+    agent = create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
+    idle = Agent(agent.ask, lambda reply: (), model=agent.model)
+    with pytest.raises(ParseError, match="empty list of actions"):
+        AgentExecutor(agent=idle, tools=[], max_iterations=None, may_run_forever=True).run("q")
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
+        ("text", "returned 'text'; return an AgentAction"),
+        ({"output": "x"}, "returned {'output': 'x'}; return an AgentAction"),
+        ([act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
+        ([answer()], "returned a list with AgentFinish"),
+    ],
+)
+def test_what_is_no_decision_of_a_callable_agent_is_an_agent_error(
+    run: Callable[[AgentExecutor], Any], returned: Any, says: str
+) -> None:
+    def confused(steps: Any, inputs: Any) -> Any:
+        return returned
+
+    async def confused_async(steps: Any, inputs: Any) -> Any:
+        return returned
+
+    for agent in (confused, confused_async):
+        with pytest.raises(AgentError) as raised:
+            run(AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True))
+        assert str(raised.value).startswith(f"the agent {agent.__name__} {says}")
+
+
+@HOW
+def test_an_async_callable_agent_works_in_every_run(run: Callable[[AgentExecutor], Any]) -> None:
+    async def decide(steps: Any, inputs: Any) -> Any:
+        return answer(steps[0].observation) if steps else act("echo", text=inputs["input"])
+
+    assert run(AgentExecutor(agent=decide, tools=[echo])).output == "q"
+
+
+def test_a_parse_error_inside_a_tool_is_the_tools_failure() -> None:
+    from graphexec import tool
+
+    @tool
+    def parses() -> str:
+        """Parse something."""
+        raise ParseError("of the tool")
+
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("parses"), answer()), tools=[parses], handle_parsing_errors=True)
+    )
+    assert statuses(told) == ["error"]
+    assert isinstance(told.outcome, AgentFinish)

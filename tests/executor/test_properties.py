@@ -1,0 +1,386 @@
+"""Whatever the model and the tools do, within whatever limits: every run ends as the table of the semantics says.
+
+An adversarial model follows a script whose last turn repeats for ever, so that each short script is an endless attack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    Agent,
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Moved,
+    ParseError,
+    RunResult,
+    Snapshot,
+    StoppedResponse,
+    chat_agent,
+    create_tool_calling_agent,
+    snapshot_of,
+)
+from graphexec.actions import Run, Steps
+from graphexec.effects import CallModel, reported_tokens
+from graphexec.executor.result import Ending
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from graphexec.runtime.runner import run
+from tests.executor.actors import script_of
+from tests.semantics import reference
+from tests.semantics.reference import Settings
+from tests.semantics.tools import TOOLS
+from tests.three_drivers import Told, agreed
+
+Flavour: TypeAlias = Literal["callable", "chat", "tool calling"]
+FLAVOURS: tuple[Flavour, ...] = ("callable", "chat", "tool calling")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: of a tool that the executor has or has not, with arguments that fit or do not."""
+
+    tool: str
+    number: int | str = 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the model does at one of its turns, and the tokens that it reports."""
+
+    kind: Literal["answer", "act", "empty", "garbage"]
+    calls: tuple[Call, ...] = ()
+    tokens: int = 0
+
+
+@dataclass
+class Outcome:
+    """How a run ends: in an answer, stopped by a limit, or with a parse error that nobody handles."""
+
+    end: str = ""
+    output: object = None
+    # Tool, observation and status of each step.
+    steps: list[tuple[str, object, str]] = field(default_factory=list[tuple[str, object, str]])
+    iterations: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+
+
+def turn_at(steps: Steps, turns: tuple[Turn, ...]) -> tuple[int, Turn]:
+    """Which turn is next, told by the steps alone: agent and model have no memory, so that runs cannot meet in it."""
+    position = number = 0
+    while position < len(steps):
+        turn = turns[min(number, len(turns) - 1)]
+        position += max(1, len(turn.calls))
+        number += 1
+    return number, turns[min(number, len(turns) - 1)]
+
+
+def actions(turn: Turn) -> list[AgentAction]:
+    return [AgentAction(call.tool, {"number": call.number}) for call in turn.calls]
+
+
+def callable_agent(turns: tuple[Turn, ...]) -> Any:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        number, turn = turn_at(steps, turns)
+        return AgentFinish({"output": f"answer {number + 1}"}) if turn.kind == "answer" else actions(turn)
+
+    return decide
+
+
+class Adversary:
+    """A model that replies by its script: the request says at which turn it is."""
+
+    def __init__(self, turns: tuple[Turn, ...], flavour: Flavour) -> None:
+        self.turns = turns
+        self.flavour = flavour
+        self.instant = len(turns) % 2 == 0
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        assert isinstance(request, ChatRequest)
+        if self.flavour == "tool calling":
+            check_conversation(request.messages)
+            number = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        else:
+            (message,) = request.messages
+            assert isinstance(message, UserMessage)
+            number = int(message.content)
+        turn = self.turns[min(number, len(self.turns) - 1)]
+        reply = self._native(turn, number) if self.flavour == "tool calling" else ModelReply(in_words(turn, number))
+        return dataclasses.replace(reply, usage=usage(turn))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return self.complete(request, timeout=timeout)
+
+    def _native(self, turn: Turn, number: int) -> ModelReply:
+        if turn.kind == "answer":
+            return ModelReply(f"answer {number + 1}")
+        if turn.kind == "garbage":
+            return ModelReply("", (ToolCall("a", "echo", '{"number": 1'),))
+        calls = [
+            ToolCall(f"call{i}", call.tool, json.dumps({"number": call.number})) for i, call in enumerate(turn.calls)
+        ]
+        return ModelReply("", tuple(calls))
+
+
+def check_conversation(messages: Any) -> None:
+    """Refuse, as providers do, a conversation whose results do not follow their calls."""
+    waiting: list[str] = []
+    conversation: list[Message] = list(messages)
+    assert isinstance(conversation[0], SystemMessage)
+    for message in conversation:
+        if isinstance(message, ToolMessage):
+            assert waiting.pop(0) == message.call_id
+        else:
+            assert not waiting
+        if isinstance(message, AssistantMessage):
+            waiting = [call.id for call in message.tool_calls]
+    assert not waiting
+
+
+def in_words(turn: Turn, number: int) -> str:
+    return json.dumps([turn.kind, number + 1, [[call.tool, call.number] for call in turn.calls]])
+
+
+def usage(turn: Turn) -> Usage:
+    """The odd token is a completion's."""
+    return Usage(turn.tokens - turn.tokens // 2, turn.tokens // 2)
+
+
+def read(reply: ModelReply) -> AgentFinish | tuple[AgentAction, ...]:
+    kind, number, calls = json.loads(reply.content)
+    if kind == "garbage":
+        raise ParseError("could not read it", observation="unreadable", llm_output=reply.content)
+    if kind == "answer":
+        return AgentFinish({"output": f"answer {number}"})
+    return tuple(AgentAction(name, {"number": argument}) for name, argument in calls)
+
+
+def interpret(turns: tuple[Turn, ...], given: Settings) -> Outcome:
+    """What the naive loop makes of the script; its last turn repeats for ever."""
+    replies = tuple(ModelReply(in_words(turn, number), usage=usage(turn)) for number, turn in enumerate(turns))
+    told = reference.interpret(reference.Script(replies, None, read), given)
+    return Outcome(
+        "parse error" if told.end == "ParseError" else told.end,
+        told.values.get("output") if told.end in ("finished", "return_direct") else None,
+        [(step.action.tool, step.observation, step.status) for step in told.steps],
+        told.iterations,
+        told.model_calls,
+        told.tool_calls,
+        told.tokens,
+    )
+
+
+def text_agent(model: Adversary) -> Agent:
+    """An agent of one's own, whose model says JSON: it can read an empty list of actions, and garbage."""
+
+    def question(asked: Run) -> CallModel:
+        return CallModel(ChatRequest((UserMessage(str(turn_at(asked.steps, model.turns)[0])),)))
+
+    return chat_agent(question, read, model)
+
+
+def executor_of(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> AgentExecutor:
+    agent: Any = callable_agent(turns)
+    if flavour == "chat":
+        agent = text_agent(Adversary(turns, flavour))
+    if flavour == "tool calling":
+        agent = create_tool_calling_agent(Adversary(turns, flavour), TOOLS)
+    return AgentExecutor(
+        agent=agent,
+        tools=TOOLS,
+        max_iterations=given.iterations,
+        max_execution_time=given.seconds,
+        max_model_calls=given.model_calls,
+        max_tool_calls=given.tool_calls,
+        max_tokens=given.tokens,
+        handle_parsing_errors=given.parsing,
+        tool_concurrency=given.at_once,
+    )
+
+
+def spoken(turns: tuple[Turn, ...], flavour: Flavour) -> tuple[Turn, ...]:
+    """The script as an agent of this flavour can say it: not every one has garbage, empty lists and tokens."""
+    said: list[Turn] = []
+    for turn in turns:
+        if flavour == "callable":
+            said.append(Turn("empty" if turn.kind == "garbage" else turn.kind, turn.calls))
+        elif flavour == "tool calling" and turn.kind == "empty":
+            said.append(Turn("garbage", turn.calls, turn.tokens))
+        else:
+            said.append(turn)
+    return tuple(said)
+
+
+CALLS = st.builds(
+    Call,
+    st.sampled_from(["echo", "aecho", "fail", "direct", "direct_fail", "nope", ""]),
+    st.sampled_from([0, 1, 7, "x"]),
+)
+TOKENS = st.sampled_from([0, 0, 1, 5])
+TURNS = st.one_of(
+    st.builds(Turn, st.just("answer"), st.just(()), TOKENS),
+    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=1, max_size=1).map(tuple), TOKENS),
+    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=2, max_size=4).map(tuple), TOKENS),
+    st.builds(Turn, st.just("empty"), st.just(()), TOKENS),
+    st.builds(Turn, st.just("garbage"), st.just(()), TOKENS),
+)
+SCRIPTS = st.lists(TURNS, min_size=1, max_size=5).map(tuple)
+
+
+# Most of them handle parse errors: a run that raises says less.
+POLICIES: st.SearchStrategy[bool | str] = st.sampled_from([True, True, "Mend it!", "", False])
+
+
+def none_or(most: int) -> st.SearchStrategy[int | None]:
+    return st.none() | st.integers(0, most)
+
+
+@st.composite
+def all_settings(draw: st.DrawFn) -> Settings:
+    model_calls = draw(none_or(6))
+    # One of the two bounds every run; the others need not be spent at all.
+    iterations = draw(st.integers(0, 6) if model_calls is None else none_or(6))
+    return Settings(
+        iterations=iterations,
+        model_calls=model_calls,
+        tool_calls=draw(none_or(8)),
+        tokens=draw(none_or(12)),
+        seconds=draw(st.sampled_from((None,) * 9 + (0,))),
+        parsing=draw(POLICIES),
+        at_once=draw(st.sampled_from([1, 2, 8])),
+    )
+
+
+def outcome_of(ending: Ending, told: Any) -> Outcome:
+    end: str = ending.limit.limit if isinstance(ending, StoppedResponse) else "finished"
+    if isinstance(ending, AgentFinish) and ending.return_direct:
+        end = "return_direct"
+    return Outcome(
+        end,
+        None if isinstance(ending, StoppedResponse) else ending.output,
+        [(step.action.tool, in_few_words(step.observation), step.status) for step in ending.steps],
+        told.spent.iterations,
+        told.spent["model_calls"],
+        told.spent["tool_calls"],
+        reported_tokens(told.spent),
+    )
+
+
+def in_few_words(observation: Any) -> Any:
+    """The reference knows that broken arguments are unreadable, not how a JSON parser says so."""
+    broken = str(observation).startswith("The arguments of the call to echo are not a JSON object: EOF")
+    return "unreadable" if broken else observation
+
+
+def within(outcome: Outcome, given: Settings, told: Told[Ending]) -> None:
+    """Every count is within its limit, and so is the way through the table."""
+    spent = told.spent
+    for limit, reached in (
+        (given.iterations, spent.iterations),
+        (given.model_calls, spent["model_calls"]),
+        (given.tool_calls, spent["tool_calls"]),
+    ):
+        assert limit is None or reached <= limit
+    if given.iterations is not None:
+        moves = [event for event in told.events if isinstance(event, Moved)]
+        assert len(moves) <= 4 * given.iterations + 2
+    asked = sum(len(getattr(effect, "effects", (effect,))) for effect in told.asked)
+    assert asked == spent["model_calls"] + spent["tool_calls"]
+    assert outcome.end != "seconds" or given.seconds == 0
+
+
+def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
+    turns = spoken(turns, flavour)
+    expected = interpret(turns, given)
+    if expected.end == "parse error":
+        with pytest.raises(ParseError) as raised:
+            agreed(lambda: script_of(executor_of(turns, given, flavour)))
+        kept = snapshot_of(raised.value)
+        assert kept is None or kept.spent["model_calls"] == expected.model_calls
+        return
+    told = agreed(lambda: script_of(executor_of(turns, given, flavour)))
+    assert outcome_of(told.outcome, told) == expected
+    within(expected, given, told)
+    # One executor, used again, does the same again.
+    executor = executor_of(turns, given, flavour)
+    results: list[RunResult] = [executor.run("q"), executor.run("q")]
+    assert [outcome_of(result.ending, result) for result in results] == [expected, expected]
+    # Paused before any of its effects, it comes to the same end.
+    for text in told.texts:
+        paused = Snapshot.from_json(text, executor.graph)
+        resumed = run(executor.graph, paused, executor.world)
+        assert outcome_of(resumed.outcome, resumed) == expected
+
+
+ACT = Turn("act", (Call("echo"),))
+ANSWER = Turn("answer")
+GARBAGE = Turn("garbage")
+# The traps that such loops fall into, each once.
+TRAPS: dict[str, tuple[tuple[Turn, ...], Settings]] = {
+    "no iteration is allowed": ((ACT,), Settings(iterations=0)),
+    "acting for ever": ((ACT,), Settings(iterations=3)),
+    "an answer at the last iteration": ((ACT, ACT, ANSWER), Settings(iterations=3)),
+    "an answer at the last model call": ((ACT, ACT, ANSWER), Settings(iterations=None, model_calls=3)),
+    "garbage for ever": ((GARBAGE,), Settings(iterations=3)),
+    "empty lists for ever": ((Turn("empty"),), Settings(iterations=3)),
+    "an empty list that nobody handles": ((Turn("empty"),), Settings(iterations=3, parsing=False)),
+    "unknown tools for ever": ((Turn("act", (Call("nope"),)),), Settings(iterations=None, tool_calls=2, model_calls=6)),
+    "failing tools for ever": ((Turn("act", (Call("fail"),)),), Settings(tool_calls=3)),
+    "a fan-out beyond what is left": ((Turn("act", (Call("echo"), Call("echo", 1))),), Settings(tool_calls=3)),
+    "a direct answer at every limit": (
+        (Turn("act", (Call("direct"),)),),
+        Settings(iterations=1, tool_calls=1, model_calls=1),
+    ),
+    "two direct answers at once": ((Turn("act", (Call("direct"), Call("direct", 1))), ANSWER), Settings()),
+    "a direct tool with bad arguments": ((Turn("act", (Call("direct", "x"),)), ANSWER), Settings()),
+    "a direct tool that fails": ((Turn("act", (Call("direct_fail"),)), ANSWER), Settings()),
+    "tokens for ever": ((Turn("act", (Call("echo"),), tokens=5),), Settings(tokens=5)),
+    "no time": ((ANSWER,), Settings(seconds=0)),
+    "no tokens": ((ANSWER,), Settings(tokens=0)),
+}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("trap", TRAPS)
+def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
+    turns, given = TRAPS[trap]
+    check(turns, given, flavour)
+
+
+@given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
+@example(
+    turns=(GARBAGE, Turn("act", (Call("echo"), Call("", "x")))), given=Settings(iterations=2), flavour="tool calling"
+)
+def test_every_run_ends_as_the_semantics_say_and_every_driver_agrees(
+    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
+) -> None:
+    check(turns, given, flavour)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000)
+@given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
+def test_every_run_ends_as_the_semantics_say_at_length(
+    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
+) -> None:
+    check(turns, given, flavour)

@@ -1,0 +1,347 @@
+"""`stream_answer`: the final answer alone, piece by piece as the model says it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from graphexec import (
+    Agent,
+    AgentExecutor,
+    ParseError,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.actions import AgentFinish
+from graphexec.agents import (
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_structured_chat_agent,
+    create_xml_agent,
+)
+from graphexec.agents.answers import AnswerReader, after
+from graphexec.agents.langchain.xml import escaped
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.tools import AnyTool
+from tests.executor.actors import echo
+
+
+class Speaking(ScriptedModel):
+    """A scripted model that says its replies letter by letter, where somebody listens."""
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        reply = self.complete(request, timeout=timeout)
+        for letter in reply.content:
+            yield ReplyDelta(letter)
+        yield reply
+
+    async def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        for piece in self.stream(request, timeout=timeout):
+            yield piece
+
+
+Make = Callable[[Speaking], Agent]
+TOOLS: list[AnyTool] = [echo]
+ACT = "Thought: I look.\nAction: echo\nAction Input: a"
+ANSWER = "It is 42."
+
+
+def react(model: Speaking) -> Agent:
+    return create_react_agent(model, TOOLS)
+
+
+def mrkl(model: Speaking) -> Agent:
+    return create_mrkl_agent(model, TOOLS)
+
+
+def structured(model: Speaking) -> Agent:
+    return create_structured_agent(model, TOOLS)
+
+
+def conversational(model: Speaking) -> Agent:
+    return create_conversational_agent(model, TOOLS)
+
+
+def chat(model: Speaking) -> Agent:
+    return create_chat_agent(model, TOOLS)
+
+
+def structured_chat(model: Speaking) -> Agent:
+    return create_structured_chat_agent(model, TOOLS)
+
+
+def json_chat(model: Speaking) -> Agent:
+    return create_json_chat_agent(model, TOOLS)
+
+
+def xml(model: Speaking) -> Agent:
+    return create_xml_agent(model, TOOLS)
+
+
+def tool_calling(model: Speaking) -> Agent:
+    return create_tool_calling_agent(model, TOOLS)
+
+
+CALL = ModelReply("I look.", (ToolCall("1", "echo", '{"text": "a"}'),), finish_reason="tool_calls")
+JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
+FENCED = f'Action:\n```json\n{{"action": "Final Answer", "action_input": "{ANSWER}"}}\n```'
+ACT_IN_JSON = 'Action:\n```\n{"action": "echo", "action_input": "a"}\n```'
+TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
+    "react": (react, [ACT, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
+    "react in capitals": (react, [f"FINAL ANSWER:   {ANSWER}\n"], True),
+    "mrkl": (mrkl, [ACT, f"Final Answer: {ANSWER}"], True),
+    "conversational": (conversational, [f"Thought: Do I need to use a tool? No\nAI: {ANSWER}"], True),
+    "structured": (structured, [json.dumps({"action": "echo", "action_input": {"text": "a"}}), JSON], True),
+    "structured, with the other key": (structured, [JSON.replace('"answer"', '"action_input"')], True),
+    "structured, with the answer first": (
+        structured,
+        [json.dumps({"answer": ANSWER, "action": "final_answer"})],
+        False,
+    ),
+    "chat": (chat, [ACT_IN_JSON, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
+    "structured chat": (structured_chat, [ACT_IN_JSON, f"Thought: I know.\n{FENCED}"], True),
+    "structured chat without JSON": (structured_chat, [ACT_IN_JSON, ANSWER], False),
+    "JSON chat": (json_chat, [ACT_IN_JSON, FENCED.replace("Final Answer", " final_answer ")], True),
+    "JSON chat, a list of one": (json_chat, [FENCED.replace("{", "[ {").replace("}", "} ]")], True),
+    "XML": (
+        xml,
+        ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"],
+        True,
+    ),
+    # Only when it is whole is it known that no call follows.
+    "tool calling": (tool_calling, [CALL, ANSWER], False),
+}
+
+
+def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -> AgentExecutor:
+    return AgentExecutor(agent=make(Speaking(list(replies))), tools=TOOLS, **settings)
+
+
+def pieces(made: Callable[[], AgentExecutor]) -> list[str]:
+    inputs = {"input": "?", **({"chat_history": ""} if "chat_history" in made().agent.input_keys else {})}
+
+    async def heard() -> list[str]:
+        return [piece async for piece in made().astream_answer(inputs)]
+
+    found = list(made().stream_answer(inputs))
+    assert asyncio.run(heard()) == found
+    return found
+
+
+@pytest.mark.parametrize("talk", TALKS)
+def test_the_answer_alone_is_told_as_it_comes(talk: str) -> None:
+    make, replies, letter_by_letter = TALKS[talk]
+    found = pieces(lambda: executor(make, replies))
+    assert "".join(found).strip() == ANSWER
+    assert len(found) > 5 if letter_by_letter else len(found) == 1
+
+
+def test_a_run_that_is_stopped_says_so() -> None:
+    found = pieces(lambda: executor(react, [ACT], max_iterations=1))
+    assert found == ["Agent stopped due to iteration limit or time limit."]
+
+
+def test_what_turns_out_to_be_no_answer_is_followed_by_the_answer() -> None:
+    both = f"Final Answer: 7\n{ACT}"
+
+    def made() -> AgentExecutor:
+        agent = react(Speaking([both, f"Final Answer: {ANSWER}"]))
+        return AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True)
+
+    told = "".join(pieces(made))
+    assert told.startswith("7")
+    assert told.endswith(f"\n{ANSWER}")
+    assert told.count(ANSWER) == 1
+
+
+def test_an_agent_within_a_tool_is_not_heard() -> None:
+    def made() -> AgentExecutor:
+        inner = executor(react, ["Final Answer: inner"])
+
+        @tool(name="echo")
+        def delegate(text: str) -> str:
+            """Ask another agent."""
+            return str(inner.run(text).output)
+
+        agent = create_react_agent(Speaking([ACT, f"Final Answer: {ANSWER}"]), [delegate])
+        return AgentExecutor(agent=agent, tools=[delegate])
+
+    assert "".join(pieces(made)) == ANSWER
+
+
+def read_in(reader: AnswerReader, text: str, cuts: list[int]) -> str:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return "".join(reader(text[start:end]) for start, end in itertools.pairwise(places))
+
+
+CUTS = st.lists(st.integers(0, 500))
+
+
+def told_of(make: Make, text: str, cuts: list[int]) -> str:
+    reader = make(Speaking([])).answer
+    assert reader is not None
+    return read_in(reader(), text, cuts)
+
+
+def whole_answer(make: Make, text: str) -> str | None:
+    """The answer that a reply is read as; none if it is another decision, or cannot be read."""
+    try:
+        decision = make(Speaking([])).read(ModelReply(text))
+    except ParseError:
+        return None
+    return decision.output if isinstance(decision, AgentFinish) else None
+
+
+ANY = st.text(max_size=30)
+
+
+def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], str]:
+    def written(answer: str, ascii_only: bool) -> str:
+        return fence.replace("{}", json.dumps({"action": action, key: answer}, ensure_ascii=ascii_only))
+
+    return written
+
+
+def in_tags(answer: str, closed: bool) -> str:
+    return f"So: <final_answer>{escaped(answer)}{'</final_answer>' if closed else ''}"
+
+
+def behind_a_label(answer: str, lower: bool) -> str:
+    return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
+
+
+# How an agent's model writes an answer, in two ways.
+WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
+    "structured": (structured, as_json("final_answer", "answer")),
+    "structured, with the other key": (structured, as_json("final_answer", "action_input")),
+    "JSON chat": (json_chat, as_json("Final Answer", "action_input", "```json\n{}\n```")),
+    "JSON chat without a fence": (json_chat, as_json("final_answer", "action_input", " {} ")),
+    "structured chat": (structured_chat, as_json("Final Answer", "action_input", "Thought: I know.\nAction:\n```\n{}")),
+    "XML": (xml, in_tags),
+    "chat": (chat, behind_a_label),
+    "ReAct": (react, behind_a_label),
+    "MRKL": (mrkl, behind_a_label),
+}
+
+
+def is_held_back(rest: str, written: Callable[[str, bool], str], way: bool) -> bool:
+    """Return true if the end of an answer waits for what follows; where nothing does, the end of the run tells it."""
+    if written is in_tags:
+        # It may become a tag.
+        return not way
+    # The line may become one that only the program may say.
+    line = rest.lstrip().lstrip(" \t*_#>").lower()
+    return written is behind_a_label and any(one.startswith(line) for one in ("observation", "intermediate answer"))
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@given(answer=ANY, way=st.booleans(), cuts=CUTS)
+@example(answer="\nI", way=False, cuts=[])
+def test_an_answer_cut_anywhere_is_the_answer_read_as_a_whole(
+    kind: str, answer: str, way: bool, cuts: list[int]
+) -> None:
+    make, written = WRITTEN[kind]
+    said = written(answer, way)
+    answer = answer if "JSON" in kind or "structured" in kind else answer.strip()
+    assert whole_answer(make, said) == answer
+    told = told_of(make, said, cuts)
+    assert answer.startswith(told)
+    assert told == answer or is_held_back(answer.removeprefix(told), written, way)
+
+
+# What replies are made of, right and wrong.
+JSON_PARTS = [
+    *('{"action": "Final Answer", "action_input": "', '{"action": "final_answer", "answer": "', "{", "}", "[", "]"),
+    *("```", "```json\n", "Action:", "\nObservation: ", '"', '"}', '"}]', "\\n", "\\", " ", "\n", "x", ","),
+    *('{"action": "echo", "action_input": ', '{"action": "echo", "action_input": "'),
+]
+TAGS = [
+    *("<final_answer>", "</final_answer>", "<FINAL_ANSWER >", "<tool>", "</tool>", "<tool_input>", "</tool_input>"),
+    *("<observation>", "&lt;tool>", "&amp;lt;/tool >", "&amp;amp;lt;", "&", "<", ">", "tool", "amp;", "lt;", " ", "x"),
+]
+PARTS = {
+    "structured": (structured, JSON_PARTS),
+    "structured chat": (structured_chat, JSON_PARTS),
+    "JSON chat": (json_chat, JSON_PARTS),
+    "XML": (xml, TAGS),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@given(data=st.data(), cuts=CUTS)
+def test_of_a_reply_that_is_an_answer_only_its_beginning_is_told(
+    kind: str, data: st.DataObject, cuts: list[int]
+) -> None:
+    make, parts = PARTS[kind]
+    # It begins as an answer more often than chance has it.
+    begun = data.draw(st.sampled_from([parts[0], parts[1], ""]))
+    said = begun + "".join(data.draw(st.lists(st.sampled_from(parts), max_size=12)))
+    answer = whole_answer(make, said)
+    if answer is not None:
+        assert answer.startswith(told_of(make, said, cuts))
+
+
+ONE_LINE = st.text(st.characters(exclude_characters="\n"))
+
+
+@given(answer=ONE_LINE, before=st.text("Final Asw:\n"), more=ONE_LINE, cuts=CUTS)
+def test_a_text_cut_anywhere_gives_what_follows_the_marker(
+    answer: str, before: str, more: str, cuts: list[int]
+) -> None:
+    said = f"{before}\nFinal Answer:{answer}"
+    if "final answer:" not in before.lower():
+        assert read_in(after("Final Answer:"), said, cuts) == answer.strip()
+        # What the model makes up behind it is no part of it.
+        invented = f"{said}\nObservation: {more}\nFinal Answer: {more}"
+        assert read_in(after("Final Answer:"), invented, cuts) == answer.strip()
+
+
+@pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
+def test_a_marker_within_a_line_is_none(word: str) -> None:
+    assert read_in(after("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+
+
+def test_a_line_that_is_not_made_up_after_all_is_told() -> None:
+    text = "AI: one\nobs two\n  Observe!\nObservation: x"
+    assert read_in(after("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
+
+
+# Within an action, in a second object, in prose, behind an observation of the model's own, or behind a tool.
+OTHERS = (
+    '{"action": "echo", "action_input": {"a": "final_answer"}}',
+    '{"action": "echo", "action_input": {"action": "final_answer", "answer": "x"}}',
+    '{"action": "echo", "action_input": {"action": "final_answer", "action_input": "x"}}',
+    '{"action": "echo"} {"action": "final_answer", "action_input": "x"}',
+    'I say {"action": "Final Answer", "action_input": "x"}, say',
+    'Observation: a\n{"action": "Final Answer", "action_input": "x"}',
+    "<tool>echo</tool><tool_input>a</tool_input><final_answer>x</final_answer>",
+    "<observation>a</observation><final_answer>x</final_answer>",
+    "x" * 2_000,
+    '{"answer": "x"}',
+)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_is_no_answer_gives_none(text: str) -> None:
+    for make in (structured, structured_chat, json_chat, xml):
+        assert told_of(make, text, list(range(0, 2_000, 7))) == ""
+
+
+def test_a_wrong_escape_ends_the_answer() -> None:
+    assert told_of(structured, '{"action": "final_answer", "answer": "a\\qb"}', list(range(60))) == "a"

@@ -1,0 +1,360 @@
+"""The time limit cuts what runs, and loses nothing that is done. Here, and only here, time is what is tested."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, Exhausted, RunResult, Snapshot, StoppedResponse, create_react_agent, tool
+from graphexec.errors import ModelTimeout
+from graphexec.executor import Ready
+from graphexec.executor.result import Ending
+from graphexec.kernel.events import Done
+from graphexec.runtime.runner import run
+from tests.executor.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
+from tests.three_drivers import FakeClock, Script, agreed
+
+SECONDS = 0.5
+AT_MOST = 0.7
+
+
+def timed_sync(executor: AgentExecutor) -> tuple[RunResult, float]:
+    began = time.monotonic()
+    return executor.run("q"), time.monotonic() - began
+
+
+def timed_async(executor: AgentExecutor, released: threading.Event) -> tuple[RunResult, float]:
+    async def timed() -> tuple[RunResult, float]:
+        began = time.monotonic()
+        try:
+            return await executor.arun("q"), time.monotonic() - began
+        finally:
+            # Before asyncio.run waits for what still runs.
+            released.set()
+
+    return asyncio.run(timed())
+
+
+def timed(executor: AgentExecutor, how: str, released: threading.Event) -> tuple[RunResult, float]:
+    return timed_sync(executor) if how == "sync" else timed_async(executor, released)
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def blocking_tool(released: threading.Event) -> AnyTool:
+    @tool
+    def slow() -> str:
+        """Take half a minute."""
+        released.wait(30)
+        return "late"
+
+    return slow
+
+
+def awaiting_tool(released: threading.Event) -> AnyTool:
+    @tool
+    async def slow() -> str:
+        """Take half a minute."""
+        await until(released)
+        return "late"
+
+    return slow
+
+
+def stubborn_tool(released: threading.Event) -> AnyTool:
+    @tool
+    async def slow() -> str:
+        """Take half a minute, whoever cancels."""
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await until(released)
+        return "late"
+
+    return slow
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("make", [blocking_tool, awaiting_tool, stubborn_tool])
+def test_a_slow_tool_is_cut_at_the_time_limit_and_its_finished_siblings_keep_their_results(
+    how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
+) -> None:
+    turns = [act("echo", text="before"), [act("echo", text="first"), act("slow"), act("echo", text="last")]]
+    executor = AgentExecutor(agent=scripted(*turns), tools=[echo, make(released)], max_execution_time=SECONDS)
+    result, elapsed = timed(executor, how, released)
+    assert SECONDS <= elapsed < AT_MOST
+    assert result.reason == "seconds"
+    assert [(step.status, step.observation) for step in result.steps if step.status == "ok"] == [
+        ("ok", "before"),
+        ("ok", "first"),
+        ("ok", "last"),
+    ]
+    (cut,) = [step for step in result.steps if step.status == "cut"]
+    assert cut.observation.startswith("slow was cut off: the limit of 0.5 seconds was reached")
+    assert result.steps[2] is cut
+    assert result.stopped is not None
+    assert result.stopped.limit.value == SECONDS
+    assert result.stopped.limit.reached >= SECONDS
+    assert result.spent["tool_calls"] == 4
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_slow_model_is_cut_at_the_time_limit(how: str) -> None:
+    model = BlockingModel()
+    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_execution_time=SECONDS)
+    try:
+        result, elapsed = timed(executor, how, model.released)
+    finally:
+        model.released.set()
+    assert SECONDS <= elapsed < AT_MOST
+    assert result.reason == "seconds"
+    assert (result.spent["model_calls"], result.spent.iterations, len(result.steps)) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_slow_callable_agent_is_cut_and_the_steps_before_it_are_kept(how: str, released: threading.Event) -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        if steps:
+            released.wait(30)
+        return act("echo", text="done before")
+
+    executor = AgentExecutor(agent=decide, tools=[echo], max_execution_time=0.1)
+    result, elapsed = timed(executor, how, released)
+    assert elapsed < AT_MOST
+    assert [step.observation for step in result.steps] == ["done before"]
+    assert result.reason == "seconds"
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_calls_that_had_no_turn_before_the_deadline_never_start(how: str, released: threading.Event) -> None:
+    started: list[int] = []
+
+    @tool
+    def slow(number: int) -> int:
+        """Take half a minute."""
+        started.append(number)
+        released.wait(30)
+        return number
+
+    batch = [act("slow", number=number) for number in range(5)]
+    executor = AgentExecutor(agent=scripted(batch), tools=[slow], max_execution_time=0.1, tool_concurrency=2)
+    result, _ = timed(executor, how, released)
+    released.set()
+    assert sorted(started) == [0, 1]
+    assert [step.status for step in result.steps] == ["cut"] * 5
+
+
+@pytest.mark.parametrize("make", [blocking_tool, awaiting_tool])
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_tools_own_timeout_is_an_observation_and_the_run_goes_on(
+    how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
+) -> None:
+    patient = make(released)
+    impatient = tool(timeout=0.05)(patient.function)
+    executor = AgentExecutor(agent=scripted([act("slow"), act("echo", text="a")], answer()), tools=[impatient, echo])
+    result, elapsed = timed(executor, how, released)
+    assert elapsed < AT_MOST
+    assert result.output == "done"
+    assert [(step.status, step.observation) for step in result.steps] == [
+        ("timed_out", "slow timed out: it did not answer within 0.05 seconds."),
+        ("ok", "a"),
+    ]
+
+
+@pytest.mark.parametrize("limit", [None, 20.0])
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_timeout_error_of_a_tool_is_its_own_and_not_our_deadline(
+    how: str, limit: float | None, released: threading.Event
+) -> None:
+    @tool
+    def blocking() -> str:
+        """Fail with a timeout."""
+        raise TimeoutError("the socket's")
+
+    @tool
+    async def awaiting() -> str:
+        """Fail with a timeout."""
+        async with asyncio.timeout(0):
+            await asyncio.sleep(30)
+        return "never"
+
+    executor = AgentExecutor(
+        agent=scripted([act("blocking"), act("awaiting")], act("blocking"), act("awaiting"), answer()),
+        tools=[blocking, awaiting],
+        max_execution_time=limit,
+    )
+    result, _ = timed(executor, how, released)
+    assert result.reason == "finished"
+    assert [step.observation for step in result.steps] == [
+        "blocking failed: TimeoutError: the socket's",
+        "awaiting failed: TimeoutError",
+    ] * 2
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_timeout_error_of_a_model_is_raised_as_it_is(how: str, released: threading.Event) -> None:
+    class TimingOut(BlockingModel):
+        def complete(self, request: Any, *, timeout: float | None = None) -> Any:
+            raise TimeoutError("the model's")
+
+        async def acomplete(self, request: Any, *, timeout: float | None = None) -> Any:
+            raise TimeoutError("the model's")
+
+    executor = AgentExecutor(agent=create_react_agent(TimingOut(), []), tools=[], max_execution_time=20)
+    with pytest.raises(TimeoutError, match="the model's"):
+        timed(executor, how, released)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_model_that_gives_up_in_the_time_it_is_given_does_not_get_ahead_of_the_time_limit(
+    how: str, released: threading.Event
+) -> None:
+    class Punctual(BlockingModel):
+        """As an HTTP client does: it waits as long as it is told to, by a clock that is a little fast."""
+
+        def complete(self, request: Any, *, timeout: float | None = None) -> Any:
+            released.wait((timeout or 30) - 0.01)
+            raise ModelTimeout("the server did not answer in time")
+
+        async def acomplete(self, request: Any, *, timeout: float | None = None) -> Any:
+            await asyncio.sleep((timeout or 30) - 0.01)
+            raise ModelTimeout("the server did not answer in time")
+
+    executor = AgentExecutor(agent=create_react_agent(Punctual(), []), tools=[], max_execution_time=0.1)
+    result, _ = timed(executor, how, released)
+    assert result.reason == "seconds"
+
+
+@pytest.mark.parametrize("limit", [0, 0.0])
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_time_limit_of_nothing_stops_before_the_first_plan(how: str, limit: float, released: threading.Event) -> None:
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=limit)
+    result, _ = timed(executor, how, released)
+    assert result.reason == "seconds"
+    assert result.output == "Agent stopped due to iteration limit or time limit."
+    assert (result.spent.iterations, result.spent["model_calls"]) == (0, 0)
+
+
+def test_the_time_that_the_consumer_of_a_stream_takes_counts() -> None:
+    clock = FakeClock()
+    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], max_execution_time=5)
+    executor.world = dataclasses.replace(executor.world, clock=clock)
+    events = executor.stream("q")
+    first = next(events)
+    clock.advance(6)
+    *_, done = [first, *events]
+    assert isinstance(done, Done)
+    assert isinstance(done.outcome, StoppedResponse)
+    assert (done.outcome.limit.limit, done.spent.seconds) == ("seconds", 6)
+
+
+def ticking(clock: FakeClock) -> AnyTool:
+    @tool
+    def tick() -> float:
+        """Take a second."""
+        clock.advance(1)
+        return clock.seconds
+
+    return tick
+
+
+def test_seconds_are_counted_by_a_clock_that_cannot_be_set() -> None:
+    assert AgentExecutor(agent=scripted(answer()), tools=[]).world.clock is time.monotonic
+
+
+def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
+    def script() -> Script[Ready, Ending]:
+        clock = FakeClock(1000)
+        executor = AgentExecutor(
+            agent=scripted(act("tick")),
+            tools=[ticking(clock)],
+            max_iterations=None,
+            max_execution_time=3,
+            may_run_forever=True,
+        )
+        return dataclasses.replace(script_of(executor), world=dataclasses.replace(executor.world, clock=clock))
+
+    told = agreed(script)
+    assert isinstance(told.outcome, StoppedResponse)
+    assert told.outcome.limit == Exhausted("seconds", 3, 3)
+    assert len(told.outcome.steps) == 3
+    for text in told.texts:
+        again = script()
+        # Another day, another clock.
+        paused = dataclasses.replace(again, value=Snapshot.from_json(text, again.graph))
+        resumed = run(paused.graph, paused.value, paused.world)
+        assert isinstance(resumed.outcome, StoppedResponse)
+        assert resumed.outcome.limit == Exhausted("seconds", 3, 3)
+        assert len(resumed.outcome.steps) == 3
+
+
+def test_a_cancelled_async_run_cancels_its_tools_and_goes_through() -> None:
+    cancelled: list[str] = []
+
+    async def cancelling() -> None:
+        started = asyncio.Event()
+
+        @tool
+        async def slow() -> str:
+            """Take half a minute."""
+            started.set()
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                cancelled.append("slow")
+                raise
+            return "late"
+
+        executor = AgentExecutor(agent=scripted([act("slow"), act("slow")]), tools=[slow])
+        task = asyncio.create_task(executor.arun("q"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelling())
+    assert cancelled == ["slow", "slow"]
+
+
+@pytest.mark.parametrize("how", ["run('q')", "arun('q')"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_abandoned_tool_does_not_hold_up_the_exit_of_the_program(how: str, kind: str) -> None:
+    wait = "time.sleep(60)" if kind == "def" else "await asyncio.sleep(60)"
+    run = f"executor.{how}" if how.startswith("run") else f"asyncio.run(executor.{how})"
+    program = f"""
+        import asyncio, time
+        from graphexec import AgentAction, AgentExecutor, tool
+
+        @tool
+        {kind} slow() -> str:
+            "Take a minute."
+            {wait}
+            return "late"
+
+        executor = AgentExecutor(
+            agent=lambda steps, inputs: AgentAction("slow", {{}}), tools=[slow], max_execution_time=0.1
+        )
+        print({run}.reason)
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("seconds\n", "")

@@ -1,0 +1,131 @@
+"""`trim_intermediate_steps`: which of the steps the agent is shown; the run keeps them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create_react_agent
+from graphexec.actions import Steps
+from graphexec.errors import InputError
+from graphexec.models import ScriptedModel
+from tests.executor.actors import echo, prompt, told_by_every_driver
+
+ACT = "Thought: hm\nAction: echo\nAction Input: {}"
+DONE = "Thought: I know\nFinal Answer: done"
+
+
+def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]:
+    """The observations that the agent is shown at each of its turns."""
+    seen: list[list[str]] = []
+
+    def decide(shown: Steps, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
+        seen.append([str(step.observation) for step in shown])
+        # Not by the steps that are shown: they are trimmed.
+        return AgentFinish({"output": "done"}) if len(seen) > steps else AgentAction("echo", {"text": str(len(seen))})
+
+    result = AgentExecutor(agent=decide, tools=[echo], trim_intermediate_steps=trim, **settings).run("q")
+    assert [step.observation for step in result.steps] == [str(number) for number in range(1, steps + 1)]
+    return seen
+
+
+def every(steps: Steps) -> Steps:
+    return steps
+
+
+def first_and_last(steps: Steps) -> list[AgentStep]:
+    return [*steps[:1], *steps[-1:]]
+
+
+def none(steps: Steps) -> tuple[AgentStep, ...]:
+    return ()
+
+
+def as_pairs(steps: Steps) -> list[tuple[AgentAction, str]]:
+    """What LangChain's users have written."""
+    return [(step.action, "again") for step in steps[-2:]]
+
+
+def texts(steps: Steps) -> list[str]:
+    return ["step"]
+
+
+@pytest.mark.parametrize(
+    ("trim", "last"),
+    [
+        (-1, ["1", "2", "3", "4"]),
+        (0, ["1", "2", "3", "4"]),
+        (1, ["4"]),
+        (3, ["2", "3", "4"]),
+        (4, ["1", "2", "3", "4"]),
+        (99, ["1", "2", "3", "4"]),
+        (every, ["1", "2", "3", "4"]),
+        (first_and_last, ["1", "4"]),
+        (none, []),
+        (as_pairs, ["again", "again"]),
+    ],
+)
+def test_the_agent_is_shown_what_is_left(trim: Any, last: list[str]) -> None:
+    assert shown_with(trim)[-1] == last
+
+
+@settings(max_examples=40, deadline=None)
+@given(trim=st.integers(-3, 6), steps=st.integers(0, 5))
+def test_a_number_shows_the_last_so_many_at_every_turn(trim: int, steps: int) -> None:
+    every = [str(number) for number in range(1, steps + 1)]
+    kept = [every[:turn] for turn in range(steps + 1)]
+    assert shown_with(trim, steps=steps) == [done[-trim:] if trim > 0 else done for done in kept]
+
+
+def test_a_model_is_told_of_the_last_step_only_in_every_driver() -> None:
+    models: list[ScriptedModel] = []
+
+    def make() -> AgentExecutor:
+        models.append(ScriptedModel([ACT.format("one"), ACT.format("two"), DONE]))
+        return AgentExecutor(agent=create_react_agent(models[-1], [echo]), tools=[echo], trim_intermediate_steps=1)
+
+    told = told_by_every_driver(make)
+    assert [step.observation for step in told.outcome.steps] == ["one", "two"]
+    for model in models:
+        last = prompt(model.requests[-1])
+        assert "Observation: two" in last
+        assert "Observation: one" not in last
+
+
+def test_a_function_is_given_all_the_steps_and_cannot_change_the_run() -> None:
+    lengths: list[int] = []
+
+    def last(steps: Steps) -> Sequence[AgentStep]:
+        assert isinstance(steps, Steps)
+        lengths.append(len(steps))
+        return steps[-1:]
+
+    assert shown_with(last)[-1] == ["4"]
+    assert lengths == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("trim", ["last", None, 1.5, [1]])
+def test_what_is_neither_a_number_nor_a_function_is_refused_when_the_executor_is_made(trim: Any) -> None:
+    with pytest.raises(InputError, match=r"trim_intermediate_steps is .*; give how many steps to show, or a function"):
+        AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], trim_intermediate_steps=trim)
+
+
+def test_a_function_that_returns_no_steps_is_told_so() -> None:
+    with pytest.raises(InputError, match="returned a sequence with 'step'; return steps of the run"):
+        shown_with(texts)
+
+
+@pytest.mark.parametrize("policy", ["perhaps", None, 1])
+def test_a_way_to_return_directly_that_there_is_not_is_refused(policy: Any) -> None:
+    with pytest.raises(InputError, match=f"return_direct is {policy!r}; give 'single' or 'any'"):
+        AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], return_direct=policy)
+
+
+@pytest.mark.parametrize("policy", [None, 3])
+def test_a_policy_of_parse_errors_that_there_is_not_is_refused(policy: Any) -> None:
+    with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a text, or a func"):
+        AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=policy)

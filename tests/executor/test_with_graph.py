@@ -1,0 +1,307 @@
+"""The executor's machine, changed by its user: nodes spliced in, replaced and wrapped."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    Graph,
+    RunResult,
+    StoppedResponse,
+    ask,
+    charged,
+    create_react_agent,
+    create_tool_calling_agent,
+    edges,
+    metered,
+    node,
+    on,
+    opaque,
+    replace,
+    splice,
+    tool,
+    wrap,
+)
+from graphexec.errors import GraphError, NoHandler, UndeclaredOutcome
+from graphexec.executor import (
+    AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    Ready,
+    Replied,
+    dispatch_tools,
+    limit_reached,
+    parse,
+    plan,
+    stopped_response,
+)
+from graphexec.executor.result import Ending
+from graphexec.kernel import renamed
+from graphexec.models.scripted import ScriptedModel
+from tests.executor.actors import (
+    act,
+    answer,
+    call,
+    echo,
+    observations,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[[AgentExecutor], RunResult]
+
+
+@charged(when_spent=limit_reached)
+@node
+def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+    """Ask a person before the tools are called."""
+    names = ", ".join(action.tool for action in acted.actions)
+    if (yield from ask(AskHuman(f"Call {names}?"))) == "yes":
+        return acted
+    return AgentFinish({"output": f"{names} was refused"}, "", acted.run)
+
+
+APPROVED = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
+
+
+def approved(machine: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
+    return splice(machine, APPROVED, after=parse, on=Acted)
+
+
+def person(*answers: str) -> Callable[[AskHuman], str]:
+    """A person who answers by heart: the same to the same question."""
+    return lambda asked: answers[len(asked.question) % len(answers)]
+
+
+@pytest.mark.parametrize("handling", [True, False])
+def test_a_guard_that_asks_a_person_is_run_by_every_driver(handling: bool) -> None:
+    def executor(said: str) -> AgentExecutor:
+        plain = AgentExecutor(
+            agent=scripted([act("echo", text="a"), act("echo", text="b")], answer()),
+            tools=[echo],
+            handlers={AskHuman: lambda asked: said},
+            handle_parsing_errors=handling,
+        )
+        return plain.with_graph(approved(plain.graph))
+
+    yes = told_by_every_driver(lambda: executor("yes"))
+    assert yes.outcome.output == "done"
+    assert observations(yes) == ["a", "b"]
+    assert [effect.question for effect in yes.asked if isinstance(effect, AskHuman)] == ["Call echo, echo?"]
+    no = told_by_every_driver(lambda: executor("no"))
+    assert no.outcome.output == "echo, echo was refused"
+    assert (no.spent["tool_calls"], no.spent["model_calls"]) == (0, 1)
+
+
+def test_a_machine_is_changed_before_its_agent_is_known() -> None:
+    def executor() -> AgentExecutor:
+        plain = AgentExecutor(
+            agent=scripted(act("echo", text="a"), answer()),
+            tools=[echo],
+            handlers={AskHuman: lambda asked: "yes"},
+        )
+        return plain.with_graph(approved(AGENT_EXECUTOR))
+
+    assert told_by_every_driver(executor).outcome.output == "done"
+
+
+def test_the_first_executor_is_as_it_was() -> None:
+    plain = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
+    guarded = plain.with_graph(approved(plain.graph))
+    assert "approve" in guarded.graph
+    assert "approve" not in plain.graph
+    assert plain.run("q").output == "done"
+    with pytest.raises(NoHandler, match="nobody answers AskHuman; pass handlers="):
+        guarded.run("q")
+
+
+@HOW
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_person_who_does_not_answer_is_cut_at_the_time_limit(run: Run, kind: str) -> None:
+    released = threading.Event()
+
+    def silent(asked: AskHuman) -> str:
+        released.wait(20)
+        return "yes"
+
+    async def silent_async(asked: AskHuman) -> str:
+        await asyncio.sleep(20)
+        return "yes"
+
+    plain = AgentExecutor(
+        agent=scripted(act("echo", text="a")),
+        tools=[echo],
+        handlers={AskHuman: silent if kind == "def" else silent_async},
+        max_execution_time=0.1,
+    )
+    result = run(plain.with_graph(approved(plain.graph)))
+    released.set()
+    assert result.reason == "seconds"
+    assert result.spent["tool_calls"] == 0
+
+
+@node
+def say_so(reached: LimitReached) -> StoppedResponse:
+    """Stop in other words."""
+    return StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
+
+
+def test_the_stopped_response_is_a_node_like_any_other() -> None:
+    def executor() -> AgentExecutor:
+        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
+        return plain.with_graph(replace(plain.graph, renamed(say_so, "stopped_response")))
+
+    assert told_by_every_driver(executor).outcome.output == "2 steps are enough"
+
+
+def first_only(acted: Acted) -> Acted:
+    return dataclasses.replace(acted, actions=acted.actions[:1])
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_wrapped_node_sees_what_it_is_given_and_returns_changed(bound: bool) -> None:
+    def executor() -> AgentExecutor:
+        model = ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
+        plain = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo])
+        machine = plain.graph if bound else AGENT_EXECUTOR
+        return plain.with_graph(wrap(machine, dispatch_tools, before=first_only))
+
+    told = told_by_every_driver(executor)
+    assert observations(told) == ["1"]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
+    def shortened(outcome: Acted | AgentFinish | Ready) -> Acted | AgentFinish | Ready:
+        return first_only(outcome) if isinstance(outcome, Acted) else outcome
+
+    def executor() -> AgentExecutor:
+        plain = AgentExecutor(
+            agent=scripted([act("echo", text="1"), act("echo", text="2")], answer()),
+            tools=[echo],
+            handle_parsing_errors=True,
+        )
+        machine = plain.graph if bound else AGENT_EXECUTOR
+        return plain.with_graph(wrap(machine, parse, after=shortened))
+
+    assert observations(told_by_every_driver(executor))[0] == "1"
+
+
+@HOW
+def test_a_blocking_node_of_ones_own_is_cut_at_the_time_limit(run: Run) -> None:
+    released = threading.Event()
+
+    @charged(when_spent=limit_reached)
+    @opaque
+    def audit(acted: Acted) -> Acted:
+        released.wait(20)
+        return acted
+
+    plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.1)
+    machine = splice(
+        plain.graph, edges(audit, on(Acted, dispatch_tools) | on(LimitReached, stopped_response)), after=parse, on=Acted
+    )
+    result = run(plain.with_graph(machine))
+    released.set()
+    assert result.reason == "seconds"
+
+
+def test_a_metered_node_of_ones_own_costs_iterations_too() -> None:
+    @metered(when_spent=limit_reached)
+    @node
+    def count(acted: Acted) -> Acted:
+        return acted
+
+    def executor() -> AgentExecutor:
+        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=5)
+        rows = edges(count, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
+        return plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted))
+
+    told = told_by_every_driver(executor)
+    assert statuses(told) == ["ok", "ok"]
+    assert (told.spent.iterations, told.spent["model_calls"]) == (5, 3)
+
+
+def test_with_graph_and_with_limits_go_together() -> None:
+    from graphexec import Limits
+
+    plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], handlers={AskHuman: person("yes")})
+    for guarded in (
+        plain.with_graph(approved(plain.graph)).with_limits(Limits(iterations=1)),
+        plain.with_limits(Limits(iterations=1)).with_graph(approved(plain.graph)),
+    ):
+        assert "approve" in guarded.graph
+        assert guarded.run("q").spent.iterations == 1
+
+
+def test_a_splice_that_does_not_fit_says_what_to_write() -> None:
+    machine = AgentExecutor(agent=scripted(answer()), tools=[]).graph
+    with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
+        splice(machine, APPROVED, after=parse, on=Ready)
+    # The checkers refuse it; users without them are told.
+    unchecked: Any = edges
+    incomplete = unchecked(approve, on(Acted, dispatch_tools) | on(AgentFinish, END))
+    with pytest.raises(GraphError, match=r"approve may return LimitReached, which no edge takes; add on\(LimitReached"):
+        splice(machine, incomplete, after=parse, on=Acted)
+
+
+def test_a_plan_of_ones_own_may_take_the_place_of_the_executors() -> None:
+    @metered(when_spent=limit_reached)
+    @node
+    def hasty(ready: Ready) -> Replied:
+        from graphexec.effects import Decided
+
+        return Replied(ready.run, Decided(answer("at once")))
+
+    def executor() -> AgentExecutor:
+        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
+        return plain.with_graph(replace(plain.graph, renamed(hasty, "plan")))
+
+    told = told_by_every_driver(executor)
+    assert told.outcome.output == "at once"
+    assert told.spent["model_calls"] == 0
+
+
+@HOW
+def test_an_undeclared_outcome_of_a_node_of_ones_own_is_never_followed(run: Run) -> None:
+    called: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        called.append(text)
+        return text
+
+    def lie(acted: Acted) -> Acted | AgentFinish:
+        undeclared: Any = Ready(acted.run)
+        return cast("Acted", undeclared)
+
+    plain = AgentExecutor(agent=scripted(act("note", text="a")), tools=[note])
+    rows = edges(node(lie), on(Acted, dispatch_tools) | on(AgentFinish, END))
+    with pytest.raises(UndeclaredOutcome, match="lie returned a Ready, which its annotation does not declare"):
+        run(plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted)))
+    assert called == []
+
+
+def test_the_graph_is_the_one_that_is_run() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    assert [edge.target for edge in executor.graph.edges if edge.source == "plan"] == ["parse", "stopped_response"]
+    assert not any("--Ready--> plan" in str(edge) for edge in executor.graph.edges if edge.source == "parse")
+    handling = AgentExecutor(agent=executor.agent, tools=[], handle_parsing_errors=True)
+    assert any(str(edge) == "parse --Ready--> plan" for edge in handling.graph.edges)
+    assert plan.name in executor.graph

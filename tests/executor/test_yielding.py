@@ -1,0 +1,139 @@
+"""Callable agents that yield their decision in chunks, which add up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, ParseError
+from graphexec.errors import AgentError
+from tests.executor.actors import act, answer, echo, observations, run_async, run_sync, statuses, told_by_every_driver
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+
+
+def yielding(*chunks: Any) -> Callable[..., Iterator[Any]]:
+    def decide(steps: Any, inputs: Any) -> Iterator[Any]:
+        yield from [answer()] if steps else chunks
+
+    return decide
+
+
+def yielding_async(*chunks: Any) -> Callable[..., AsyncIterator[Any]]:
+    async def decide(steps: Any, inputs: Any) -> AsyncIterator[Any]:
+        for chunk in [answer()] if steps else chunks:
+            yield chunk
+
+    return decide
+
+
+def hidden(agent: Callable[..., Any]) -> Callable[..., Any]:
+    def decide(steps: Any, inputs: Any) -> Any:
+        return agent(steps, inputs)
+
+    return decide
+
+
+BOTH = pytest.mark.parametrize("agent", [yielding, yielding_async])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [[act("echo", text="a")], [act("echo", text="b"), act("echo", text="c")]],
+        [act("echo", text="a"), act("echo", text="b"), act("echo", text="c")],
+        [[], [act("echo", text="a")], (), act("echo", text="b"), (act("echo", text="c"),)],
+    ],
+)
+def test_actions_add_up_in_their_order(agent: Callable[..., Any], chunks: Any) -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    assert observations(told) == ["a", "b", "c"]
+    # All of them are one decision.
+    assert told.spent.iterations == told.spent["model_calls"] == 2
+
+
+@BOTH
+@pytest.mark.parametrize("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
+def test_one_finish_is_the_finish(agent: Callable[..., Any], chunks: Any) -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    assert isinstance(told.outcome, AgentFinish)
+    assert told.outcome.output == "one"
+
+
+@HOW
+@BOTH
+@pytest.mark.parametrize(
+    ("chunks", "says"),
+    [
+        ([answer(), answer()], "yielded 2 times an AgentFinish; yield one AgentFinish, or actions only"),
+        ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
+        ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
+        ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
+        (["text"], "returned 'text'; return an AgentAction"),
+        ([None], "returned None; return an AgentAction"),
+        ([[answer()]], "returned a list with AgentFinish"),
+    ],
+)
+def test_two_finishes_a_mix_and_nothing_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
+    with pytest.raises(AgentError) as raised:
+        run(AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True))
+    assert str(raised.value).startswith(f"the agent decide {says}")
+
+
+@BOTH
+def test_empty_lists_alone_are_a_parse_error_as_they_are_when_returned(agent: Callable[..., Any]) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=agent([], []), tools=[echo], handle_parsing_errors=True, max_iterations=3)
+    )
+    assert statuses(told) == ["parse_error"]
+
+
+@HOW
+def test_what_a_generator_returns_is_its_last_chunk(run: Any) -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        if steps:
+            return answer(len(steps))
+        yield act("echo", text="a")
+        return [act("echo", text="b")]
+
+    assert run(AgentExecutor(agent=decide, tools=[echo])).output == 2
+
+
+@HOW
+def test_a_parse_error_between_two_chunks_is_fed_back(run: Any) -> None:
+    def decide(steps: Any, inputs: Any) -> Iterator[Any]:
+        if steps:
+            yield answer(steps[0].observation)
+            return
+        yield act("echo", text="a")
+        raise ParseError("unreadable", observation="Again!")
+
+    async def decide_async(steps: Any, inputs: Any) -> AsyncIterator[Any]:
+        for chunk in decide(steps, inputs):
+            yield chunk
+
+    for agent in (decide, decide_async):
+        assert run(AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True)).output == "Again!"
+
+
+@HOW
+def test_what_hides_that_it_is_async_or_yields_is_asked_all_the_same(run: Any) -> None:
+    async def decide(steps: Any, inputs: Any) -> Any:
+        return answer("awaited")
+
+    class Deciding:
+        async def __call__(self, steps: Any, inputs: Any) -> Any:
+            return answer("an object")
+
+    # Functions that are neither coroutine functions nor generator functions themselves.
+    agents: dict[str, Callable[..., Any]] = {
+        "awaited": hidden(decide),
+        "an object": Deciding(),
+        "yielded": hidden(yielding(answer("yielded"))),
+        "yielded later": hidden(yielding_async(answer("yielded later"))),
+    }
+    for output, agent in agents.items():
+        assert run(AgentExecutor(agent=agent, tools=[])).output == output

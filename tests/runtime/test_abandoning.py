@@ -1,0 +1,142 @@
+"""What nobody waits for any more is ended: async calls wherever they are nested, and whole runs between two effects."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, Limits, tool
+from graphexec.errors import Abandoned
+from graphexec.runtime.io import IO
+from graphexec.runtime.threads import in_thread, somebody_waits
+from graphexec.tools import AnyTool
+
+# Seconds that a test waits for what has to happen at once.
+LONG = 20.0
+
+
+def runs_of(executor: AgentExecutor) -> list[Callable[[], Any]]:
+    return [lambda: executor.run("?"), lambda: asyncio.run(executor.arun("?"))]
+
+
+@pytest.mark.parametrize("how", [0, 1], ids=["sync", "async"])
+@pytest.mark.parametrize("timeout", [None, 3 * LONG], ids=["deadline", "deadline within a timeout"])
+@pytest.mark.parametrize("kind", ["async def", "def that returns a coroutine"])
+def test_an_async_tool_is_cancelled_at_the_deadline(how: int, timeout: float | None, kind: str) -> None:
+    cancelled = threading.Event()
+
+    async def endless() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "never"
+
+    def hidden() -> Any:
+        return endless()
+
+    used: AnyTool = tool(name="endless", description="Never ends.", timeout=timeout)(
+        endless if kind == "async def" else hidden
+    )
+    executor = AgentExecutor(
+        agent=lambda _steps, _inputs: AgentAction("endless", {}), tools=[used], max_execution_time=0.1
+    )
+    assert runs_of(executor)[how]().reason == "seconds"
+    assert cancelled.wait(LONG)
+
+
+def test_a_run_within_a_tool_that_was_cut_asks_for_nothing_more() -> None:
+    asked: list[int] = []
+    ended = threading.Event()
+    held = threading.Event()
+
+    def agent(steps: Any, _inputs: Any) -> AgentAction:
+        asked.append(len(steps))
+        held.wait(LONG)
+        return AgentAction("nothing", "")
+
+    inner = AgentExecutor(agent=agent, tools=[], max_iterations=50)
+
+    @tool
+    def delegate() -> str:
+        """Let another agent do it."""
+        try:
+            return str(inner.run("?").output)
+        except Abandoned:
+            ended.set()
+            raise
+
+    outer = AgentExecutor(
+        agent=lambda _steps, _inputs: AgentAction("delegate", {}), tools=[delegate], max_execution_time=0.1
+    )
+    assert outer.run("?").reason == "seconds"
+    held.set()
+    assert ended.wait(LONG)
+    assert asked == [0]
+
+
+def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
+    begun, held, ended = threading.Event(), threading.Event(), threading.Event()
+    asked: list[str] = []
+
+    def agent(_steps: Any, inputs: dict[str, Any]) -> AgentAction:
+        if inputs["input"] == "bad":
+            begun.wait(LONG)
+            raise OSError("it broke")
+        asked.append(inputs["input"])
+        begun.set()
+        held.wait(LONG)
+        return AgentAction("nothing", "")
+
+    class Watched(AgentExecutor):
+        async def _run(self, inputs: Any, io: IO) -> Any:
+            try:
+                return await super()._run(inputs, io)
+            except Abandoned:
+                ended.set()
+                raise
+
+    with pytest.raises(OSError, match="it broke"):
+        Watched(agent=agent, tools=[], max_iterations=50).batch(["good", "bad"])
+    held.set()
+    assert ended.wait(LONG)
+    assert asked == ["good"]
+
+
+def test_whoever_waits_for_a_call_leaves_with_whoever_waits_for_him() -> None:
+    left = threading.Event()
+
+    def inner() -> None:
+        with somebody_waits() as waiter, waiter.heard_by(left.set):
+            left.wait(LONG)
+
+    with somebody_waits() as outer:
+        done = in_thread(inner, outer)
+    done.result(LONG)
+    assert left.is_set()
+
+
+def test_a_run_stopped_in_its_first_node_can_be_gone_on_with() -> None:
+    """The entry is charged once, however often the first call is tried."""
+    from graphexec import AgentFinish, snapshot_of
+
+    failing = iter([True, True, False])
+
+    def agent(_steps: Any, _inputs: Any) -> AgentFinish:
+        if next(failing):
+            raise OSError("the line is dead")
+        return AgentFinish({"output": "at last"})
+
+    executor = AgentExecutor(agent=agent, tools=[]).with_limits(Limits(iterations=1))
+    state: Any = "?"
+    for _ in range(2):
+        with pytest.raises(OSError, match="dead") as caught:
+            executor.run(state)
+        state = snapshot_of(caught.value)
+    result = executor.run(state)
+    assert (result.output, result.spent.iterations, result.spent["model_calls"]) == ("at last", 1, 3)

@@ -1,0 +1,284 @@
+"""The deadline: in the engine, where it is a number, and in the drivers, which cut what does not answer in time."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from graphexec import Done, Exhausted, Limits, Snapshot, advance, begin
+from graphexec.effects import CallTool, ToolResult
+from graphexec.kernel import Asking
+from graphexec.kernel.execution import Cut
+from graphexec.runtime.handlers import Handler, handlers_for
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import World, arun, run, world
+from tests.kernel.machines import (
+    CLOCK,
+    ERRAND,
+    INTERVIEW,
+    SURVEY,
+    Errand,
+    Home,
+    Interview,
+    Question,
+    Stopped,
+    Survey,
+    Tick,
+    Topic,
+    Topics,
+    Underway,
+    nobody,
+)
+from tests.three_drivers import EVERY, Driver, FakeClock, Script, agreed
+
+TEN = Limits(seconds=10)
+
+
+def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Asking:
+    state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
+    assert isinstance(state, Asking)
+    return state
+
+
+def done(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
+    state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
+    assert isinstance(state, Done)
+    return state
+
+
+# ---- in the engine
+
+
+def test_what_is_asked_says_its_deadline() -> None:
+    assert asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).deadline == 10
+    assert asking(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits()).deadline is None
+
+
+def test_an_effect_that_is_cut_leaves_its_node_along_the_drawn_edge() -> None:
+    first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("fine", at=4.0)
+    cut = asking(INTERVIEW, first).cut(at=10.5)
+    assert done(INTERVIEW, cut).outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 10.5))
+
+
+def test_an_effect_with_a_reply_for_being_cut_goes_on_with_it() -> None:
+    state = asking(SURVEY, begin(SURVEY, Topics(("a",))))
+    outcome = done(SURVEY, state.cut(at=11.0)).outcome
+    text = "a was cut off: the limit of 10 seconds was reached (11 spent)."
+    assert outcome == Survey((ToolResult(text, "cut"),))
+
+
+def test_a_batch_that_is_cut_keeps_its_finished_siblings_in_their_places() -> None:
+    state = asking(SURVEY, begin(SURVEY, Topics(("a", "b", "c"))))
+    outcome = done(SURVEY, state.cut(at=10.0, finished=(Cut(), ToolResult("b"), Cut()))).outcome
+    assert [(result.status, result.observation) for result in outcome.results] == [
+        ("cut", "a was cut off: the limit of 10 seconds was reached (10 spent)."),
+        ("ok", "b"),
+        ("cut", "c was cut off: the limit of 10 seconds was reached (10 spent)."),
+    ]
+
+
+def test_a_batch_that_is_cut_before_it_began_is_cut_whole() -> None:
+    state = asking(SURVEY, begin(SURVEY, Topics(("a", "b"))))
+    outcome = done(SURVEY, state.cut(at=10.0)).outcome
+    assert [result.status for result in outcome.results] == ["cut", "cut"]
+
+
+def test_a_reply_that_comes_late_counts_but_nothing_is_asked_after_it() -> None:
+    late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 1))).reply("at last", at=99.0)
+    assert done(INTERVIEW, late).outcome == Interview(("at last",))
+    late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 2))).reply("at last", at=99.0)
+    assert done(INTERVIEW, late).outcome == Stopped(Topic("tea", 2), Exhausted("seconds", 10, 99))
+
+
+def test_no_second_stops_a_run_at_once() -> None:
+    assert done(CLOCK, begin(CLOCK, Tick()), Limits(seconds=0)).outcome == Stopped(Tick(), Exhausted("seconds", 0, 0))
+
+
+def test_a_clock_that_goes_backwards_gives_no_time_back() -> None:
+    first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("one", at=9.0)
+    second = asking(INTERVIEW, first).reply("two", at=3.0)
+    assert second.spent.seconds == 9.0
+
+
+def test_an_opaque_node_that_is_cut_leaves_along_its_drawn_edge() -> None:
+    first = asking(ERRAND, begin(ERRAND, Errand())).reply(Underway(("left",)), at=1.0)
+    assert done(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome == Stopped(
+        Underway(("left",)), Exhausted("seconds", 10, 10)
+    )
+
+
+# ---- in the drivers, with a clock that stands still until a handler moves it
+
+
+def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None) -> World:
+    """Questions are answered at once, but the clock says that each took so long."""
+    clock = FakeClock(1000.0)
+
+    def answer(question: Question) -> str:
+        if asked is not None:
+            asked.append(question.text)
+        clock.advance(seconds_each)
+        return "fine"
+
+    return World(handlers_for({Question: answer}), limits, clock=clock)
+
+
+@pytest.mark.parametrize(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
+def test_the_clock_is_looked_at_between_one_effect_and_the_next(seconds_each: float, answers: int) -> None:
+    asked: list[str] = []
+
+    def script() -> Script[Any, Any]:
+        asked.clear()
+        return Script(INTERVIEW, Topic("tea", 3), ticking(seconds_each, TEN, asked))
+
+    told = agreed(script)
+    assert len(asked) == answers
+    assert told.spent.seconds == seconds_each * answers
+    assert isinstance(told.outcome, Interview if answers == 3 else Stopped)
+
+
+def late(answers: Any) -> World:
+    """Ten seconds, of which eleven are over when the first effect is asked: its node computed for long."""
+    times = iter([0.0, *[11.0] * 9])
+    return World(handlers_for(answers), TEN, clock=lambda: next(times))
+
+
+def test_a_deadline_that_is_past_when_a_batch_is_asked_cuts_it_whole() -> None:
+    for driver in EVERY:
+        outcome = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: never}))).outcome
+        assert [result.status for result in outcome.results] == ["cut", "cut"]
+
+
+def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
+    for driver in EVERY:
+        outcome = driver(Script(INTERVIEW, Topic("tea"), late({Question: never}))).outcome
+        assert outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
+
+
+def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
+    async def answer(effect: object, left: float | None, io: IO) -> Any:
+        return never(effect)
+
+    instant = Handler(answer, instant=True)
+    for driver in EVERY:
+        answers = {Question: instant, CallTool: instant}
+        assert driver(Script(INTERVIEW, Topic("tea"), late(answers))).spent.seconds == 11
+        assert driver(Script(SURVEY, Topics(("a", "b")), late(answers))).spent.seconds == 11
+
+
+def never(effect: object) -> Any:
+    raise AssertionError(f"{effect} was carried out")
+
+
+# ---- in the drivers, with a handler that blocks until the test is over
+
+SOON = 0.05
+
+
+@pytest.fixture
+def over() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> None:
+    def block(question: Question) -> str:
+        over.wait()
+        return "too late"
+
+    told = driver(Script(INTERVIEW, Topic("tea"), world({Question: block}, limits=Limits(seconds=SOON))))
+    assert isinstance(told.outcome, Stopped)
+    assert told.outcome.limit.limit == "seconds"
+    assert told.outcome.limit.reached >= SOON
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
+    async def block(question: Question) -> str:
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    told = driver(Script(INTERVIEW, Topic("tea"), world({Question: block}, limits=Limits(seconds=SOON))))
+    assert isinstance(told.outcome, Stopped)
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("at_once", [1, 2, 64])
+def test_of_a_batch_only_what_blocks_is_cut(driver: Driver, at_once: int, over: threading.Event) -> None:
+    def survey(call: CallTool) -> ToolResult:
+        if call.name == "slow":
+            over.wait()
+        return ToolResult(call.name)
+
+    # Time enough for the others to begin and end on a busy machine.
+    made = world({CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
+    told = driver(Script(SURVEY, Topics(("a", "slow", "c")), made))
+    statuses = [result.status for result in told.outcome.results]
+    # One at a time, what comes behind the slow one never begins.
+    assert statuses == (["ok", "cut", "cut"] if at_once == 1 else ["ok", "cut", "ok"])
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event) -> None:
+    from graphexec import END, charged, edges, graph, on, opaque
+
+    @charged(when_spent=Stopped)
+    @opaque
+    def wait(errand: Errand) -> Home:
+        over.wait()
+        return Home(())
+
+    machine = graph(edges(wait, on(Home, END) | on(Stopped, END)), start=wait)
+    assert isinstance(driver(Script(machine, Errand(), nobody(Limits(seconds=SOON)))).outcome, Stopped)
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver) -> None:
+    def failing(question: Question) -> str:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        driver(Script(INTERVIEW, Topic("tea"), world({Question: failing}, limits=TEN)))
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
+    told: list[float | None] = []
+    clock = FakeClock()
+
+    async def answer(question: Question, left: float | None, io: IO) -> str:
+        told.append(left)
+        clock.advance(3)
+        return "fine"
+
+    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(answer)}, TEN, clock=clock)))
+    assert told == [10, 7, 4]
+    told.clear()
+    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(answer)}, Limits(), clock=clock)))
+    assert told == [None, None, None]
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float | None) -> None:
+    threads: set[int] = set()
+
+    async def answer(effect: CallTool | Question, left: float | None, io: IO) -> Any:
+        assert io.blocking, "an instant handler does not wait"
+        threads.add(threading.get_ident())
+        return ToolResult("x") if isinstance(effect, CallTool) else "x"
+
+    instant = Handler(answer, instant=True)
+    made = World({Question: instant, CallTool: instant}, Limits(seconds=seconds))
+    runs: list[Callable[[], object]] = [
+        lambda: run(INTERVIEW, Topic("tea"), made),
+        lambda: run(SURVEY, Topics(("a", "b")), made),
+        lambda: asyncio.run(arun(INTERVIEW, Topic("tea"), made)),
+        lambda: asyncio.run(arun(SURVEY, Topics(("a", "b")), made)),
+    ]
+    for one in runs:
+        one()
+    assert threads == {threading.get_ident()}

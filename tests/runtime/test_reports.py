@@ -1,0 +1,402 @@
+"""What is reported while an effect is answered: news for whoever watches, and nothing where nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, closing
+from typing import Any
+
+import pytest
+
+from graphexec import Exhausted, Limits
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
+from graphexec.errors import Abandoned
+from graphexec.executor.handlers import asking_model
+from graphexec.kernel.events import Answered, Asked, Done, Event, Reported
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
+from graphexec.runtime.progress import Listener, heard_by, pieces_wanted, report
+from graphexec.runtime.runner import World, arun, astream, run, stream, world
+from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
+from tests.three_drivers import LIVE, FakeClock, Script, agreed
+
+# Seconds that a test waits for what has to happen at once.
+LONG = 20.0
+
+
+def news(events: Any) -> list[object]:
+    return [event.news for event in events if isinstance(event, Reported)]
+
+
+def kinds(events: Any) -> list[str]:
+    return [type(event).__name__ for event in events if isinstance(event, (Asked, Reported, Answered))]
+
+
+def streamed(
+    graph: Any, value: Any, made: World, *, how: str, pieces: bool, seen: list[Event[Any]] | None = None
+) -> list[Event[Any]]:
+    """All events of a run, in a sync or an async run; `seen` has those before an exception."""
+    events: list[Event[Any]] = [] if seen is None else seen
+
+    async def collect() -> None:
+        async for event in astream(graph, value, made, pieces=pieces):
+            events.append(event)  # noqa: PERF401 - what came before an exception is wanted
+
+    if how == "async":
+        asyncio.run(collect())
+        return events
+    for event in stream(graph, value, made, pieces=pieces):
+        events.append(event)  # noqa: PERF402 - as above
+    return events
+
+
+EVERY_WAY = pytest.mark.parametrize(("how", "pieces"), [(how, on) for how in ("sync", "async") for on in (False, True)])
+
+
+def thinking(question: Question) -> str:
+    report("thinking")
+    report(question.text)
+    return "42"
+
+
+async def thinking_too(question: Question) -> str:
+    report("thinking")
+    await asyncio.sleep(0)
+    report(question.text)
+    return "42"
+
+
+# ---- from handlers
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("handler", [thinking, thinking_too])
+@pytest.mark.parametrize("limits", [Limits(), Limits(seconds=LONG)])
+def test_what_a_handler_reports_comes_between_the_question_and_the_answer(
+    how: str, pieces: bool, handler: Any, limits: Limits
+) -> None:
+    events = streamed(INTERVIEW, Topic("tea", 2), world({Question: handler}, limits=limits), how=how, pieces=pieces)
+    assert kinds(events) == ["Asked", "Reported", "Reported", "Answered"] * 2
+    assert news(events) == ["thinking", "tea 0 0", "thinking", "tea 1 1"]
+    for asked, first, second in ((events[1], events[2], events[3]), (events[5], events[6], events[7])):
+        assert isinstance(asked, Asked)
+        for one in (first, second):
+            assert isinstance(one, Reported)
+            assert (one.node, one.effect) == (asked.node, asked.effect)
+
+
+@pytest.mark.parametrize("handler", [thinking, thinking_too])
+def test_every_driver_tells_the_same_and_those_without_watchers_hear_nothing(handler: Any) -> None:
+    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 2), world({Question: handler})), among=LIVE)
+    assert len(news(told.events)) == 4
+
+
+def test_nobody_listens_to_a_run_that_nobody_watches() -> None:
+    wanted: list[bool] = []
+
+    def answered(question: Question) -> str:
+        wanted.append(pieces_wanted())
+        report("to nobody")
+        return "42"
+
+    made = world({Question: answered})
+    run(INTERVIEW, Topic("tea", 1), made)
+    asyncio.run(arun(INTERVIEW, Topic("tea", 1), made))
+    list(stream(INTERVIEW, Topic("tea", 1), made))
+    assert wanted == [False, False, False]
+    list(stream(INTERVIEW, Topic("tea", 1), made, pieces=True))
+    assert wanted == [False, False, False, True]
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("limits", [Limits(), Limits(seconds=LONG)])
+def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) -> None:
+    def answered(call: CallTool) -> ToolResult:
+        report(call.name)
+        return ToolResult(call.name)
+
+    made = world({CallTool: answered}, limits=limits)
+    events = streamed(SURVEY, Topics(("tea", "milk", "rum")), made, how=how, pieces=pieces)
+    assert sorted(map(str, news(events))) == ["milk", "rum", "tea"]
+    assert kinds(events) == ["Asked", "Reported", "Reported", "Reported", "Answered"]
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_before_an_exception_what_was_reported_is_seen(how: str, pieces: bool, kind: str) -> None:
+    def broken(question: Question) -> str:
+        report("trying")
+        report("in vain")
+        raise OSError("it broke")
+
+    async def broken_too(question: Question) -> str:
+        return broken(question)
+
+    made = world({Question: broken if kind == "def" else broken_too})
+    seen: list[Event[Any]] = []
+    with pytest.raises(OSError, match="it broke"):
+        streamed(INTERVIEW, Topic("tea"), made, how=how, pieces=pieces, seen=seen)
+    assert kinds(seen) == ["Asked", "Reported", "Reported"]
+    assert news(seen) == ["trying", "in vain"]
+
+
+def test_a_listener_hears_what_is_reported_inside_and_no_longer() -> None:
+    heard: list[object] = []
+    report("before")
+    with heard_by(Listener(heard.append)):
+        report("inside")
+        with heard_by(Listener(heard.append, pieces=True)):
+            assert pieces_wanted()
+        assert not pieces_wanted()
+    report("after")
+    assert heard == ["inside"]
+
+
+# ---- the pieces of a reply
+
+
+ANSWER = ("It ", "is ", "42")
+
+
+class StreamingModel:
+    """Makes its reply piece by piece, each when it is told to go on."""
+
+    def __init__(self, pieces: tuple[str, ...] = ANSWER) -> None:
+        self.pieces = pieces
+        self.going = threading.Semaphore(0)
+        self.closed = threading.Event()
+        self.ended: BaseException | None = None
+        self.made = 0
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return ModelReply("".join(self.pieces))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return ModelReply("".join(self.pieces))
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        try:
+            for piece in self.pieces:
+                assert self.going.acquire(timeout=LONG), "nobody lets it go on"
+                self.made += 1
+                yield ReplyDelta(piece)
+            yield ModelReply("".join(self.pieces))
+        except BaseException as error:
+            self.ended = error
+            raise
+        finally:
+            self.closed.set()
+
+    async def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        try:
+            for piece in self.pieces:
+                # Not an asyncio.Semaphore, which belongs to one loop.
+                while not self.going.acquire(blocking=False):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                self.made += 1
+                yield ReplyDelta(piece)
+            yield ModelReply("".join(self.pieces))
+        except BaseException as error:
+            self.ended = error
+            raise
+        finally:
+            self.closed.set()
+
+
+def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> World:
+    limits = agent_limits(model_calls=1, seconds=seconds)
+    made = world({CallModel: asking_model(model)}, limits=limits)
+    return made if clock is None else dataclasses.replace(made, clock=clock)
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
+    model = StreamingModel()
+    with closing(stream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
+        assert isinstance(next(event for event in events if isinstance(event, Asked)), Asked)
+        for number, piece in enumerate(ANSWER, start=1):
+            model.going.release()
+            event = next(events)
+            assert isinstance(event, Reported)
+            # No piece more than was let through is there.
+            assert (event.news, model.made) == (ReplyDelta(piece), number)
+        answered, *_, done = events
+    assert isinstance(answered, Answered)
+    assert answered.reply == ModelReply("It is 42")
+    assert isinstance(done, Done)
+    assert isinstance(done.outcome, Stopped)
+    assert model.closed.is_set()
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_pieces_come_as_they_are_made_on_the_loop(seconds: float | None) -> None:
+    async def scenario() -> None:
+        model = StreamingModel()
+        async with aclosing(astream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
+            while not isinstance(await anext(events), Asked):
+                pass
+            for number, piece in enumerate(ANSWER, start=1):
+                model.going.release()
+                event = await asyncio.wait_for(anext(events), LONG)
+                assert isinstance(event, Reported)
+                assert (event.news, model.made) == (ReplyDelta(piece), number)
+            rest = [event async for event in events]
+        assert isinstance(rest[0], Answered)
+        assert isinstance(rest[-1], Done)
+        assert model.closed.is_set()
+
+    asyncio.run(scenario())
+
+
+@EVERY_WAY
+def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> None:
+    class Whole:
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            report("a notice")
+            return ModelReply("42")
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            return self.complete(request)
+
+    events = streamed(PROMPTS, Prompt(), asking(Whole()), how=how, pieces=pieces)
+    assert kinds(events) == ["Asked", "Reported", "Answered"]
+    assert news(events) == ["a notice"]
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_without_pieces_a_model_is_not_made_to_stream(how: str) -> None:
+    model = StreamingModel()
+    assert news(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=False)) == []
+    assert model.made == 0
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_the_same_events_come_in_the_same_order_sync_and_async(how: str) -> None:
+    def once() -> list[str]:
+        model = StreamingModel()
+        model.going.release(3)
+        return kinds(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=True))
+
+    assert once() == ["Asked", "Reported", "Reported", "Reported", "Answered"]
+
+
+class Breaking(StreamingModel):
+    """Says a piece, and breaks."""
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        yield ReplyDelta("It ")
+        raise OSError("the line is dead")
+
+    async def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        yield ReplyDelta("It ")
+        raise OSError("the line is dead")
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_model_that_breaks_in_the_middle_is_heard_up_to_there(how: str) -> None:
+    seen: list[Event[Any]] = []
+    with pytest.raises(OSError, match="the line is dead"):
+        streamed(PROMPTS, Prompt(), asking(Breaking()), how=how, pieces=True, seen=seen)
+    assert news(seen) == [ReplyDelta("It ")]
+
+
+# ---- who leaves
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seconds: float | None) -> None:
+    abandoned = threading.Event()
+    model = StreamingModel()
+    handler = asking_model(model)
+
+    async def noted(effect: CallModel, left: float | None, io: IO) -> ModelReply:
+        try:
+            reply: ModelReply = await handler.answer(effect, left, io)
+        except Abandoned:
+            abandoned.set()
+            raise
+        return reply
+
+    made = world({CallModel: Handler(noted)}, limits=agent_limits(model_calls=1, seconds=seconds))
+    events = stream(PROMPTS, Prompt(), made, pieces=True)
+    model.going.release()
+    assert isinstance(next(event for event in events if isinstance(event, Reported)), Reported)
+    events.close()
+    model.going.release()
+    assert abandoned.wait(LONG)
+    assert model.closed.wait(LONG)
+    assert isinstance(model.ended, GeneratorExit)
+    assert model.made == 2
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_who_closes_the_stream_on_the_loop_cancels_the_call(seconds: float | None) -> None:
+    async def scenario() -> StreamingModel:
+        model = StreamingModel()
+        events = astream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)
+        model.going.release()
+        while not isinstance(await anext(events), Reported):
+            pass
+        await events.aclose()
+        assert model.closed.is_set()
+        return model
+
+    model = asyncio.run(scenario())
+    assert isinstance(model.ended, asyncio.CancelledError)
+    assert model.made == 1
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_the_deadline_cuts_a_reply_in_the_middle_of_its_pieces(how: str) -> None:
+    model = StreamingModel()
+    model.going.release()
+    # The run's clock stands still; what the driver waits is real.
+    made = asking(model, seconds=0.1, clock=FakeClock())
+    try:
+        events = streamed(PROMPTS, Prompt(), made, how=how, pieces=True)
+    finally:
+        model.going.release(2)
+    assert news(events) == [ReplyDelta("It ")]
+    *_, done = events
+    assert isinstance(done, Done)
+    assert done.outcome == Stopped(Prompt(), Exhausted("seconds", 0.1, 0.1))
+    assert done.spent["model_calls"] == 1
+    assert model.closed.wait(LONG)
+
+
+def test_what_an_abandoned_call_reports_at_last_reaches_nobody_and_breaks_nothing() -> None:
+    released, reported = threading.Event(), threading.Event()
+
+    def answered(question: Question) -> str:
+        report("first")
+        released.wait(LONG)
+        report("too late")
+        reported.set()
+        return "42"
+
+    async def scenario() -> list[Event[Any]]:
+        seen: list[Event[Any]] = []
+        async with aclosing(astream(INTERVIEW, Topic("tea"), world({Question: answered}), pieces=True)) as events:
+            async for event in events:
+                seen.append(event)
+                if isinstance(event, Reported):
+                    break
+        return seen
+
+    seen = asyncio.run(scenario())
+    # The loop is closed by now.
+    released.set()
+    assert reported.wait(LONG)
+    assert news(seen) == ["first"]

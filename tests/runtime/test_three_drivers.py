@@ -1,0 +1,173 @@
+"""Every small machine does the same in every driver: sync, async, streamed both ways, and from text to text."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, node, on
+from graphexec.effects import ToolResult, agent_limits
+from graphexec.messages import Usage
+from graphexec.runtime.runner import arun, run, world
+from tests.kernel.machines import (
+    CLOCK,
+    DIAMOND,
+    ERRAND,
+    INTERVIEW,
+    PROMPTS,
+    SELF_LOOP,
+    SURVEY,
+    Errand,
+    Home,
+    Interview,
+    Landed,
+    Left,
+    Number,
+    Prompt,
+    Stopped,
+    Survey,
+    Tick,
+    Topic,
+    Topics,
+    Total,
+    limited,
+    model_of,
+    nobody,
+    reporter,
+    surveyors,
+)
+from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac, sync
+
+SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
+    "clock": (
+        lambda: Script(CLOCK, Tick(), limited(iterations=3)),
+        Stopped(Tick(3), Exhausted("iterations", 3, 3)),
+    ),
+    "even": (lambda: Script(DIAMOND, Number(6), nobody()), Total("halved to 3")),
+    "odd": (lambda: Script(DIAMOND, Number(7), nobody()), Total("tripled to 22")),
+    "self-loop": (lambda: Script(SELF_LOOP, Left(4), nobody()), Landed()),
+    "interview": (
+        lambda: Script(INTERVIEW, Topic("tea", 3), reporter()),
+        Interview(("re: tea 0 0", "re: tea 1 1", "re: tea 2 2")),
+    ),
+    "survey": (
+        lambda: Script(SURVEY, Topics(("a", "b", "c")), surveyors()),
+        Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
+    ),
+    "a survey of one": (lambda: Script(SURVEY, Topics(("a",)), surveyors()), Survey((ToolResult("a"),))),
+    "a survey of nobody": (lambda: Script(SURVEY, Topics(()), nobody()), Survey(())),
+    "prompts": (
+        lambda: Script(PROMPTS, Prompt(), model_of(Usage(1, 1), agent_limits(tokens=5))),
+        Stopped(Prompt(3), Exhausted("tokens", 5, 6)),
+    ),
+    "errand": (lambda: Script(ERRAND, Errand(), nobody()), Home(("left", "back"))),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_driver_comes_to_the_same(name: str) -> None:
+    script, outcome = SCRIPTS[name]
+    assert agreed(script).outcome == outcome
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_driver_works_under_a_running_loop(name: str) -> None:
+    script, outcome = SCRIPTS[name]
+
+    async def notebook() -> object:
+        # A sync run in the loop's own thread, as in a notebook's cell.
+        return sync(script()).outcome
+
+    assert asyncio.run(notebook()) == outcome
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_second_run_in_the_same_world_is_like_the_first(name: str) -> None:
+    script, outcome = SCRIPTS[name]
+    one = script()
+    first, second = run(one.graph, one.value, one.world), run(one.graph, one.value, one.world)
+    assert (first.outcome, second.outcome) == (outcome, outcome)
+    assert first.spent.iterations == second.spent.iterations
+
+
+def test_runs_of_one_graph_at_the_same_time_do_not_meet() -> None:
+    async def together() -> list[object]:
+        runs = [arun(INTERVIEW, Topic(name), reporter()) for name in "abcdefgh"]
+        return [done.outcome for done in await asyncio.gather(*runs)]
+
+    assert asyncio.run(together()) == [
+        Interview(tuple(f"re: {name} {number} {number}" for number in range(3))) for name in "abcdefgh"
+    ]
+
+
+def test_a_state_is_kept_for_each_effect_and_the_beginning() -> None:
+    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
+    assert len(told.texts) == 4
+    assert len(told.asked) == 3
+
+
+@dataclass(frozen=True)
+class Fetch(Effect[int]):
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Fetched:
+    value: int
+
+
+@charged(when_spent=Stopped)
+@node
+def fetch(left: Left) -> Asks[Fetch, Fetched]:
+    return Fetched((yield from ask(Fetch())))
+
+
+FETCH = graph(edges(fetch, on(Fetched, END) | on(Stopped, END)), start=fetch)
+
+
+def test_drivers_that_disagree_are_found_out() -> None:
+    replies = iter(range(5))
+    different = world({Fetch: lambda _: next(replies)})
+    with pytest.raises(AssertionError, match=r"asynchronous: .*\n.*sync: "):
+        agreed(lambda: Script(FETCH, Left(1), different))
+
+
+@pytest.mark.parametrize("odd_one", [amnesiac, LIVE[1]], ids=lambda driver: driver.__name__)
+def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
+    def failing(_: Fetch) -> int:
+        raise OSError("the line is dead")
+
+    scripts = iter([world({Fetch: lambda _: 1}), world({Fetch: failing})])
+    with pytest.raises(AssertionError, match="the line is dead") as caught:
+        agreed(lambda: Script(FETCH, Left(1), next(scripts)), among=[sync, odd_one])
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_what_every_driver_raises_is_raised() -> None:
+    def failing(_: Fetch) -> int:
+        raise OSError("the line is dead")
+
+    with pytest.raises(OSError, match="the line is dead"):
+        agreed(lambda: Script(FETCH, Left(1), world({Fetch: failing})))
+
+
+@final
+@dataclass(frozen=True)
+class Holding:
+    thing: object
+
+
+@node
+def hold(given: Left) -> Holding:
+    return Holding(THING)
+
+
+THING = object()
+
+
+def test_what_json_cannot_express_passes_through_the_live_drivers_as_it_is() -> None:
+    machine = graph(edges(hold, on(Holding, END)), start=hold)
+    assert agreed(lambda: Script(machine, Left(1), nobody()), among=LIVE).outcome.thing is THING

@@ -1,0 +1,534 @@
+"""How the world is waited for: what is late is abandoned, what is too many waits, what fails is raised."""
+
+import asyncio
+import contextvars
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.effects import CallTool, ToolResult, agent_limits
+from graphexec.kernel.meters import GRACE
+from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime.runner import TURN, arun, run, world
+from graphexec.runtime.tasks import await_all, await_for, from_thread
+from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
+from tests.kernel.machines import (
+    INTERVIEW,
+    PROMPTS,
+    SURVEY,
+    Interview,
+    Prompt,
+    Question,
+    Stopped,
+    Survey,
+    Topic,
+    Topics,
+    model_of,
+    reporter,
+)
+from tests.three_drivers import EVERY, LIVE, Driver, Script
+
+# Long enough for a thread to be started on a busy machine, short enough to wait for.
+SOON = 0.03
+# Never reached where a test does what it says.
+LONG = 30.0
+
+
+@pytest.fixture
+def over() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def join(threads: set[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(LONG)
+
+
+# ---- a single call
+
+
+def test_a_call_that_comes_in_time_is_returned() -> None:
+    assert wait_for(lambda: 3, LONG) == 3
+
+
+def test_a_call_that_does_not_come_in_time_is_abandoned(over: threading.Event) -> None:
+    assert wait_for(over.wait, SOON) is NOT_DONE
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_without_time_nothing_is_begun(seconds: float) -> None:
+    begun: list[int] = []
+    assert wait_for(lambda: begun.append(1), seconds) is NOT_DONE
+    assert wait_for_all([lambda: begun.append(1)] * 2, seconds, at_once=2) == (NOT_DONE, NOT_DONE)
+    assert begun == []
+
+
+def test_a_deadline_in_the_far_future_is_a_deadline() -> None:
+    assert wait_for(lambda: 3, 1e300) == 3
+    assert wait_for_all([lambda: 3], 1e300, at_once=1) == (3,)
+
+
+@pytest.mark.parametrize("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
+def test_what_a_call_raises_is_raised(raised: BaseException) -> None:
+    def fail() -> None:
+        raise raised
+
+    for waiting in (
+        lambda: wait_for(fail, LONG),
+        lambda: wait_for_all([fail], None, at_once=1),
+        lambda: wait_for_all([fail, fail], LONG, at_once=2),
+    ):
+        with pytest.raises(type(raised)) as caught:
+            waiting()
+        assert caught.value is raised
+
+
+# ---- several calls
+
+
+def test_no_calls_are_done_at_once() -> None:
+    assert wait_for_all([], None, at_once=3) == ()
+    assert asyncio.run(await_all([], None, at_once=3)) == ()
+    assert asyncio.run(await_all([], SOON, at_once=3)) == ()
+
+
+@given(count=st.integers(0, 12), at_once=st.integers(1, 15), seconds=st.sampled_from([None, LONG]))
+def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, seconds: float | None) -> None:
+    calls = [partial(int, number) for number in range(count)]
+    assert wait_for_all(calls, seconds, at_once=at_once) == tuple(range(count))
+
+    async def soon(number: int) -> int:
+        # The later ones are there first.
+        for _ in range(count - number):
+            await asyncio.sleep(0)
+        return number
+
+    async def together() -> tuple[Any, ...]:
+        return await await_all([soon(number) for number in range(count)], seconds, at_once=at_once)
+
+    assert asyncio.run(together()) == tuple(range(count))
+
+
+class Crowd:
+    """Counts who is inside at the same time; a guest leaves when so many have been in together."""
+
+    def __init__(self, at_once: int) -> None:
+        self.barrier = threading.Barrier(at_once)
+        self.lock = threading.Lock()
+        self.inside = self.most = 0
+
+    def visit(self) -> None:
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.barrier.wait(LONG)
+        with self.lock:
+            self.inside -= 1
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_at_most_so_many_run_at_once_and_that_many_do(at_once: int) -> None:
+    crowd = Crowd(at_once)
+    wait_for_all([crowd.visit] * (at_once * 3), None, at_once=at_once)
+    assert crowd.most == at_once
+    crowd = Crowd(at_once)
+
+    async def together() -> None:
+        await await_all([from_thread(crowd.visit) for _ in range(at_once * 3)], None, at_once=at_once)
+
+    asyncio.run(together())
+    assert crowd.most == at_once
+
+
+@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+def test_a_batch_of_effects_is_carried_out_so_many_at_once(driver: Driver) -> None:
+    crowd = Crowd(3)
+
+    def survey(call: CallTool) -> ToolResult:
+        crowd.visit()
+        return ToolResult(call.name)
+
+    topics = tuple(str(number) for number in range(9))
+    told = driver(Script(SURVEY, Topics(topics), world({CallTool: survey}, at_once=3)))
+    assert told.outcome == Survey(tuple(ToolResult(name) for name in topics))
+    assert crowd.most == 3
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 9])
+@pytest.mark.parametrize("seconds", [None, LONG])
+def test_the_first_error_is_raised_at_once_and_its_siblings_are_abandoned(
+    at_once: int, seconds: float | None, over: threading.Event
+) -> None:
+    begun = threading.Event()
+
+    def block() -> None:
+        begun.set()
+        over.wait()
+
+    def fail() -> None:
+        if at_once > 1:
+            begun.wait(LONG)
+        raise ValueError("first")
+
+    calls: list[Callable[[], None]] = [fail, block] if at_once == 1 else [block, fail]
+    with pytest.raises(ValueError, match="first"):
+        wait_for_all(calls * 2, seconds, at_once=at_once)
+
+
+def test_what_had_not_begun_when_the_time_was_up_never_begins(over: threading.Event) -> None:
+    before = set(threading.enumerate())
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        over.wait()
+
+    assert wait_for_all([partial(work, number) for number in range(4)], SOON, at_once=2) == (NOT_DONE,) * 4
+    over.set()
+    join(set(threading.enumerate()) - before)
+    assert sorted(begun) == [0, 1]
+
+
+def test_a_result_that_comes_after_the_time_is_not_taken(over: threading.Event) -> None:
+    results = wait_for_all([lambda: over.wait() or 1, lambda: 2], SOON, at_once=2)
+    over.set()
+    assert results == (NOT_DONE, 2)
+
+
+# ---- async
+
+
+def test_an_async_call_that_does_not_come_in_time_is_cancelled() -> None:
+    cancelled: list[bool] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    assert asyncio.run(await_for(wait(), SOON)) is NOT_DONE
+    assert cancelled == [True]
+
+
+def test_a_coroutine_that_ignores_its_cancellation_is_abandoned_within_the_grace() -> None:
+    async def stubborn(release: asyncio.Event) -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "at last"
+
+    async def both() -> tuple[object, float]:
+        release = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        result = await await_for(stubborn(release), SOON)
+        took = loop.time() - begun
+        release.set()
+        return result, took
+
+    result, took = asyncio.run(both())
+    assert result is NOT_DONE
+    # Not before the grace is over; how long after depends on the machine.
+    assert took >= SOON + GRACE - 0.01
+
+
+def test_an_abandoned_task_that_fails_is_nobodys_error() -> None:
+    lost: list[Any] = []
+
+    async def spiteful() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            raise ValueError("spite") from None
+
+    async def watched() -> object:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+        return await await_for(spiteful(), SOON)
+
+    assert asyncio.run(watched()) is NOT_DONE
+    gc.collect()
+    assert lost == []
+
+
+def test_calls_that_never_got_their_turn_leave_no_warning() -> None:
+    async def wait() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def together() -> tuple[object, ...]:
+        return await await_all([wait() for _ in range(3)], SOON, at_once=1)
+
+    assert asyncio.run(together()) == (NOT_DONE,) * 3
+    assert asyncio.run(await_all([wait() for _ in range(3)], 0, at_once=2)) == (NOT_DONE,) * 3
+    gc.collect()
+
+
+def test_a_timeout_error_of_an_async_call_is_its_own() -> None:
+    async def fail() -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        asyncio.run(await_for(fail(), LONG))
+    with pytest.raises(TimeoutError, match="mine"):
+        asyncio.run(await_all([fail(), fail()], None, at_once=2))
+
+
+def test_stop_iteration_passes_through_a_thread_as_asyncio_has_it() -> None:
+    def fail() -> None:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        asyncio.run(from_thread(fail))
+
+
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_a_handler_that_raises_stop_iteration_does_not_end_the_run_quietly(driver: Driver) -> None:
+    empty: Iterator[str] = iter(())
+    with pytest.raises((RuntimeError, StopIteration)):
+        driver(Script(INTERVIEW, Topic("tea"), world({Question: lambda _: next(empty)})))
+
+
+def test_cancelling_an_async_run_cancels_what_it_waits_for() -> None:
+    cancelled: list[str] = []
+
+    async def cancel_run(value: Any, machine: Any, seconds: float | None) -> None:
+        from graphexec import Limits
+
+        begun = asyncio.Event()
+
+        async def answer(effect: Any) -> Any:
+            begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                cancelled.append(type(effect).__name__)
+                raise
+
+        made = world({Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
+        task = asyncio.create_task(arun(machine, value, made))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        from graphexec import snapshot_of
+
+        assert snapshot_of(caught.value) is not None
+
+    asyncio.run(cancel_run(Topic("tea"), INTERVIEW, None))
+    asyncio.run(cancel_run(Topic("tea"), INTERVIEW, LONG))
+    asyncio.run(cancel_run(Topics(("a", "b")), SURVEY, None))
+    assert cancelled == ["Question", "Question", "CallTool", "CallTool"]
+
+
+def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> None:
+    async def cancel_run() -> None:
+        loop = asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def answer(question: Question) -> str:
+            loop.call_soon_threadsafe(begun.set)
+            over.wait()
+            return "too late"
+
+        task = asyncio.create_task(arun(INTERVIEW, Topic("tea"), world({Question: answer})))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_run())
+    # The loop is closed when the call ends at last: nobody is told, and nothing is reported.
+    over.set()
+
+
+def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: threading.Event) -> None:
+    before = set(threading.enumerate())
+    lost: list[Any] = []
+
+    async def cancel_and_stay() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: lost.append(context))
+        waiting = asyncio.create_task(from_thread(over.wait))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        over.set()
+        join(set(threading.enumerate()) - before)
+        # What the thread left for the loop is dealt with in its next turn.
+        await asyncio.sleep(0)
+
+    asyncio.run(cancel_and_stay())
+    assert lost == []
+
+
+def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
+    from graphexec import Limits
+    from graphexec.effects import CallModel
+    from graphexec.executor.handlers import asking_model
+    from graphexec.messages import ModelReply, ModelRequest, Usage
+    from graphexec.runtime.handlers import Handler
+    from graphexec.runtime.runner import World
+
+    class Instant:
+        instant = True
+
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            return ModelReply("so")
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            raise AssertionError("it is instant")
+
+    handler: Handler = asking_model(Instant())
+    made = World({CallModel: handler}, agent_limits(model_calls=TURN * 5))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def together() -> Stopped:
+        task = asyncio.create_task(others())
+        done = await arun(PROMPTS, Prompt(), made)
+        task.cancel()
+        return done.outcome
+
+    assert asyncio.run(together()).at == Prompt(TURN * 5)
+    assert turns >= 5
+    assert model_of(Usage(), Limits()).at_once == 64
+
+
+# ---- context variables
+
+WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+
+
+@pytest.mark.parametrize("seconds", [None, LONG])
+@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | None) -> None:
+    from graphexec import Limits
+
+    seen: list[str] = []
+
+    def survey(call: CallTool) -> ToolResult:
+        seen.append(WHO.get())
+        return ToolResult(call.name)
+
+    async def asurvey(call: CallTool) -> ToolResult:
+        return survey(call)
+
+    token = WHO.set("me")
+    try:
+        for answer in (survey, asurvey):
+            for topics in (("a",), ("a", "b")):
+                driver(Script(SURVEY, Topics(topics), world({CallTool: answer}, limits=Limits(seconds=seconds))))
+    finally:
+        WHO.reset(token)
+    assert seen == ["me"] * 6
+
+
+@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+def test_what_one_call_of_a_batch_sets_its_siblings_do_not_see(driver: Driver) -> None:
+    seen: list[str] = []
+
+    def survey(call: CallTool) -> ToolResult:
+        seen.append(WHO.get())
+        WHO.set(call.name)
+        return ToolResult(call.name)
+
+    driver(Script(SURVEY, Topics(("a", "b", "c")), world({CallTool: survey}, at_once=1)))
+    assert seen == ["nobody"] * 3
+    assert WHO.get() == "nobody"
+
+
+# ---- running loops, and the end of the program
+
+
+def test_an_async_handler_serves_a_sync_run_under_a_running_loop() -> None:
+    async def answer(question: Question) -> str:
+        await asyncio.sleep(0)
+        return "fine"
+
+    async def notebook() -> object:
+        return run(INTERVIEW, Topic("tea", 1), world({Question: answer})).outcome
+
+    assert asyncio.run(notebook()) == Interview(("fine",))
+
+
+def test_own_loop_raises_what_the_call_raises() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError, match="x"):
+        own_loop(fail)
+
+
+def test_a_thread_that_is_abandoned_does_not_hold_up_the_end_of_the_program() -> None:
+    program = """
+        import threading
+        from graphexec.runtime.threads import wait_for, wait_for_all
+
+        wait_for(threading.Event().wait, 0.01)
+        wait_for_all([threading.Event().wait] * 2, 0.01, at_once=1)
+        print("the end")
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
+
+
+def test_threads_are_daemons_of_a_name() -> None:
+    def here() -> tuple[bool, str]:
+        thread = threading.current_thread()
+        return thread.daemon, thread.name
+
+    assert in_thread(here).result() == (True, "graphexec-call")
+
+
+def test_handlers_are_made_of_functions_and_left_alone_if_they_are_handlers() -> None:
+    made = handlers_for({Question: lambda question: "fine"})
+    assert handlers_for({Question: made[Question]})[Question] is made[Question]
+    assert reporter().handlers.keys() == made.keys()
+
+
+@pytest.mark.parametrize("several", [1, 3])
+def test_an_async_call_of_a_sync_run_is_cancelled_when_nobody_waits_for_it(several: int) -> None:
+    cancelled = threading.Semaphore(0)
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.release()
+            raise
+
+    def call() -> None:
+        own_loop(endless)
+
+    if several == 1:
+        assert wait_for(call, 0.05) is NOT_DONE
+    else:
+        assert wait_for_all([call] * several, 0.05, at_once=several) == (NOT_DONE,) * several
+    for _ in range(several):
+        assert cancelled.acquire(timeout=LONG)

@@ -1,0 +1,360 @@
+"""What a tool raises and returns, in sync and async runs: never lost, never mistaken for something of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, AgentFinish, RunResult, Tool, create_react_agent, snapshot_of, tool
+from graphexec.effects import CallTool, ToolResult
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.models.scripted import ScriptedModel
+from graphexec.tools.calling import calling
+from tests.executor.actors import (
+    AnyTool,
+    act,
+    answer,
+    echo,
+    fail,
+    observations,
+    prompt,
+    reply_of,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+from tests.three_drivers import LIVE
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[[AgentExecutor], RunResult]
+
+
+def raising(kind: str, error: BaseException, **settings: Any) -> AnyTool:
+    def blocking() -> str:
+        """Raise."""
+        raise error
+
+    async def awaiting() -> str:
+        """Raise."""
+        raise error
+
+    return tool(name="raises", **settings)(blocking if kind == "def" else awaiting)
+
+
+KIND = pytest.mark.parametrize("kind", ["def", "async def"])
+
+
+@KIND
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("limit", [None, 30.0])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("bad"), "raises failed: ValueError: bad"),
+        (KeyError("k"), "raises failed: KeyError: 'k'"),
+        (RuntimeError(), "raises failed: RuntimeError"),
+        (TimeoutError("late"), "raises failed: TimeoutError: late"),
+        (asyncio.CancelledError("its own"), "raises failed: CancelledError: its own"),
+        (
+            ExceptionGroup("two", [ValueError("a"), OSError("b")]),
+            "raises failed: ExceptionGroup: two (2 sub-exceptions)",
+        ),
+        (GeneratorExit("odd"), None),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "raises failed: UnicodeDecodeError: 'utf-8' codec"),
+        (AssertionError("no"), "raises failed: AssertionError: no"),
+        (RecursionError("deep"), "raises failed: RecursionError: deep"),
+        (MemoryError(), "raises failed: MemoryError"),
+    ],
+)
+def test_an_exception_is_an_observation(
+    kind: str, error: BaseException, told: str | None, count: int, limit: float | None
+) -> None:
+    for run in (run_sync, run_async):
+        executor = AgentExecutor(
+            agent=scripted([act("raises")] * count, answer()), tools=[raising(kind, error)], max_execution_time=limit
+        )
+        if told is None:
+            # Not an Exception, and so nobody's to swallow.
+            with pytest.raises(type(error)):
+                run(executor)
+            continue
+        result = run(executor)
+        assert [step.status for step in result.steps] == ["error"] * count
+        assert all(step.observation.startswith(told) for step in result.steps), result.steps
+        assert result.output == "done"
+
+
+@HOW
+@KIND
+@pytest.mark.parametrize("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3)])
+@pytest.mark.parametrize("limit", [None, 30.0])
+def test_an_interrupt_and_an_exit_go_through(run: Run, kind: str, error: BaseException, limit: float | None) -> None:
+    executor = AgentExecutor(
+        agent=scripted([act("echo", text="a"), act("raises")]),
+        tools=[echo, raising(kind, error)],
+        max_execution_time=limit,
+    )
+    with pytest.raises(type(error)):
+        run(executor)
+
+
+@HOW
+def test_a_stop_iteration_is_told_alike_in_sync_and_async_runs(run: Run) -> None:
+    result = run(AgentExecutor(agent=scripted(act("raises"), answer()), tools=[raising("def", StopIteration("end"))]))
+    assert result.steps[0].observation == "raises failed: StopIteration: end"
+
+
+@HOW
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_an_async_tool_whose_decorator_hides_that_it_is_one_is_awaited(run: Run, timeout: float | None) -> None:
+    async def greet(text: str) -> str:
+        """Greet."""
+        await asyncio.sleep(0)
+        if text == "nobody":
+            raise LookupError(text)
+        return f"hello {text}"
+
+    @functools.wraps(greet)
+    def traced(text: str) -> Any:
+        return greet(text)
+
+    batch = [act("greet", text="you"), act("greet", text="nobody")]
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[tool(timeout=timeout)(traced)]))
+    assert [step.observation for step in result.steps] == ["hello you", "greet failed: LookupError: nobody"]
+
+
+@HOW
+@KIND
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("settings", [{}, {"timeout": 20}])
+def test_on_error_raise_ends_the_run_with_the_tools_own_exception(
+    run: Run, kind: str, count: int, settings: dict[str, Any]
+) -> None:
+    error = LookupError("mine")
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="before"), [act("raises")] * count),
+        tools=[echo, raising(kind, error, on_error="raise", **settings)],
+    )
+    with pytest.raises(LookupError) as raised:
+        run(executor)
+    assert raised.value is error
+    # What was paid for is not lost.
+    kept = snapshot_of(raised.value)
+    assert kept is not None
+    assert kept.node == "dispatch_tools"
+    assert [step.observation for step in getattr(kept.value, "run").steps] == ["before"]  # noqa: B009 - any outcome
+
+
+def test_on_error_raise_does_not_raise_for_bad_arguments_or_unknown_tools() -> None:
+    strict = tool(on_error="raise")(echo.function)
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict])
+    )
+    assert statuses(told) == ["bad_arguments", "unknown_tool"]
+
+
+@tool(return_direct=True)
+def direct(text: str) -> str:
+    """Answer at once."""
+    return text
+
+
+@tool(return_direct=True)
+def direct_failing(text: str) -> str:
+    """Never work."""
+    raise ValueError(text)
+
+
+def test_return_direct_makes_the_result_of_a_single_call_the_answer() -> None:
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
+    assert isinstance(told.outcome, AgentFinish)
+    assert (told.outcome.output, told.outcome.return_direct, told.outcome.log) == ("42", True, "")
+    assert observations(told) == ["42"]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        [act("direct", text="a"), act("direct", text="b")],
+        [act("echo", text="a"), act("direct", text="b")],
+        act("direct_failing", text="a"),
+        act("direct", texd="a"),
+        act("nope", text="a"),
+        act("Direct", text="a"),
+    ],
+    ids=["two direct", "one of two", "failed", "bad arguments", "unknown", "another case"],
+)
+def test_return_direct_does_not_answer_with_anything_but_one_successful_call(turn: Any) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(turn, answer("by the agent")), tools=[direct, direct_failing, echo])
+    )
+    assert told.outcome.output == "by the agent"
+    assert isinstance(told.outcome, AgentFinish)
+    assert not told.outcome.return_direct
+
+
+def test_a_return_direct_tool_that_timed_out_is_not_the_answer() -> None:
+    import threading
+
+    released = threading.Event()
+
+    @tool(return_direct=True, timeout=0.02)
+    def slow() -> str:
+        """Wait."""
+        released.wait(20)
+        return "late"
+
+    result = AgentExecutor(agent=scripted(act("slow"), answer("by the agent")), tools=[slow]).run("q")
+    released.set()
+    assert result.output == "by the agent"
+    assert result.reason == "finished"
+
+
+def test_an_unknown_tool_is_told_with_the_names_there_are() -> None:
+    def observed(*tools: AnyTool) -> Any:
+        told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
+        return observations(told)[0]
+
+    assert observed(fail) == " echo  is not a valid tool, try one of [fail]."
+    assert observed() == " echo  is not a valid tool, try one of []."
+
+
+def titled(*names: str) -> dict[str, AnyTool]:
+    return {name: tool(name=name)(echo.function) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("requested", "suggested"),
+    [
+        ("web_serch", " Did you mean web_search?"),
+        ("WebSearch", " Did you mean web_search?"),
+        ("WEB_SEARCH", " Did you mean web_search?"),
+        ("calculator", " Did you mean Calculate?"),
+        ("weather", ""),
+        ("", ""),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_closest_one_behind_langchains_sentence(
+    requested: str, suggested: str
+) -> None:
+    result = reply_of(calling(titled("web_search", "Calculate")), CallTool(requested, "x"))
+    first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
+    assert result == ToolResult(first + suggested, "unknown_tool")
+
+
+@given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
+def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name: str, names: list[str]) -> None:
+    result = reply_of(calling(titled(*names)), CallTool(name, "x"))
+    if name in names:
+        assert result == ToolResult("x")
+    else:
+        assert result.status == "unknown_tool"
+        assert result.observation.startswith(f"{name} is not a valid tool, try one of [{', '.join(names)}].")
+
+
+def test_names_in_another_case_are_found_if_so_wanted() -> None:
+    tools = titled("Web_Search", "Straße")
+    handler = calling(tools, lookup="case_insensitive")
+    for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
+        assert reply_of(handler, CallTool(name, "x")) == ToolResult("x")
+    assert reply_of(handler, CallTool("websearch", "x")).observation == (
+        "websearch is not a valid tool, try one of [Web_Search, Straße]. Did you mean Web_Search?"
+    )
+    assert reply_of(calling(tools), CallTool("web_search", "x")).status == "unknown_tool"
+
+
+def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() -> None:
+    tools = titled("search", "Search")
+    assert reply_of(calling(tools), CallTool("Search", "x")) == ToolResult("x")
+    with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
+        calling(tools, lookup="case_insensitive")
+
+
+@pytest.mark.parametrize("wrong", ["fuzzy", ["exact"], None])
+def test_a_lookup_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
+        calling({}, lookup=wrong)
+
+
+class Opaque:
+    def __repr__(self) -> str:
+        return "<opaque>"
+
+    __str__ = __repr__
+
+
+CIRCULAR: list[Any] = []
+CIRCULAR.append(CIRCULAR)
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        (42, "42"),
+        (None, "null"),
+        ("", ""),
+        ({"a": [1, None]}, '{"a":[1,null]}'),
+        (Point(1, 2), '{"x":1,"y":2}'),
+        (dt.date(2026, 2, 28), '"2026-02-28"'),
+        (Opaque(), '"<opaque>"'),
+        (b"\xff\x00", "b'\\xff\\x00'"),
+        ({"a": "\ud800"}, "{'a': '\\ud800'}"),
+        (CIRCULAR, "[[...]]"),
+        (float("nan"), "NaN"),
+        ("naïve ☃ 日本 \U0001f600", "naïve ☃ 日本 \U0001f600"),
+        ("x" * 1_000_000, "x" * 1_000_000),
+    ],
+    ids=lambda one: repr(one)[:80],
+)
+def test_any_observation_is_kept_as_it_is_and_shown_to_the_model_as_text(returned: Any, shown: str) -> None:
+    def give() -> Any:
+        """Give it."""
+        return returned
+
+    for driver in LIVE:
+        model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+        executor = AgentExecutor(agent=create_react_agent(model, [tool(give)]), tools=[tool(give)])
+        from tests.executor.actors import script_of
+
+        told = driver(script_of(executor))
+        assert told.outcome.steps[0].observation is returned
+        assert prompt(model.requests[1]).endswith(f"\nObservation: {shown}\nThought: ")
+
+
+@pytest.mark.parametrize("returned", [42, None, "", {"a": [1, {"b": None}]}, "☃", [1.5, True]])
+def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -> None:
+    def give() -> Any:
+        """Give it."""
+        return returned
+
+    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[tool(give)]))
+    assert observations(told) == [returned]
+
+
+def test_the_handler_of_tools_answers_without_an_executor() -> None:
+    handler = calling({"echo": echo})
+    assert reply_of(handler, CallTool("echo", "hi")) == ToolResult("hi")
+    assert reply_of(handler, CallTool("echo", {"text": "hi"}), 1.0) == ToolResult("hi")
+
+
+def test_a_tool_of_one_set_is_a_tool_wherever_it_stands() -> None:
+    shared: Tool[[str], str] = echo
+    assert AgentExecutor(agent=scripted(answer()), tools=[shared]).tools == {"echo": echo}
+    assert AgentExecutor(agent=scripted(answer()), tools=(shared,)).tools == {"echo": echo}

@@ -1,0 +1,149 @@
+"""A tool may ask for the run so far; no model sees that, or can give it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, Optional
+
+import pytest
+from pydantic import Field
+
+from graphexec import AgentExecutor, tool
+from graphexec.actions import Run
+from graphexec.effects import CallTool
+from graphexec.tools.calling import calling
+from graphexec.tools.tool import BadArguments
+from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, scripted, told_by_every_driver
+
+
+def summed_up(run: Run) -> str:
+    return f"{run.inputs.get('input')}: {', '.join(str(step.observation) for step in run.steps)}"
+
+
+@tool
+def note(text: str, run: Run) -> str:
+    """Note it down."""
+    return f"{text} for {summed_up(run)}"
+
+
+@tool
+async def anote(so_far: Run, text: str) -> str:
+    """Note it down."""
+    return f"{text} for {summed_up(so_far)}"
+
+
+@tool(timeout=20)
+def noted_in_time(text: str, ctx: Annotated[Run, Field(description="The run.")]) -> str:
+    """Note it down."""
+    return f"{text} for {summed_up(ctx)}"
+
+
+@tool
+def noted_twice(a: Run, text: str, b: Run | None = None) -> str:
+    """Note it down."""
+    assert a is b
+    return f"{text} for {summed_up(a)}"
+
+
+# As older programs write it.
+def optionally(text: str, run: Optional[Run] = None) -> str:  # noqa: UP045
+    """Note it down."""
+    return "without" if run is None else f"{text} for {summed_up(run)}"
+
+
+def traced(function: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> str:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+wrapped = tool(name="wrapped")(traced(note.function))
+TOOLS: list[AnyTool] = [note, anote, noted_in_time, noted_twice, tool(optionally), wrapped]
+EACH = pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
+
+
+@EACH
+def test_a_tool_gets_the_run_as_it_is_when_it_is_called(one: AnyTool) -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()),
+            tools=[one, echo],
+        )
+    )
+    assert observations(told) == ["first", "a for q: first", "b for q: first"]
+
+
+@EACH
+def test_no_model_is_told_of_the_run(one: AnyTool) -> None:
+    assert one.names == ("text",)
+    assert one.signature == f"{one.name}(text: string)"
+    assert one.parameters == {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+
+
+@EACH
+def test_no_model_can_give_a_run(one: AnyTool) -> None:
+    for name in one.given_the_run:
+        with pytest.raises(BadArguments, match=f"{name}: Extra inputs are not permitted"):
+            one.read({"text": "a", name: {"inputs": {"input": "forged"}}})
+
+
+@EACH
+def test_a_text_alone_is_the_argument_that_the_model_gives(one: AnyTool) -> None:
+    assert reply_of(calling({one.name: one}), CallTool(one.name, "a", Run({"input": "q"}))).observation == "a for q: "
+
+
+@EACH
+def test_a_tool_that_is_called_outside_a_run_gets_an_empty_one(one: AnyTool) -> None:
+    assert reply_of(calling({one.name: one}), CallTool(one.name, "a")).observation == "a for None: "
+
+
+def test_who_calls_the_tool_directly_passes_the_run() -> None:
+    assert note("a", Run({"input": "mine"})) == "a for mine: "
+    assert optionally("a") == "without"
+
+
+def test_a_tool_may_take_nothing_but_the_run() -> None:
+    @tool
+    def steps(run: Run) -> int:
+        """Count the steps."""
+        return len(run.steps)
+
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("steps"), act("steps"), answer()), tools=[steps])
+    )
+    assert observations(told) == [0, 1]
+
+
+def test_a_method_may_ask_for_the_run() -> None:
+    class Notes:
+        def add(self, text: str, run: Run) -> str:
+            """Add a note."""
+            return f"{text} for {summed_up(run)}"
+
+    one = tool(Notes().add)
+    assert one.given_the_run == ("run",)
+    assert reply_of(calling({"add": one}), CallTool("add", "a", Run({"input": "q"}))).observation == "a for q: "
+
+
+def test_each_attempt_gets_the_run() -> None:
+    seen: list[Run] = []
+
+    @tool(retries=1)
+    def flaky(run: Run) -> str:
+        """Fail once."""
+        seen.append(run)
+        if len(seen) == 1:
+            raise OSError
+        return "done"
+
+    run = Run({"input": "q"})
+    reply_of(calling({"flaky": flaky}), CallTool("flaky", {}, run))
+    assert seen[0] is seen[1] is run

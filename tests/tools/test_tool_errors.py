@@ -1,0 +1,182 @@
+"""What a tool's exception becomes: the executor's default, the tool's own policy, or the words of a function."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, RunResult, tool
+from graphexec.effects import CallTool
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.tools.calling import calling
+from tests.executor.actors import (
+    AnyTool,
+    act,
+    answer,
+    observations,
+    reply_of,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+Run = Callable[[AgentExecutor], RunResult]
+KINDS = ("def", "async def")
+
+
+def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
+    def blocking() -> str:
+        """Raise."""
+        raise error
+
+    async def awaiting() -> str:
+        """Raise."""
+        raise error
+
+    return tool(name="raises", **options)(blocking if kind == "def" else awaiting)
+
+
+def executor_with(one: AnyTool, **defaults: Any) -> AgentExecutor:
+    """An executor whose agent calls the tool once, twice at once, and has an answer then."""
+    turns = act(one.name), [act(one.name)] * 2, answer()
+    return AgentExecutor(agent=scripted(*turns), tools=[one], handlers={CallTool: calling({one.name: one}, **defaults)})
+
+
+def kindly(error: Exception) -> str:
+    return f"that did not work: {error.args[0]}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_makes_the_observation_of_the_exception(kind: str) -> None:
+    told = told_by_every_driver(lambda: executor_with(raising(LookupError("no page"), kind, on_error=kindly)))
+    assert observations(told) == ["that did not work: no page"] * 3
+    assert statuses(told) == ["error"] * 3
+
+
+def test_the_executors_policy_is_for_the_tools_that_have_none_of_their_own() -> None:
+    error = LookupError("no page")
+    policies: list[tuple[Any, Any, str]] = [
+        (None, kindly, "that did not work: no page"),
+        ("observe", kindly, "raises failed: LookupError: no page"),
+        (None, "observe", "raises failed: LookupError: no page"),
+        ("observe", "raise", "raises failed: LookupError: no page"),
+        (kindly, "raise", "that did not work: no page"),
+    ]
+    for own, default, observed in policies:
+        handler = calling({"raises": raising(error, on_error=own)}, on_error=default)
+        assert reply_of(handler, CallTool("raises", {})).observation == observed
+
+
+@HOW
+@pytest.mark.parametrize(("own", "default"), [("raise", kindly), (None, "raise")])
+def test_what_is_to_be_raised_ends_the_run_whoever_says_so(run: Run, own: Any, default: Any) -> None:
+    error = LookupError("mine")
+    with pytest.raises(LookupError) as raised:
+        run(executor_with(raising(error, on_error=own), on_error=default))
+    assert raised.value is error
+
+
+@HOW
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_function_itself_raises_ends_the_run(run: Run, kind: str) -> None:
+    def fatal(error: Exception) -> str:
+        raise PermissionError("stop it") from error
+
+    with pytest.raises(PermissionError, match="stop it"):
+        run(executor_with(raising(LookupError("no"), kind), on_error=fatal))
+
+
+@HOW
+def test_a_function_that_returns_no_text_is_named_with_its_tool(run: Run) -> None:
+    def silently(error: Exception) -> None:
+        return None
+
+    silent: Any = silently
+    with pytest.raises(InputError, match="on_error of raises returned None; return the text that the model is told"):
+        run(executor_with(raising(LookupError("no"), on_error=silent)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cancellation_that_a_tool_runs_into_is_no_exception_for_the_function(kind: str) -> None:
+    told = told_by_every_driver(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=kindly)))
+    assert observations(told) == ["raises failed: CancelledError: odd"] * 3
+
+
+def test_bad_arguments_unknown_names_and_timeouts_are_not_the_functions_affair() -> None:
+    handler = calling({"raises": raising(LookupError("no"))}, on_error=kindly)
+    assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
+    assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
+
+
+@pytest.mark.parametrize("policy", ["ignore", 3, True, ["observe"]])
+def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=r"raises has on_error=.*; give 'observe', 'raise', or a function"):
+        raising(LookupError("no"), on_error=policy)
+    with pytest.raises(InputError, match=r"^handle_tool_errors is .*; give 'observe', 'raise', or a function"):
+        calling({}, on_error=policy)
+
+
+def test_a_policy_that_would_have_to_be_awaited_is_refused() -> None:
+    async def later(error: Exception) -> str:
+        return str(error)
+
+    policy: Any = later
+    with pytest.raises(ToolDefinitionError, match=r"give 'observe', 'raise', or a function \(def\) from the exception"):
+        raising(LookupError("no"), on_error=policy)
+
+
+class Own(Exception):
+    def __init__(self, *details: object) -> None:
+        super().__init__(*details)
+        self.details = details
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+KINDS_OF_EXCEPTIONS: list[type[Exception]] = [
+    ValueError,
+    KeyError,
+    OSError,
+    TimeoutError,
+    StopIteration,
+    StopAsyncIteration,
+    Own,
+    Mute,
+]
+
+
+def made(kind: type[Exception], text: str) -> Exception:
+    return kind(text)
+
+
+def grouped(errors: list[ValueError]) -> Exception:
+    return ExceptionGroup("several", errors)
+
+
+EXCEPTIONS = st.builds(made, st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()) | st.builds(
+    grouped, st.lists(st.builds(ValueError), min_size=1)
+)
+
+
+@settings(max_examples=40)
+@given(EXCEPTIONS, st.integers(0, 3), st.none() | st.integers(1, 40), st.sampled_from(["observe", repr]))
+def test_whatever_a_tool_raises_the_run_goes_on_and_sync_and_async_agree(
+    error: Exception, retries: int, most: int | None, policy: Any
+) -> None:
+    executor = executor_with(raising(error, retries=retries), on_error=policy, max_observation=most)
+    results = [run_sync(executor), run_async(executor)]
+    for result in results:
+        assert result.output == "done"
+        assert [step.status for step in result.steps] == ["error"] * 3
+    assert list(results[0].steps) == list(results[1].steps)

@@ -1,0 +1,212 @@
+"""What a tool returns: kept as the object it is, told to the model as text, and as the beginning of one too long."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import functools
+import uuid
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from graphexec import AgentExecutor, create_react_agent, tool
+from graphexec.effects import CallTool
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.models.scripted import ScriptedModel
+from graphexec.tools.calling import calling
+from graphexec.tools.showing import shown
+from tests.executor.actors import (
+    AnyTool,
+    act,
+    answer,
+    observations,
+    prompt,
+    reply_of,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+
+
+class Reading(BaseModel):
+    at: dt.datetime
+    celsius: decimal.Decimal
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Station:
+    name: str
+    last: Reading | None = None
+
+
+class Pair(NamedTuple):
+    low: int
+    high: int
+
+
+class Unit(enum.Enum):
+    CELSIUS = "C"
+
+
+class Unsayable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+READING = Reading(at=dt.datetime(2026, 2, 28, 7, 30), celsius=decimal.Decimal("-1.50"))
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (READING, '{"at":"2026-02-28T07:30:00","celsius":"-1.50"}'),
+        (Station("north", READING), '{"name":"north","last":{"at":"2026-02-28T07:30:00","celsius":"-1.50"}}'),
+        ({"station": Station("north")}, '{"station":{"name":"north","last":null}}'),
+        ({1: {2.5}}, '{"1":[2.5]}'),
+        (dt.datetime(2026, 2, 28, 7, 30, tzinfo=dt.UTC), '"2026-02-28T07:30:00Z"'),
+        (dt.timedelta(minutes=5), '"PT5M"'),
+        (decimal.Decimal("0.10"), '"0.10"'),
+        ({7}, "[7]"),
+        (frozenset({"a"}), '["a"]'),
+        (b"abc", '"abc"'),
+        (b"\xff", "b'\\xff'"),
+        (Pair(1, 2), "[1,2]"),
+        (Unit.CELSIUS, '"C"'),
+        (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        (ValueError("x"), '"x"'),
+        (1 + 2j, '"1+2j"'),
+        (Unsayable(), "<Unsayable>"),
+        ([Unsayable()], "<list>"),
+        (DEEP, "<list>"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_object_is_kept_as_it_is_and_told_as_json(returned: Any, text: str) -> None:
+    @tool
+    def give() -> Any:
+        """Give it."""
+        return returned
+
+    for run in (run_sync, run_async):
+        model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+        result = run(AgentExecutor(agent=create_react_agent(model, [give]), tools=[give]))
+        assert result.steps[0].observation is returned
+        assert prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
+
+
+def gives(returned: object, **settings: Any) -> AnyTool:
+    @tool(**settings)
+    def give() -> Any:
+        """Give it."""
+        return returned
+
+    return give
+
+
+def told_of(one: AnyTool, **defaults: Any) -> str | None:
+    result = reply_of(calling({"give": one}, **defaults), CallTool("give", {}))
+    told: str | None = result.told
+    return told
+
+
+def test_of_an_observation_that_is_too_long_the_model_is_told_the_beginning() -> None:
+    page = "x" * 5_000 + "y" * 9_345
+    one = gives(page, max_observation=2_000)
+    for run in (run_sync, run_async):
+        model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+        result = run(AgentExecutor(agent=create_react_agent(model, [one]), tools=[one]))
+        assert result.steps[0].observation is page
+        cut = "x" * 2_000 + "\n[... 12,345 more characters were cut; ask for less]"
+        assert result.steps[0].told == cut
+        assert f"\nObservation: {cut}\nThought: " in prompt(model.requests[1])
+
+
+def test_the_executors_length_is_for_the_tools_that_have_none_of_their_own() -> None:
+    assert told_of(gives("abcdef"), max_observation=4) == "abcd\n[... 2 more characters were cut; ask for less]"
+    assert told_of(gives("abcdef", max_observation=6), max_observation=4) is None
+    assert told_of(gives("abcdef", max_observation=1), max_observation=4) is not None
+    assert told_of(gives("abcdef")) is None
+
+
+def test_what_is_told_of_an_object_is_cut_as_its_json() -> None:
+    station = Station("north")
+    result = reply_of(calling({"give": gives(station, max_observation=9)}), CallTool("give", {}))
+    assert result.observation is station
+    assert result.told == '{"name":"\n[... 19 more characters were cut; ask for less]'
+
+
+def in_our_words(error: Exception) -> str:
+    return f"give failed: ValueError: {error}"
+
+
+@pytest.mark.parametrize("policy", ["observe", in_our_words])
+def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
+    @tool(max_observation=30, on_error=policy)
+    def give() -> str:
+        """Fail with a page."""
+        raise ValueError("<html>" * 1_000)
+
+    result = reply_of(calling({"give": give}), CallTool("give", {}))
+    assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
+    assert result.told == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
+
+
+def test_what_helps_to_mend_a_call_is_told_whole() -> None:
+    handler = calling({"give": gives("x", max_observation=1)}, max_observation=1)
+    for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
+        assert reply_of(handler, call).told is None
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
+def test_what_is_told_is_never_longer_than_asked_for_and_its_note(observation: Any, most: int) -> None:
+    result = reply_of(calling({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
+    whole = shown(observation)
+    assert result.observation is observation
+    assert (result.told is None) == (len(whole) <= most)
+    if result.told is not None:
+        beginning, _, note = result.told.rpartition("\n")
+        assert beginning == whole[:most]
+        assert note == f"[... {len(whole) - most} more characters were cut; ask for less]"
+        assert result.told.encode()
+
+
+@tool
+def counting(to: int) -> Iterator[int]:
+    """Count, but not beyond two."""
+    for number in range(1, to + 1):
+        if number > 2:
+            raise LookupError("I know no more")
+        yield number
+
+
+def test_what_a_tool_yields_is_observed_as_a_list_and_can_be_told_again_and_again() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("counting", to=2), act("counting", to=9), answer()), tools=[counting])
+    )
+    assert observations(told) == [[1, 2], "counting failed: LookupError: I know no more"]
+    assert statuses(told) == ["ok", "error"]
+
+
+def test_a_return_direct_result_is_the_answer_whole() -> None:
+    one = gives("x" * 100, return_direct=True, max_observation=10)
+    for run in (run_sync, run_async):
+        assert run(AgentExecutor(agent=scripted(act("give")), tools=[one])).output == "x" * 100
+
+
+@pytest.mark.parametrize("most", [0, -1, 2.5, "100", True])
+def test_a_length_that_is_none_is_refused(most: Any) -> None:
+    says = "give a whole number of characters, 1 or more, or None for"
+    with pytest.raises(ToolDefinitionError, match=f"a tool has max_observation=.*; {says} the executor's"):
+        tool(max_observation=most)
+    with pytest.raises(InputError, match=f"^max_observation is .*; {says} no limit"):
+        calling({}, max_observation=most)

@@ -1,0 +1,372 @@
+"""A tool that failed is called again: how often, after what, how long after, and who is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, tool
+from graphexec.effects import CallTool, ToolResult
+from graphexec.errors import Abandoned, ToolDefinitionError
+from graphexec.runtime.io import ASYNC
+from graphexec.runtime.progress import Listener, heard_by
+from graphexec.runtime.threads import wait_for
+from graphexec.testing import loop_time, run_virtually
+from graphexec.tools import ToolRetried
+from graphexec.tools.calling import calling
+from graphexec.tools.tool import LONGEST_WAIT
+from tests.executor.actors import (
+    AnyTool,
+    act,
+    answer,
+    observations,
+    reply_of,
+    run_async,
+    run_sync,
+    scripted,
+    told_by_every_driver,
+)
+
+CALL = CallTool("flaky", {})
+
+
+def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[AnyTool, list[int]]:
+    """A tool that raises these first, and then answers with the number of the call; and the numbers of its calls."""
+    left = list(errors)
+    calls: list[int] = []
+
+    def blocking() -> int:
+        """Answer in the end."""
+        calls.append(len(calls) + 1)
+        if left:
+            raise left.pop(0)
+        return len(calls)
+
+    async def awaiting() -> int:
+        """Answer in the end."""
+        await asyncio.sleep(0)
+        return blocking()
+
+    return tool(name="flaky", **settings)(blocking if kind == "def" else awaiting), calls
+
+
+def called(one: AnyTool) -> ToolResult:
+    result: ToolResult = reply_of(calling({one.name: one}), CALL)
+    return result
+
+
+async def acalled(one: AnyTool) -> ToolResult:
+    result: ToolResult = await calling({one.name: one}).answer(CALL, None, ASYNC)
+    return result
+
+
+def acalled_virtually(one: AnyTool) -> ToolResult:
+    return run_virtually(acalled(one))
+
+
+KIND = pytest.mark.parametrize("kind", ["def", "async def"])
+HOW = pytest.mark.parametrize("how", [called, acalled_virtually])
+
+
+@KIND
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_a_tool_that_answers_in_the_end_has_answered(kind: str, timeout: float | None) -> None:
+    errors = OSError("a"), ValueError("b")
+
+    def make() -> AgentExecutor:
+        one, _ = flaky(*errors, kind=kind, timeout=timeout, retries=2)
+        return AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one])
+
+    told = told_by_every_driver(make)
+    assert observations(told) == [3]
+    # The limit of tool calls counts what the model asked for.
+    assert told.spent["tool_calls"] == 1
+
+
+@given(st.integers(0, 4), st.integers(0, 6), st.sampled_from(["def", "async def"]), st.sampled_from([called, acalled]))
+def test_a_tool_is_called_until_it_answers_and_never_more_often_than_it_may_be(
+    retries: int, failures: int, kind: str, how: Callable[[AnyTool], Any]
+) -> None:
+    one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
+    news: list[Any] = []
+    with heard_by(Listener(news.append)):
+        result = how(one) if how is called else asyncio.run(how(one))
+    assert calls == list(range(1, min(retries, failures) + 2))
+    assert [(one.tool, str(one.error), one.attempt) for one in news] == [
+        ("flaky", str(number), number + 1) for number in range(min(retries, failures))
+    ]
+    if failures <= retries:
+        assert result == ToolResult(failures + 1)
+    else:
+        assert result == ToolResult(f"flaky failed: OSError: {retries}", "error")
+
+
+@HOW
+def test_the_news_of_a_retry_says_which_tool_what_it_raised_and_when_it_is_called_again(
+    how: Callable[[AnyTool], ToolResult],
+) -> None:
+    errors = [OSError("a"), OSError("b")]
+    one, _ = flaky(*errors, retries=2, retry_wait=0.0001)
+    news: list[object] = []
+    with heard_by(Listener(news.append)):
+        how(one)
+    assert news == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
+
+
+def test_the_news_of_a_retry_can_be_read() -> None:
+    assert str(ToolRetried("flaky", OSError("down"), 1, 2.5)) == (
+        "attempt 1 of flaky failed with OSError: down; the next one follows in 2.5 s"
+    )
+    assert (
+        str(ToolRetried("flaky", OSError(), 2))
+        == "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"
+    )
+
+
+def test_waits_double_up_to_a_minute() -> None:
+    one, calls = flaky(*[OSError()] * 7, kind="async def", retries=7, retry_wait=8)
+
+    async def main() -> float:
+        await acalled(one)
+        return loop_time()
+
+    news: list[Any] = []
+    with heard_by(Listener(news.append)):
+        seconds = run_virtually(main())
+    assert [one.wait for one in news] == [8, 16, 32, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
+    assert seconds == sum(one.wait for one in news)
+    assert len(calls) == 8
+
+
+def test_a_first_wait_above_a_minute_is_kept() -> None:
+    one, _ = flaky(OSError(), OSError(), kind="async def", retries=2, retry_wait=100)
+
+    async def main() -> float:
+        await acalled(one)
+        return loop_time()
+
+    assert run_virtually(main()) == 200
+
+
+@HOW
+@KIND
+@pytest.mark.parametrize(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
+def test_only_what_may_pass_is_tried_again(
+    how: Callable[[AnyTool], ToolResult], kind: str, on: Any, calls_made: int
+) -> None:
+    one, calls = flaky(ConnectionError("down"), kind=kind, retries=3, retry_on=on)
+    result = how(one)
+    assert len(calls) == calls_made
+    assert result.status == ("ok" if calls_made == 2 else "error")
+
+
+@HOW
+@KIND
+def test_a_cancellation_that_the_tool_runs_into_is_not_tried_again(
+    how: Callable[[AnyTool], ToolResult], kind: str
+) -> None:
+    one, calls = flaky(asyncio.CancelledError("odd"), kind=kind, retries=3)
+    assert how(one).status == "error"
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+@KIND
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
+def test_an_interrupt_is_not_tried_again(run: Callable[[AgentExecutor], Any], kind: str, error: BaseException) -> None:
+    one, calls = flaky(error, kind=kind, retries=3)
+    with pytest.raises(type(error)):
+        run(AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one]))
+    assert calls == [1]
+
+
+def in_the_end(error: Exception) -> str:
+    return f"in the end: {error}"
+
+
+@HOW
+@pytest.mark.parametrize("policy", ["raise", in_the_end])
+def test_on_error_is_asked_after_the_last_attempt_only(how: Callable[[AnyTool], ToolResult], policy: Any) -> None:
+    errors = [OSError("a"), OSError("b")]
+    one, calls = flaky(*errors, retries=1, on_error=policy)
+    if policy == "raise":
+        with pytest.raises(OSError, match="b") as raised:
+            how(one)
+        assert raised.value is errors[1]
+    else:
+        assert how(one) == ToolResult("in the end: b", "error")
+    assert calls == [1, 2]
+
+
+def test_the_timeout_is_for_one_attempt_and_one_that_timed_out_is_not_made_again() -> None:
+    calls: list[float] = []
+
+    @tool(timeout=10, retries=5, retry_on=(OSError, TimeoutError))
+    async def flaky() -> str:
+        """Fail after eight seconds, then hang."""
+        calls.append(loop_time())
+        await asyncio.sleep(8 if len(calls) < 3 else 1000)
+        raise OSError("slow")
+
+    assert acalled_virtually(flaky).status == "timed_out"
+    assert calls == [0, 8, 16]
+
+
+def test_a_timeout_error_of_the_tools_own_is_tried_again() -> None:
+    one, calls = flaky(TimeoutError("the server's"), retries=1, retry_on=TimeoutError, timeout=20)
+    assert called(one) == ToolResult(2)
+    assert calls == [1, 2]
+
+
+def test_bad_arguments_are_not_tried_again() -> None:
+    one, calls = flaky(retries=3)
+    assert reply_of(calling({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
+    assert calls == []
+
+
+def test_a_blocking_tool_that_nobody_waits_for_any_more_is_not_called_again() -> None:
+    ended = threading.Event()
+    raised: list[BaseException] = []
+    released = threading.Event()
+    calls: list[int] = []
+
+    @tool(retries=5)
+    def flaky() -> str:
+        """Fail when released."""
+        calls.append(1)
+        released.wait(20)
+        raise OSError("late")
+
+    def call() -> None:
+        try:
+            called(flaky)
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            ended.set()
+
+    wait_for(call, 0.02)
+    released.set()
+    assert ended.wait(20)
+    assert [type(error) for error in raised] == [Abandoned]
+    assert len(calls) == 1
+
+
+def test_a_wait_ends_when_nobody_waits_for_it() -> None:
+    one, calls = flaky(OSError(), retries=1, retry_wait=3600)
+    ended = threading.Event()
+
+    def call() -> None:
+        try:
+            called(one)
+        finally:
+            ended.set()
+
+    wait_for(call, 0.05)
+    assert ended.wait(20)
+    assert calls == [1]
+
+
+def test_a_cancelled_call_is_not_made_again_even_if_the_tool_hides_the_cancellation() -> None:
+    calls: list[int] = []
+
+    @tool(retries=5)
+    async def flaky() -> str:
+        """Hide that it was cancelled."""
+        calls.append(1)
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            raise OSError("cancelled, in other words") from None
+        return "late"
+
+    async def main() -> None:
+        task = asyncio.create_task(acalled(flaky))
+        await asyncio.sleep(1)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+    run_virtually(main())
+    assert calls == [1]
+
+
+def test_who_was_cancelled_before_may_still_retry() -> None:
+    one, calls = flaky(OSError(), kind="async def", retries=1)
+
+    async def cleaning_up() -> ToolResult:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            return await acalled(one)
+        raise AssertionError
+
+    async def main() -> ToolResult:
+        task = asyncio.create_task(cleaning_up())
+        await asyncio.sleep(1)
+        task.cancel()
+        return await task
+
+    assert run_virtually(main()) == ToolResult(2)
+    assert calls == [1, 2]
+
+
+# Where no thread of ours may still be about to end.
+@pytest.mark.parametrize(("how", "kind"), [(called, "def"), (acalled_virtually, "async def")])
+@pytest.mark.parametrize("failures", [1, 3])
+def test_what_a_tool_raised_is_let_go(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
+    """Without the garbage collector: nothing that is kept refers to itself."""
+
+    class Odd(OSError):
+        """An error that can be referred to weakly, as a built-in one cannot."""
+
+    errors: list[BaseException] = [Odd() for _ in range(failures)]
+    kept = [weakref.ref(error) for error in errors]
+    one, _ = flaky(*errors, kind=kind, retries=2)
+    errors.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        how(one)
+        assert [error() for error in kept] == [None] * failures
+    finally:
+        gc.enable()
+
+
+def test_a_tool_is_called_once_unless_it_says_otherwise() -> None:
+    one, calls = flaky(OSError("a"))
+    assert one.retry is None
+    assert called(one).status == "error"
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"retries": -1}, "flaky has retries=-1; give a whole number, 0 for none"),
+        ({"retries": 1.5}, "flaky has retries=1.5; give a whole number"),
+        ({"retries": "2"}, "flaky has retries='2'; give a whole number"),
+        ({"retries": 1, "retry_on": "OSError"}, "flaky has 'OSError' in retry_on; give classes of Exception"),
+        ({"retries": 1, "retry_on": (OSError, KeyboardInterrupt)}, "KeyboardInterrupt'> in retry_on; give classes of"),
+        ({"retries": 1, "retry_wait": -1}, "flaky has retry_wait=-1; give seconds, 0 or more"),
+        ({"retries": 1, "retry_wait": float("nan")}, "flaky has retry_wait=nan; give seconds"),
+        ({"retries": 1, "retry_wait": float("inf")}, "flaky has retry_wait=inf; give seconds"),
+        ({"retries": 1, "retry_wait": "1"}, "flaky has retry_wait='1'; give seconds"),
+        ({"retry_wait": 1}, "flaky says how to retry, but not to; add retries=2, say"),
+        ({"retry_on": OSError}, "flaky says how to retry, but not to; add retries=2, say"),
+    ],
+)
+def test_retries_that_cannot_be_are_refused_with_the_remedy(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        flaky(**settings)

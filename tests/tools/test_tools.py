@@ -1,0 +1,401 @@
+"""What `@tool` makes of a function, and what a call's arguments are read as."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import enum
+import functools
+import re
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, BeforeValidator, Field
+
+from graphexec import AgentExecutor, create_react_agent, tool
+from graphexec.errors import ToolDefinitionError
+from graphexec.models.scripted import ScriptedModel
+from graphexec.tools.tool import BadArguments, named
+from tests.executor.actors import (
+    AnyTool,
+    act,
+    answer,
+    echo,
+    observations,
+    run_async,
+    run_sync,
+    scripted,
+    statuses,
+    told_by_every_driver,
+)
+
+
+class Address(BaseModel):
+    street: str
+    floor: int = 0
+
+
+class Person(BaseModel):
+    name: str
+    home: Address
+    friends: list[Address] = []
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@tool
+def search(query: str, limit: int = 10) -> str:
+    """Search the web."""
+    return f"{query}:{limit}"
+
+
+@tool
+def paint(
+    wall: Annotated[str, Field(description="Which wall.", min_length=2)],
+    colour: Colour,
+    mode: Literal["dry", "wet"] = "dry",
+    coats: Annotated[int, Field(ge=1)] | None = None,
+) -> str:
+    """Paint a wall."""
+    return f"{wall} {colour} {mode} {coats}"
+
+
+@tool
+def invite(person: Person) -> str:
+    """Invite a person."""
+    return f"{person.name} of {person.home.street}"
+
+
+@tool
+def total(numbers: list[float]) -> float:
+    """Add numbers up."""
+    return sum(numbers)
+
+
+@tool
+def due(day: dt.date, at: dt.datetime | None = None) -> str:
+    """Say when it is due."""
+    return f"{day!r} {at}"
+
+
+@tool
+def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+def test_a_schema_has_defaults_choices_descriptions_and_bounds() -> None:
+    assert search.parameters == {
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+    properties = paint.parameters["properties"]
+    assert properties["wall"] == {"type": "string", "description": "Which wall.", "minLength": 2}
+    assert properties["mode"] == {"type": "string", "enum": ["dry", "wet"], "default": "dry"}
+    assert properties["coats"] == {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None}
+    assert paint.parameters["required"] == ["wall", "colour"]
+    assert paint.parameters["$defs"]["Colour"]["enum"] == ["red", "blue"]
+    assert ping.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def test_the_function_gets_what_its_annotations_say() -> None:
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=scripted(
+                act("paint", wall="north", colour="red", coats="2"),
+                act("invite", person={"name": "Ada", "home": {"street": "Main"}}),
+                act("due", day="2026-02-28"),
+                act("search", query="x", limit="3"),
+                answer(),
+            ),
+            tools=[paint, invite, due, search],
+        )
+    )
+    assert observations(told) == [
+        "north Colour.RED dry 2",
+        "Ada of Main",
+        "datetime.date(2026, 2, 28) None",
+        "x:3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("called", "given_input", "read"),
+    [
+        (echo, "plain text", {"text": "plain text"}),
+        (echo, "", {"text": ""}),
+        (echo, '{"text": "by name"}', {"text": "by name"}),
+        (echo, '{"other": 1}', {"text": '{"other": 1}'}),
+        (echo, '["a"]', {"text": '["a"]'}),
+        (echo, "42", {"text": "42"}),
+        (echo, "\ud800", {"text": "\ud800"}),
+        (search, "only the query", {"query": "only the query"}),
+        (search, '{"query": "q", "limit": 2}', {"query": "q", "limit": 2}),
+        (total, "[1, 2.5]", {"numbers": [1.0, 2.5]}),
+        (total, '{"numbers": [1]}', {"numbers": [1.0]}),
+        (
+            invite,
+            '{"name": "Ada", "home": {"street": "Main"}}',
+            {"person": Person(name="Ada", home=Address(street="Main"))},
+        ),
+        (due, "2026-02-28", {"day": dt.date(2026, 2, 28)}),
+        (ping, "", {}),
+        (ping, "{}", {}),
+        (ping, "None", {}),
+    ],
+)
+def test_text_is_the_one_argument_or_json_with_all(called: AnyTool, given_input: str, read: dict[str, Any]) -> None:
+    assert called.read(given_input) == read
+
+
+@pytest.mark.parametrize(
+    ("called", "given_input", "says"),
+    [
+        (search, {"limit": 2}, "query: Field required"),
+        (search, {"query": "q", "limit": "many"}, "limit: Input should be a valid integer"),
+        (search, {"query": "q", "depth": 2}, "depth: Extra inputs are not permitted"),
+        (paint, {"wall": "north", "colour": "green"}, "colour: Input should be 'red' or 'blue'"),
+        (paint, {"wall": "n", "colour": "red"}, "wall: String should have at least 2 characters"),
+        (paint, "north", "its input is not a JSON object with wall, colour, mode, coats"),
+        (paint, '{"wall": "north", "col', "its input is not a JSON object with wall, colour, mode, coats"),
+        (invite, {"person": {"name": "Ada", "home": {}}}, "person.home.street: Field required"),
+        (total, "[1, x]", "numbers: Input should be a valid list"),
+        (total, '[1, "x"]', "numbers.1: Input should be a valid number"),
+        (total, "[" * 100_000, "numbers: Input should be a valid list"),
+        (ping, {"x": 1}, "x: Extra inputs are not permitted"),
+    ],
+)
+def test_what_does_not_fit_is_said_by_the_arguments_name_and_with_the_signature(
+    called: AnyTool, given_input: Any, says: str
+) -> None:
+    with pytest.raises(BadArguments) as raised:
+        called.read(given_input)
+    text = str(raised.value)
+    assert text.startswith(f"{called.name} was not called: {says}"), text
+    assert text.endswith(f"Call it as {called.signature}.")
+
+
+def test_many_faults_are_counted_and_not_all_told() -> None:
+    with pytest.raises(BadArguments, match=r"numbers\.4: .*; and 9995 more\. Call it as") as raised:
+        total.read({"numbers": ["x"] * 10_000})
+    assert len(str(raised.value)) < 1000
+
+
+@given(st.text(st.characters()) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr))
+def test_any_text_is_read_or_refused_and_never_breaks(text: str) -> None:
+    for one in (echo, search, paint, invite, total, due, ping):
+        with contextlib.suppress(BadArguments):
+            assert isinstance(one.read(text), dict)
+
+
+def test_arguments_may_have_any_name_that_python_allows() -> None:
+    @tool
+    def named(
+        schema: str, json: int, copy: str = "c", self: int = 1, func: int = 2, cls: int = 3, _under: int = 4
+    ) -> str:
+        """Take odd names."""
+        return f"{schema} {json} {copy} {self} {func} {cls} {_under}"
+
+    arguments = {"schema": "s", "json": "7", "self": 5, "func": 6, "cls": 8, "_under": 9}
+    for timeout in (None, 20):
+        one = tool(name="named", timeout=timeout)(named.function)
+        for run in (run_sync, run_async):
+            result = run(AgentExecutor(agent=scripted([act("named", **arguments)] * 2, answer()), tools=[one]))
+            assert [step.observation for step in result.steps] == ["s 7 c 5 6 8 9"] * 2
+
+
+def test_a_method_is_a_tool_without_its_self() -> None:
+    class Library:
+        def __init__(self) -> None:
+            self.lent: list[str] = []
+
+        def lend(self, title: str) -> str:
+            """Lend a book."""
+            self.lent.append(title)
+            return "lent"
+
+    library = Library()
+    lend = tool(library.lend)
+    assert lend.names == ("title",)
+    AgentExecutor(agent=scripted(act("lend", title="Emma"), answer()), tools=[lend]).run("q")
+    assert library.lent == ["Emma"]
+
+
+def test_calling_a_tool_calls_its_function() -> None:
+    assert search("x", limit=3) == "x:3"
+    assert repr(search) == "<tool search(query: string, limit?: integer)>"
+    assert search.spec.name == "search"
+    assert search.spec.description == "Search the web."
+
+
+def test_a_name_and_a_description_may_be_given() -> None:
+    renamed = tool(name="find", description="Find it.")(search.function)
+    assert (renamed.name, renamed.description) == ("find", "Find it.")
+
+
+def starred(*texts: str) -> str:
+    """Take any."""
+    return ""
+
+
+def keyworded(**texts: str) -> str:
+    """Take any."""
+    return ""
+
+
+def positional(text: str, /) -> str:
+    """Take one."""
+    return text
+
+
+def undocumented(text: str) -> str:
+    return text
+
+
+def unannotated(text: str) -> str:
+    """Take something."""
+    return text
+
+
+def unresolvable(text: str) -> str:
+    """Take something."""
+    return text
+
+
+# As they would be without the checkers' help.
+del unannotated.__annotations__["text"]
+unresolvable.__annotations__["text"] = "Undefined"
+
+
+def schemaless(thing: Schemaless) -> str:
+    """Take something."""
+    return str(thing)
+
+
+def defaulted(text: str = Field(description="A text.")) -> str:
+    """Take something."""
+    return text
+
+
+class Schemaless:
+    pass
+
+
+class Calls:
+    """Call."""
+
+    def __call__(self, text: str) -> str:
+        return text
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (starred, r"starred takes \*texts: .*, which has no schema; name each argument"),
+    (keyworded, r"keyworded takes \*\*texts: .*, which has no schema; name each argument"),
+    (positional, "positional takes text: .*, which has no schema"),
+    (undocumented, "undocumented has no docstring, so no model knows what it does; write one line"),
+    (unannotated, "unannotated does not annotate text; write text: str, say"),
+    (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),
+    (schemaless, "schemaless has an argument without a JSON schema: "),
+    (defaulted, r"defaulted has Field\(...\) as the default of text, .*; write text: Annotated\[..., Field"),
+    (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
+    (Calls(), "Calls is not a function; write one, with def, that calls it"),
+    ("search", r"tool was given the text 'search'; write @tool\(name='search'\), say"),
+    (3, "tool was given 3; write @tool above a function, with def"),
+    (object(), "tool was given <object object at .*>; write @tool above a function, with def"),
+    (search, "search is a tool already; write @tool once"),
+]
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": 3}, "a tool has name=3; give a name, as a text, or None for that of the function"),
+    ({"name": ""}, "a tool has name=''; give a name, as a text, or None for that of the function"),
+    ({"description": 3}, "a tool has description=3; give a text, or None for the docstring"),
+    ({"return_direct": "no"}, "a tool has return_direct='no'; give True or False"),
+    *(
+        ({"timeout": wrong}, f"a tool has timeout={wrong}; give seconds above 0, or None for none")
+        for wrong in (0, -1, float("nan"), float("inf"), True)
+    ),
+    ({"timeout": "3", "name": "search"}, "search has timeout='3'; give seconds above 0, or None for none"),
+    ({"on_error": 3, "retries": "2"}, "a tool has on_error=3; give .*; a tool has retries='2'; give a whole number"),
+]
+
+
+@pytest.mark.parametrize(("function", "says"), REFUSED)
+def test_a_function_that_cannot_be_a_tool_is_refused_with_the_remedy(function: Any, says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        tool(function)
+
+
+@pytest.mark.parametrize(("options", "says"), WRONG)
+def test_an_option_that_cannot_be_is_refused_with_the_remedy(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"^{says}"):
+        tool(**options)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "search", {"search": search}])
+def test_what_is_no_list_of_tools_is_refused(wrong: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"^tools is {re.escape(repr(wrong))}; give a list of tools"):
+        named(wrong)
+
+
+def test_what_is_no_tool_and_a_name_given_twice_are_refused() -> None:
+    functions: Any = [search.function]
+    with pytest.raises(ToolDefinitionError, match="search is not a tool; decorate the function with @tool"):
+        AgentExecutor(agent=scripted(answer()), tools=functions)
+    with pytest.raises(ToolDefinitionError, match="two tools are named echo; rename one"):
+        AgentExecutor(agent=scripted(answer()), tools=[echo, tool(name="echo")(search.function)])
+
+
+@pytest.mark.parametrize("error", [TypeError, ZeroDivisionError, KeyError])
+def test_a_validator_that_raises_what_pydantic_does_not_expect_is_an_observation(error: type[Exception]) -> None:
+    def picky(value: object) -> object:
+        raise error("odd")
+
+    def take(text: Annotated[str, BeforeValidator(picky)]) -> str:
+        """Take a text."""
+        return text
+
+    # An annotation of this function's own cannot be resolved from a text.
+    take.__annotations__["text"] = Annotated[str, BeforeValidator(picky)]
+    told = told_by_every_driver(
+        lambda: AgentExecutor(agent=scripted(act("take", text="a"), answer()), tools=[tool(take)])
+    )
+    assert statuses(told) == ["error"]
+    assert observations(told)[0].startswith(f"take failed: {error.__name__}: ")
+
+
+def test_a_model_can_mend_a_call_from_what_it_is_told() -> None:
+    replies = ["Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}']
+    told = told_by_every_driver(
+        lambda: AgentExecutor(
+            agent=create_react_agent(ScriptedModel([*replies, "Final Answer: painted"]), [paint]), tools=[paint]
+        )
+    )
+    assert statuses(told) == ["bad_arguments", "ok"]
+    assert told.outcome.output == "painted"
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_an_observation_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise Mute
+
+    executor = AgentExecutor(agent=scripted(act("fail"), answer()), tools=[fail])
+    assert executor.run("?").steps[0].observation == "fail failed: Mute"
+
+
+def test_an_option_that_is_set_later_is_refused() -> None:
+    executor: Any = AgentExecutor(agent=scripted(answer()), tools=[])
+    with pytest.raises(AttributeError):
+        executor.max_iterations = 3
