@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeGuard, TypeVar, final
+from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
 from graphexec.errors import LimitsError, format_value
 
@@ -114,7 +114,7 @@ class Meter:
 class FrozenMapping(Mapping[str, V], Generic[V]):
     """An immutable, hashable mapping by name, in the order given."""
 
-    __slots__ = ("_names", "_values")
+    __slots__ = ("_hash", "_names", "_values")
 
     def __init__(self, names: tuple[str, ...], values: tuple[V, ...]) -> None:
         self._names = names
@@ -133,7 +133,16 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
         return len(self._names)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self.items()))
+        # Limits are looked up at the start of every run.
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash = hash(frozenset(self.items()))
+            return self._hash
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[str, ...], tuple[V, ...]]]:
+        # Another process has other hashes.
+        return type(self), (self._names, self._values)
 
     def __repr__(self) -> str:
         return repr(dict(self))
