@@ -60,12 +60,14 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Run the usual tests with many examples; they cover the pure layers."""
+    """Run all properties with many examples, and with them all tests of the pure layers, which cover these."""
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
     # what is to be measured before the measuring begins.
-    parallel = ("-n", "auto", "--dist", "worksteal")
-    python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=", THOROUGH)
+    parallel = ("-n", "auto", "--dist", "worksteal", THOROUGH)
+    python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=", *PURE)
     python(session, "coverage", "report")
+    others = (f"--ignore={path}" for path in PURE)
+    python(session, "pytest", *parallel, *others, "-m", "hypothesis and not (slow or local_model or browser)")
 
 
 @nox.session

@@ -115,6 +115,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
     """An immutable, hashable mapping by name, in the order given."""
 
     __slots__ = ("_hash", "_names", "_values")
+    _hash: int
 
     def __init__(self, names: tuple[str, ...], values: tuple[V, ...]) -> None:
         self._names = names
