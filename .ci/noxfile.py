@@ -16,6 +16,11 @@ TOP = Path(__file__).parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 THOROUGH = "--hypothesis-profile=thorough"
 
+# The tests that cover the pure layers.
+PURE = tuple(
+    f"tests/{room}" for room in ("agents", "executor", "kernel", "runtime", "semantics", "testing", "tools", "verify")
+)
+
 # What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.
 EXTRAS = ".[cli,draw,live,local,testing]"
 TEST_TOOLS = ("httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")

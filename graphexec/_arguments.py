@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Constraint:
     """What may be given, in `words` that follow "give", and whether a value `fits`; `lacks` names what one has not."""
 
     words: str
@@ -22,7 +22,7 @@ class Kind:
     lacks: Callable[[object], tuple[str, ...]] = lambda _: ()
 
 
-def check(owner: str, *given: tuple[str, object, Kind], error: type[GraphexecError] = InputError) -> None:
+def check(owner: str, *given: tuple[str, object, Constraint], error: type[GraphexecError] = InputError) -> None:
     """Hold options of `owner`, or of nobody who need be named, to their kinds; each is its name, value and kind.
 
     Raises `error` with one line for all that do not fit.
@@ -53,17 +53,17 @@ def each(name: str, given: Iterable[T], kind: type[T], words: str) -> tuple[T, .
     return several
 
 
-def whole(least: int, words: str = "") -> Kind:
+def whole(least: int, words: str = "") -> Constraint:
     """A whole number of at least so many."""
-    return Kind(words or f"a whole number, {least} or more", lambda value: is_whole(value) and value >= least)
+    return Constraint(words or f"a whole number, {least} or more", lambda value: is_whole(value) and value >= least)
 
 
-def number(words: str, *, positive: bool = False) -> Kind:
+def number(words: str, *, positive: bool = False) -> Constraint:
     """A finite number that is not negative, or one that is `positive`."""
-    return Kind(words, lambda value: is_number(value) and (value > 0 if positive else value >= 0))
+    return Constraint(words, lambda value: is_number(value) and (value > 0 if positive else value >= 0))
 
 
-def having(words: str, *methods: str) -> Kind:
+def having(words: str, *methods: str) -> Constraint:
     """An object with these methods; a class of such objects is none. One that has half of them is told the others."""
 
     def absent(value: object) -> tuple[str, ...]:
@@ -73,19 +73,21 @@ def having(words: str, *methods: str) -> Kind:
         missing = absent(value)
         return missing if 2 * len(missing) <= len(methods) else ()
 
-    return Kind(words, lambda value: not isinstance(value, type) and not absent(value), lacks)
+    return Constraint(words, lambda value: not isinstance(value, type) and not absent(value), lacks)
 
 
-def maybe(kind: Kind, without: str = "none") -> Kind:
+def maybe(kind: Constraint, without: str = "none") -> Constraint:
     """A value of the kind, or `None`, which stands for `without`."""
-    return Kind(f"{kind.words}, or None for {without}", lambda value: value is None or kind.fits(value), kind.lacks)
+    return Constraint(
+        f"{kind.words}, or None for {without}", lambda value: value is None or kind.fits(value), kind.lacks
+    )
 
 
-TEXT = Kind("a text", lambda value: isinstance(value, str))
-NAME = Kind("a name, as a text", lambda value: isinstance(value, str) and bool(value.strip()))
-FLAG = Kind("True or False", lambda value: isinstance(value, bool))
+TEXT = Constraint("a text", lambda value: isinstance(value, str))
+NAME = Constraint("a name, as a text", lambda value: isinstance(value, str) and bool(value.strip()))
+FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
 SECONDS = number("seconds, 0 or more")
 TIMEOUT = number("seconds above 0", positive=True)
 _PATH_LIKE = having("a Path", "__fspath__")
-PATH = Kind("a path, as a text or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
+PATH = Constraint("a path, as a text or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
 MODEL = having("a model, such as OpenAICompatible('gpt-5-mini')", "complete", "acomplete")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from graphexec._arguments import Kind, check, each
+from graphexec._arguments import Constraint, check, each
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent
 from graphexec.agents.answers import AnswerReader
@@ -20,7 +20,7 @@ Scratchpad: TypeAlias = Callable[[Steps], str]
 
 # How a model is asked with one text: as the message of a chat, or to continue it.
 TextProtocol: TypeAlias = Literal["chat", "completion"]
-_PROTOCOL = Kind("'chat' or 'completion'", lambda value: value in get_args(TextProtocol))
+_PROTOCOL = Constraint("'chat' or 'completion'", lambda value: value in get_args(TextProtocol))
 
 SCRATCHPAD = "agent_scratchpad"
 

@@ -44,7 +44,7 @@ class Reached:
     ending: Ending | None = None
 
 
-class Watcher(Protocol):
+class RunDisplay(Protocol):
     """Who shows a run. After `begun` come events, then exactly one of the three others."""
 
     def begun(self, setup: Setup) -> None:
@@ -68,10 +68,10 @@ class Watcher(Protocol):
         ...
 
 
-class Watchers:
+class RunDisplays:
     """A watcher that tells several, in their order."""
 
-    def __init__(self, *watchers: Watcher) -> None:
+    def __init__(self, *watchers: RunDisplay) -> None:
         self._watchers = watchers
 
     def begun(self, setup: Setup) -> None:
@@ -100,7 +100,7 @@ class Watchers:
             watcher.failed(error, reached)
 
 
-def follow(setup: Setup, watcher: Watcher, *, debug: bool = False) -> int:
+def follow(setup: Setup, watcher: RunDisplay, *, debug: bool = False) -> int:
     """Run, tell the watcher, and return the exit code. Raises only what the watcher raises.
 
     With `debug`, an error's traceback goes to stderr.

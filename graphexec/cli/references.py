@@ -103,7 +103,7 @@ _EXAMPLE = "graphexec.executor:AGENT_EXECUTOR"
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Target:
     """A graph by the name that it has on the command line, an executor's own limits, and the line that names it."""
 
     name: str
@@ -127,7 +127,7 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
     )
 
 
-def machine_at(reference: str) -> Machine:
+def machine_at(reference: str) -> Target:
     """Load a graph, or what has one as its `.graph`, as an executor does. Raises `UsageFault` for anything else."""
     if _is_module(reference):
         names = [machine.name for machine in machines_at(reference)]
@@ -142,7 +142,7 @@ def machine_at(reference: str) -> Machine:
     return machine
 
 
-def machines_at(reference: str) -> tuple[Machine, ...]:
+def machines_at(reference: str) -> tuple[Target, ...]:
     """Load the machine that is named, or of a module or a file every graph and executor at its top level, each once.
 
     What another package made, and this one imports, is left out. Raises `UsageFault` if there is none.
@@ -150,7 +150,7 @@ def machines_at(reference: str) -> tuple[Machine, ...]:
     if not _is_module(reference):
         return (machine_at(reference),)
     module = _module(reference)
-    found: dict[int, Machine] = {}
+    found: dict[int, Target] = {}
     for name, value in vars(module).items():
         machine = None if name.startswith("_") else _machine(f"{reference}:{name}", value, module)
         if machine is not None:
@@ -170,15 +170,15 @@ def _is_module(reference: str) -> bool:
     return reference.endswith(".py") or ":" not in reference
 
 
-def _machine(name: str, found: object, module: ModuleType) -> Machine | None:
+def _machine(name: str, found: object, module: ModuleType) -> Target | None:
     line = functools.partial(line_of, module, name.rpartition(":")[2])
     if _is_graph(found):
-        return Machine(name, found, None, module.__file__, line())
+        return Target(name, found, None, module.__file__, line())
     inner = None if isinstance(found, type) else getattr(found, "graph", None)
     limits = getattr(found, "limits", None)
     if not _is_graph(inner):
         return None
-    return Machine(name, inner, limits if isinstance(limits, Limits) else None, module.__file__, line())
+    return Target(name, inner, limits if isinstance(limits, Limits) else None, module.__file__, line())
 
 
 def _load(reference: str, example: str) -> tuple[ModuleType, object]:

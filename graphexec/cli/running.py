@@ -11,9 +11,9 @@ import typer
 
 from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
 from graphexec.cli.exits import ANSWERED, Debug, UsageFault, ending_in_one_line, opened, write_proof
-from graphexec.cli.following import Setup, Watcher, Watchers, follow
+from graphexec.cli.following import RunDisplay, RunDisplays, Setup, follow
 from graphexec.cli.records import Records
-from graphexec.cli.trace import Answer, Trace
+from graphexec.cli.trace import AnswerPrinter, TracePrinter
 from graphexec.executor.executor import AgentExecutor
 
 _MODEL, _LIMITS, _KEPT, _OUTPUT = "Model and tools", "Limits", "Kept for the next time", "Output"
@@ -220,19 +220,19 @@ def run(  # noqa: PLR0913 - each is an option
         with opened(record) as file:
             # Last: it may take minutes, after which nothing is to be found wrong with what was typed.
             fetch_weights(chosen)
-            watcher: Watcher = Records(out) if json else _shown(out, watch=watch, quiet=quiet)
+            watcher: RunDisplay = Records(out) if json else _shown(out, watch=watch, quiet=quiet)
             if file is not None:
                 # What is on file is told first: who is shown the end may look at the file next.
-                watcher = Watchers(Records(file), watcher)
+                watcher = RunDisplays(Records(file), watcher)
             code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
         if code != ANSWERED:
             raise typer.Exit(code)
 
 
-def _shown(out: TextIO, *, watch: bool, quiet: bool) -> Watcher:
+def _shown(out: TextIO, *, watch: bool, quiet: bool) -> RunDisplay:
     """Who shows the run to a person."""
     if watch:
         from graphexec.cli.watching import watching
 
         return watching(out, sys.stderr)
-    return (Answer if quiet else Trace)(out, sys.stderr)
+    return (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from graphexec.cli.exits import UsageFault, line_of
-from graphexec.cli.references import Machine, machine_at, machines_at, raised_at
+from graphexec.cli.references import Target, machine_at, machines_at, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError
 from graphexec.kernel.meters import Limits
 from graphexec.verify.proof.prove import verify
 from graphexec.verify.proof.verdict import UnprovedError, Verdict, findings_of
-from graphexec.verify.reports import Place, Subject, subject_of
+from graphexec.verify.reports import SourceLocation, Subject, subject_of
 
 # The limits that were typed, by name.
 ChosenLimits: TypeAlias = Mapping[str, float | None]
@@ -25,7 +25,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
     cannot be loaded, whose faults are returned beside the subjects. Raises `UsageFault` for limits of which nothing
     named has any use.
     """
-    found: list[Subject | Machine] = []
+    found: list[Subject | Target] = []
     faults: list[UsageFault] = []
     for reference in references:
         try:
@@ -36,7 +36,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
                 faults.append(fault)
                 subject = Subject(reference, (), place=_raised_at(fault.__cause__), error=line_of(fault))
             found.append(subject)
-    machines = [one for one in found if isinstance(one, Machine)]
+    machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
         raise UsageFault(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
     return [one if isinstance(one, Subject) else _verified(one, limits) for one in found], faults
@@ -54,7 +54,7 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
     return verify(machine.graph, limits_of(machine, limits))
 
 
-def limits_of(machine: Machine, chosen: ChosenLimits | None) -> Limits:
+def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
     """Return the limits under which a machine is judged: its own, else those that were typed, else the default.
 
     Raises `LimitsError` for values that cannot be limits. A name that is no limit and no meter is taken for a budget.
@@ -104,8 +104,8 @@ def _number(name: str, text: str) -> float | None:
         raise UsageFault(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
 
 
-def _verified(machine: Machine, limits: ChosenLimits | None) -> Subject:
-    place = None if machine.file is None else Place(machine.file, machine.line)
+def _verified(machine: Target, limits: ChosenLimits | None) -> Subject:
+    place = None if machine.file is None else SourceLocation(machine.file, machine.line)
     return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 
 
@@ -120,6 +120,6 @@ def _refused(reference: str, fault: UsageFault) -> Subject | None:
             return None
 
 
-def _raised_at(error: BaseException | None) -> Place | None:
+def _raised_at(error: BaseException | None) -> SourceLocation | None:
     place = None if error is None else raised_at(error)
-    return None if place is None else Place(*place)
+    return None if place is None else SourceLocation(*place)

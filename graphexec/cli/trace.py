@@ -77,7 +77,7 @@ _OPTIONS: Mapping[str, str] = {
 }
 
 
-class Answer:
+class AnswerPrinter:
     """A watcher that prints the answer to `out`, and what went wrong to `err`: what `--quiet` shows."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
@@ -141,7 +141,7 @@ class Answer:
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
 
 
-class Trace(Answer):
+class TracePrinter(AnswerPrinter):
     """A watcher that shows every edge, what was asked and answered on the way, the answer, and what it cost."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:

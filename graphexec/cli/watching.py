@@ -17,7 +17,7 @@ from rich.text import Text
 from graphexec.cli.following import Reached, Setup
 from graphexec.cli.meters import bars, unlimited
 from graphexec.cli.terminal import Symbols, clean
-from graphexec.cli.trace import Trace, asked
+from graphexec.cli.trace import TracePrinter, asked
 from graphexec.draw.model.picture import Arrow, Picture, picture_of
 from graphexec.draw.model.words import duration
 from graphexec.executor.result import Ending
@@ -34,16 +34,16 @@ _NAME, _OUTCOME = 32, 24
 _FREE = 1
 
 
-def watching(out: TextIO, err: TextIO) -> Trace:
+def watching(out: TextIO, err: TextIO) -> TracePrinter:
     """Return the watcher that shows the machine; where `err` is no terminal that can, the trace, and say so."""
     watch = Watch(out, err)
     if watch.screen.is_terminal and not watch.screen.is_dumb_terminal:
         return watch
     print("graphexec: --watch needs a terminal; here is the trace", file=err)
-    return Trace(out, err)
+    return TracePrinter(out, err)
 
 
-class Watch(Trace):
+class Watch(TracePrinter):
     """A watcher that shows the machine while the run goes through it, then what the trace ends with."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:

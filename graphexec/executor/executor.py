@@ -37,7 +37,7 @@ from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.surgery import bind
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import Answer, handlers_for
+from graphexec.runtime.handlers import HandlerLike, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
 from graphexec.runtime.runner import AT_ONCE, OnEvent, World, follow
 from graphexec.tools import AnyTool
@@ -130,7 +130,7 @@ class AgentExecutor:
         max_observation: int | None = None,
         tool_concurrency: int = AT_ONCE,
         memory: Memory | None = None,
-        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         watchers: Sequence[Watcher] = (),
         verbose: bool = False,
         may_run_forever: bool = False,
@@ -400,9 +400,9 @@ class AgentExecutor:
         self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
 
 
-def _answers(agent: Agent) -> dict[type[Effect[Any]], Answer]:
+def _answers(agent: Agent) -> dict[type[Effect[Any]], HandlerLike]:
     """Who answers what plan asks: the model, or the agent's function."""
-    answers: dict[type[Effect[Any]], Answer] = {}
+    answers: dict[type[Effect[Any]], HandlerLike] = {}
     if agent.model is not None:
         answers[CallModel] = asking_model(agent.model)
     if agent.function is not None:

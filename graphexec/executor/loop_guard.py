@@ -82,12 +82,12 @@ def repeated(steps: Sequence[AgentStep], most: int) -> int:
     return max(_times(turns, size, most) for size in range(1, ROUND + 1))
 
 
-Turn: TypeAlias = Sequence[AgentStep]
+Repetition: TypeAlias = Sequence[AgentStep]
 
 
-def _turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+def _turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
     """The last turns, `most` at most, the last one last."""
-    turns: list[Turn] = []
+    turns: list[Repetition] = []
     end = len(steps)
     while end and len(turns) < most:
         start = end - 1
@@ -104,7 +104,7 @@ def _turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
     return turns[::-1]
 
 
-def _times(turns: Sequence[Turn], size: int, most: int) -> int:
+def _times(turns: Sequence[Repetition], size: int, most: int) -> int:
     """How often the last `size` turns were done in a row."""
     if len(turns) < size:
         return 0
@@ -118,7 +118,7 @@ def _times(turns: Sequence[Turn], size: int, most: int) -> int:
     return times
 
 
-def _alike(one: Turn, other: Turn) -> bool:
+def _alike(one: Repetition, other: Repetition) -> bool:
     return len(one) == len(other) and all(map(_same, one, other))
 
 

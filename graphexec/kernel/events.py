@@ -12,7 +12,7 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot
 
 # What an effect was answered with (or that it was cut), the second of the run's clock, and how many seconds it took.
-Reply: TypeAlias = tuple[object, float, float]
+JournalEntry: TypeAlias = tuple[object, float, float]
 
 
 @final
@@ -29,7 +29,7 @@ class Journal:
         self.graph = graph
         self.limits = limits
         self.start = start
-        # Reply after reply, the three parts of each in turn: a tuple of each would cost a long run a tenth more.
+        # JournalEntry after reply, the three parts of each in turn: a tuple of each would cost a long run a tenth more.
         self._parts = parts
 
     def __copy__(self) -> Journal:
@@ -49,7 +49,7 @@ class Journal:
     def __len__(self) -> int:
         return len(self._parts) // 3
 
-    def __iter__(self) -> Iterator[Reply]:
+    def __iter__(self) -> Iterator[JournalEntry]:
         parts = iter(self._parts)
         return zip(parts, parts, parts, strict=True)
 

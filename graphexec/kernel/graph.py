@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.effects import Effect
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import Answer
+    from graphexec.runtime.handlers import HandlerLike
     from graphexec.runtime.runner import World
     from graphexec.verify import Verdict
 
@@ -44,7 +44,7 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Route:
     """Where one class of outcomes goes, and which budgets are full again then."""
 
     outcome: type
@@ -57,7 +57,7 @@ class Routes(Generic[H_contra, F_co]):
 
     __slots__ = ("ways",)
 
-    def __init__(self, ways: tuple[Way, ...]) -> None:
+    def __init__(self, ways: tuple[Route, ...]) -> None:
         self.ways = ways
 
     def __call__(self, outcome: H_contra) -> F_co:
@@ -104,7 +104,7 @@ def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Bud
     # Users without a type checker pass names, and a budget alone.
     if not isinstance(resets, (list, tuple)) or not all(isinstance(budget, Budget) for budget in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"on({outcome.__name__}, ...) resets {resets!r}; write resets=[BUDGET], a list of budgets")
-    return Routes((Way(outcome, target, tuple(resets)),))
+    return Routes((Route(outcome, target, tuple(resets)),))
 
 
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
@@ -200,7 +200,7 @@ class Graph(Generic[S_contra, F_co]):
         self,
         value: S_contra | Snapshot,
         *,
-        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         may_run_forever: bool = False,
     ) -> Done[F_co]:
@@ -223,7 +223,7 @@ class Graph(Generic[S_contra, F_co]):
         self,
         value: S_contra | Snapshot,
         *,
-        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         may_run_forever: bool = False,
     ) -> Done[F_co]:
@@ -236,7 +236,7 @@ class Graph(Generic[S_contra, F_co]):
         self,
         value: S_contra | Snapshot,
         *,
-        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         may_run_forever: bool = False,
     ) -> Generator[Event[F_co], None, None]:
@@ -252,7 +252,7 @@ class Graph(Generic[S_contra, F_co]):
         self,
         value: S_contra | Snapshot,
         *,
-        handlers: Mapping[type[Effect[Any]], Answer] | None = None,
+        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         may_run_forever: bool = False,
     ) -> AsyncGenerator[Event[F_co], None]:
@@ -262,7 +262,7 @@ class Graph(Generic[S_contra, F_co]):
         return astream(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
 
     def _world(
-        self, handlers: Mapping[type[Effect[Any]], Answer] | None, limits: Limits | None, *, may_run_forever: bool
+        self, handlers: Mapping[type[Effect[Any]], HandlerLike] | None, limits: Limits | None, *, may_run_forever: bool
     ) -> World:
         from graphexec.runtime.runner import world
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import InputError, an, format_value
 from graphexec.kernel.effects import All, Request
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reply
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, JournalEntry, Moved
 from graphexec.kernel.execution import Cut, Execution, Ranks
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
@@ -133,7 +133,7 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
     execution = Execution(journal.graph, journal.start, journal.limits)
     path = execution.path(observed=True)
     replies = iter(journal)
-    answer: Reply | None = None
+    answer: JournalEntry | None = None
     try:
         while True:
             # The path is sent nothing before it has begun, and after an event.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
-from graphexec._arguments import FLAG, TEXT, Kind, check, whole
+from graphexec._arguments import FLAG, TEXT, Constraint, check, whole
 from graphexec.agents.prompt import shown
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_number
@@ -187,7 +187,7 @@ def estimated_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
-_COUNTING = Kind("a function from a text to how many tokens it has", callable)
+_COUNTING = Constraint("a function from a text to how many tokens it has", callable)
 
 
 @final

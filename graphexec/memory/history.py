@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
-from graphexec._arguments import PATH, Kind, check, having
+from graphexec._arguments import PATH, Constraint, check, having
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Turn:
                 raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass text")
 
 
-TURN = Kind("Turn(input, output)", lambda value: isinstance(value, Turn))
+TURN = Constraint("Turn(input, output)", lambda value: isinstance(value, Turn))
 
 
 class History(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from graphexec._arguments import MODEL, Kind, check, whole
+from graphexec._arguments import MODEL, Constraint, check, whole
 from graphexec.agents.prompt import Template, template
 from graphexec.errors import BadReply, InputError, described
 from graphexec.memory.conversation import TurnMemory
@@ -30,7 +30,7 @@ courtesies. Write in the language of the conversation, and nothing but the notes
 
 _NOTHING_YET = "(none)"
 
-_PROMPT = Kind("a text with {summary} and {turns}", lambda value: isinstance(value, str))
+_PROMPT = Constraint("a text with {summary} and {turns}", lambda value: isinstance(value, str))
 
 
 @final

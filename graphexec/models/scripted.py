@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from graphexec._arguments import Kind, check
+from graphexec._arguments import Constraint, check
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 
-Scripted: TypeAlias = str | ModelReply | ToolCall | Sequence[ToolCall] | BaseException
+ScriptedReply: TypeAlias = str | ModelReply | ToolCall | Sequence[ToolCall] | BaseException
 
 
 def _are_calls(given: object) -> bool:
@@ -18,10 +18,10 @@ def _are_calls(given: object) -> bool:
     return all(isinstance(call, ToolCall) for call in calls)
 
 
-_REPLIES = Kind(
+_REPLIES = Constraint(
     "a list of replies", lambda given: isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
 )
-_CALLS = Kind("a text, a ModelReply, a ToolCall or a list of them, or an exception to raise", _are_calls)
+_CALLS = Constraint("a text, a ModelReply, a ToolCall or a list of them, or an exception to raise", _are_calls)
 
 
 class ScriptedModel:
@@ -37,7 +37,7 @@ class ScriptedModel:
 
     __slots__ = ("_last", "_left", "_scripted", "requests")
 
-    def __init__(self, replies: Iterable[Scripted], *, repeat_last: bool = False) -> None:
+    def __init__(self, replies: Iterable[ScriptedReply], *, repeat_last: bool = False) -> None:
         # A text is an iterable, too: of its letters.
         check("ScriptedModel", ("replies", replies, _REPLIES))
         scripted = tuple(_reply(reply) for reply in replies)
@@ -85,7 +85,7 @@ class ScriptedModel:
         return self._last
 
 
-def _reply(scripted: Scripted) -> ModelReply | BaseException:
+def _reply(scripted: ScriptedReply) -> ModelReply | BaseException:
     match scripted:
         case str():
             return ModelReply(scripted)

@@ -1,6 +1,6 @@
 """Everything that waits: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
 
-from graphexec.runtime.handlers import Answer, Handler, Handlers
+from graphexec.runtime.handlers import Handler, HandlerLike, Handlers
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.runner import World, arun, astream, run, stream, world
@@ -9,8 +9,8 @@ __all__ = [
     "ASYNC",
     "BLOCKING",
     "IO",
-    "Answer",
     "Handler",
+    "HandlerLike",
     "Handlers",
     "World",
     "arun",

@@ -28,11 +28,11 @@ class Handler:
 
 
 # A plain function from an effect to its reply, `def` or `async def`, or a whole handler.
-Answer: TypeAlias = Handler | Callable[[Any], Any]
+HandlerLike: TypeAlias = Handler | Callable[[Any], Any]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
 
 
-def answering(function: Answer) -> Handler:
+def answering(function: HandlerLike) -> Handler:
     """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere."""
     if isinstance(function, Handler):
         return function
@@ -64,7 +64,7 @@ async def _perform(effect: Perform, left: float | None, io: IO) -> Any:
 PERFORMING = Handler(_perform)
 
 
-def handlers_for(answers: Mapping[type[Effect[Any]], Answer]) -> Handlers:
+def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
     """Make handlers of `answers`, and add the one that performs opaque nodes.
 
     Raises `InputError` for a key that is no class of effects, and for an answer that cannot be called.

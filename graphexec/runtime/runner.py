@@ -21,7 +21,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot, remember
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import Answer, Handler, Handlers, handler_of, handlers_for
+from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, handler_of, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 from graphexec.runtime.progress import Listener, heard_by
 from graphexec.runtime.threads import NOT_DONE, waiter_here
@@ -62,7 +62,7 @@ class World:
 
 
 def world(
-    answers: Mapping[type[Effect[Any]], Answer],
+    answers: Mapping[type[Effect[Any]], HandlerLike],
     *,
     limits: Limits | None = None,
     at_once: int = AT_ONCE,

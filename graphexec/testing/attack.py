@@ -19,7 +19,7 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.runner import World
 from graphexec.testing.readable import Readable
 from graphexec.testing.scripted import pause
-from graphexec.testing.scripts import Scripted, delay
+from graphexec.testing.scripts import ScriptedAction, delay
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.temporal import UNKNOWN
 
@@ -118,7 +118,7 @@ class Adversary:
 
     def _answer(self, effect: Effect[Any], move: Move) -> Any:
         if move.reply == RAISES:
-            error = ModelError("as scripted") if part_of(effect) == "turns" else Scripted("as scripted")
+            error = ModelError("as scripted") if part_of(effect) == "turns" else ScriptedAction("as scripted")
             self.raised.append(error)
             self.said.append(f"{type(effect).__name__}: raises {type(error).__name__}")
             raise error

@@ -23,7 +23,7 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import Asking, advance, begin
 from graphexec.testing.runs import charges_of, members
 from graphexec.testing.strategies import limits as all_limits
-from graphexec.testing.trial import Machine, Trial, trial_of
+from graphexec.testing.trial import Trial, Verifiable, trial_of
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Replies
 
@@ -39,7 +39,7 @@ _ENOUGH = 10_000
 
 
 def executor_machine(
-    machine: Machine,
+    machine: Verifiable,
     *,
     start: object = None,
     limits: Limits | None = None,

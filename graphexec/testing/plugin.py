@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from graphexec.testing.edge_coverage import EdgeCoverage
-    from graphexec.testing.trial import Machine, Trial
+    from graphexec.testing.trial import Trial, Verifiable
     from graphexec.verify import Bound, Verdict
 
 MARK: Final = "graphexec"
@@ -33,7 +33,7 @@ _GRAPH: Final = "graphexec_graph"
 
 # Any: the options of the marker are the user's.
 Options: TypeAlias = Mapping[str, Any]
-Check: TypeAlias = Callable[["Machine", Options], object]
+Check: TypeAlias = Callable[["Verifiable", Options], object]
 
 # What the tests of one function have reported, and which of them did: the others need not say it again.
 Told: TypeAlias = dict[str, str]
@@ -182,7 +182,7 @@ def _counted(bound: Bound, unit: str) -> str:
     return f"{_number(bound)} {unit}" if bound.number == 1 else f"{_number(bound)} {unit}s"
 
 
-def _test(function: Callable[..., Machine], check: str, options: Options, told: Told) -> Callable[..., None]:
+def _test(function: Callable[..., Verifiable], check: str, options: Options, told: Told) -> Callable[..., None]:
     name = function.__name__
 
     # It has the function's signature, so that pytest gives it the function's fixtures.
@@ -217,7 +217,7 @@ def _test(function: Callable[..., Machine], check: str, options: Options, told: 
     return test
 
 
-def _said(check: Check, machine: Machine, options: Options) -> str | None:
+def _said(check: Check, machine: Verifiable, options: Options) -> str | None:
     """What a check has to say of the machine, if that does not hold."""
     from graphexec.errors import CertificateError, InputError
 
@@ -251,32 +251,32 @@ def _fail(text: str) -> NoReturn:
     pytest.fail(text, pytrace=False)
 
 
-def _verdict(machine: Machine, options: Options) -> Verdict:
+def _verdict(machine: Verifiable, options: Options) -> Verdict:
     from graphexec.testing.trial import graph_of, limits_of
     from graphexec.verify import verify
 
     return verify(graph_of(machine), limits_of(machine, options.get("limits")))
 
 
-def _trial(machine: Machine, options: Options) -> Trial:
+def _trial(machine: Verifiable, options: Options) -> Trial:
     from graphexec.testing.trial import trial_of
 
     return trial_of(machine, **{name: value for name, value in options.items() if name != "examples"})
 
 
-def _proof(machine: Machine, options: Options) -> None:
+def _proof(machine: Verifiable, options: Options) -> None:
     from graphexec.testing.properties import proved
 
     proved(machine, options.get("limits"))
 
 
-def _certificate(machine: Machine, options: Options) -> None:
+def _certificate(machine: Verifiable, options: Options) -> None:
     from graphexec.testing.properties import certified, proved
 
     certified(proved(machine, options.get("limits")))
 
 
-def _exhaustive(machine: Machine, options: Options) -> None:
+def _exhaustive(machine: Verifiable, options: Options) -> None:
     from graphexec.testing.properties import explored, table_explored
     from graphexec.testing.trial import graph_of, limits_of
 
@@ -284,13 +284,13 @@ def _exhaustive(machine: Machine, options: Options) -> None:
     explored(_trial(machine, options))
 
 
-def _adversarial(machine: Machine, options: Options) -> None:
+def _adversarial(machine: Verifiable, options: Options) -> None:
     from graphexec.testing.properties import EXAMPLES, withstands
 
     withstands(_trial(machine, options), examples=options.get("examples", EXAMPLES))
 
 
-def _spin(machine: Machine, options: Options) -> None:
+def _spin(machine: Verifiable, options: Options) -> None:
     from graphexec.testing.spin import spun
     from graphexec.testing.trial import graph_of, limits_of
 

@@ -20,7 +20,7 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.attack import PARTS, Attack, part_of
 from graphexec.testing.readable import place_of, with_own_frames
 from graphexec.testing.runs import (
-    Told,
+    RunReport,
     charges_of,
     ended_async,
     ended_sync,
@@ -30,7 +30,7 @@ from graphexec.testing.runs import (
     told_again,
     told_async,
 )
-from graphexec.testing.trial import ENDLESS, Machine, Trial, graph_of, limits_of, options_fit, small, trial_of
+from graphexec.testing.trial import ENDLESS, Trial, Verifiable, graph_of, limits_of, options_fit, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, check, verify
 from graphexec.verify.explorer.explore import RAISES, Exploration, explore
 from graphexec.verify.explorer.failure import remedy
@@ -52,7 +52,7 @@ EXAMPLES = 50
 
 # What the machine is tried with; few machines need more than one of these.
 def verify_termination(
-    machine: Machine,
+    machine: Verifiable,
     *,
     start: object = None,
     limits: Limits | None = None,
@@ -84,7 +84,7 @@ def verify_termination(
     return verdict
 
 
-def proved(machine: Machine, limits: Limits | None = None) -> Verdict:
+def proved(machine: Verifiable, limits: Limits | None = None) -> Verdict:
     """Return the verdict on a machine that is proved to end; for any other one raise it as an `AssertionError`."""
     __tracebackhide__ = True
     verdict = verify(graph_of(machine), limits_of(machine, limits))
@@ -225,7 +225,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
         raise
 
 
-def check_ending(trial: Trial, told: Told) -> None:
+def check_ending(trial: Trial, told: RunReport) -> None:
     """It ended as the table says, or with an exception of the world's, or with one that is allowed."""
     __tracebackhide__ = True
     if told.error is not None:
@@ -273,7 +273,7 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
                 assert at == END.name, f"the run is done at {at}"
 
 
-def check_bounds(told: Told, bounds: Bounds, limits: Limits, graph: Graph[Any, Any]) -> None:
+def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[Any, Any]) -> None:
     """What was done is within what is proved, what was asked for was charged, and nothing is above its limit."""
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)

@@ -54,7 +54,7 @@ class Errand(Readable):
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
-class Way(Readable):
+class DrawnEdge(Readable):
     """Where an outcome leads (a node's number, or `None`: the end), and which budgets it resets."""
 
     outcome: Colour
@@ -75,7 +75,7 @@ class DrawnNode(Readable):
     end. With a `grace`, in seconds, what it asks for is reserved; its entry costs nothing then.
     """
 
-    ways: tuple[Way, ...]
+    ways: tuple[DrawnEdge, ...]
     meters: tuple[str, ...] = ()
     asks: AsksFor = "nothing"
     least: int = 0

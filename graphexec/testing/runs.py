@@ -28,7 +28,7 @@ from graphexec.testing.trial import Trial
 
 @final
 @dataclass(frozen=True)
-class Told:
+class RunReport:
     """What came of one run: its events, the outcome or the exception that ended it, and what the world said."""
 
     events: tuple[Event[Any], ...]
@@ -45,7 +45,7 @@ class Told:
         return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.said
 
 
-def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> Told | None:
+def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
     """Watch one async run under a virtual clock. `None` where it waits for ever and has no time limit."""
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
@@ -75,7 +75,9 @@ def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None
         error = raised
     last = events[-1] if events else None
     outcome = last.outcome if isinstance(last, Done) else None
-    return Told(tuple(events), outcome, error, tuple(adversary.raised), seconds, tuple(adversary.said), adversary.seen)
+    return RunReport(
+        tuple(events), outcome, error, tuple(adversary.raised), seconds, tuple(adversary.said), adversary.seen
+    )
 
 
 def ended_async(trial: Trial, attack: Attack, limits: Limits) -> object:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
-from graphexec._arguments import Kind, check
+from graphexec._arguments import Constraint, check
 from graphexec.testing.errors import UsedUp
 from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool
@@ -35,8 +35,8 @@ class After(Readable):
 
 NEVER = After(math.inf)
 
-_TOOL = Kind("a tool made by @tool, or a name", lambda value: isinstance(value, (str, Tool)))
-_RESULTS = Kind(
+_TOOL = Constraint("a tool made by @tool, or a name", lambda value: isinstance(value, (str, Tool)))
+_RESULTS = Constraint(
     "a list of results, such as ['3 hits']",
     lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)),
 )

@@ -33,13 +33,13 @@ class Call(Readable):
         return AgentAction(self.tool, {} if self.argument is None else {self.name: self.argument})
 
 
-class Scripted(Exception):
+class ScriptedAction(Exception):
     """An exception that a script raises: it is no error of graphexec's, nor of a model's."""
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
-class Turn(Readable):
+class ScriptedTurn(Readable):
     """What an agent does at one of its turns, after `seconds` (`math.inf` is never).
 
     `nonsense` is something that is no decision at all; `stubborn` ignores its cancellation.
@@ -70,7 +70,7 @@ class Turn(Readable):
             case "model error":
                 raise ModelError("the model failed, as scripted")
             case "exception":
-                raise Scripted("as scripted")
+                raise ScriptedAction("as scripted")
 
 
 def delay(seconds: float, *, stubborn: bool) -> str:
@@ -86,7 +86,7 @@ def delay(seconds: float, *, stubborn: bool) -> str:
 class AgentScript(Readable):
     """An agent's turns, the last of which repeats for ever: so each short script is an endless attack."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[ScriptedTurn, ...]
 
     def __repr__(self) -> str:
         return f"({', '.join(map(repr, self.turns))})"
@@ -101,7 +101,7 @@ class AgentScript(Readable):
         """Whether any turn takes its time: then it belongs under a virtual clock."""
         return self.seconds > 0
 
-    def turn_at(self, steps: Steps) -> tuple[int, Turn]:
+    def turn_at(self, steps: Steps) -> tuple[int, ScriptedTurn]:
         """Which turn is next, told by the steps alone: an agent has no memory, so runs cannot meet in it."""
         position = number = 0
         while position < len(steps):

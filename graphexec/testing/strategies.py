@@ -17,8 +17,8 @@ from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import FrozenMapping, Limits
 from graphexec.testing.attack import PARTS, RAISES, Attack, Move, Part
-from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnGraph, DrawnNode, Errand, Way
-from graphexec.testing.scripts import AgentScript, Call, Turn, TurnKind
+from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnEdge, DrawnGraph, DrawnNode, Errand
+from graphexec.testing.scripts import AgentScript, Call, ScriptedTurn, TurnKind
 from graphexec.testing.trial import ENDLESS
 from graphexec.verify.proof.settings import AGENT_METERS
 
@@ -43,14 +43,14 @@ def turns(
     argument: str = "text",
     delays: bool = True,
     kinds: Sequence[TurnKind] = _KINDS,
-) -> Turn:
+) -> ScriptedTurn:
     """Single turns; see `agent_scripts`."""
     kind = draw(st.sampled_from(kinds))
     called: Sequence[Call] = ()
     if kind == "act":
         called = draw(st.lists(calls(tools, argument), min_size=1, max_size=4))
     seconds = draw(st.sampled_from(_SECONDS)) if delays else 0.0
-    return Turn(kind, tuple(called), seconds, stubborn=seconds > 0 and draw(st.booleans()))
+    return ScriptedTurn(kind, tuple(called), seconds, stubborn=seconds > 0 and draw(st.booleans()))
 
 
 @st.composite
@@ -182,14 +182,14 @@ def _drawn_nodes(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> Dr
     everywhere = [*range(count if loops else number + 1), None] if loops else [*range(number + 1, count), None]
     colours = draw(st.lists(st.sampled_from(COLOURS), min_size=1, max_size=3, unique=True))
     names = [budget.name for budget in BUDGETS]
-    ways: list[Way] = []
+    ways: list[DrawnEdge] = []
     for place, colour in enumerate(colours):
         # Every node is reached from the one before it, and the last one reaches the end.
         onward = number + 1 if number + 1 < count else None
         target = draw(st.sampled_from(everywhere)) if place else onward
         # Most edges reset nothing.
         resets = draw(st.sampled_from([(), (), (), *((name,) for name in names)]))
-        ways.append(Way(colour, target, resets))
+        ways.append(DrawnEdge(colour, target, resets))
     asks = draw(st.sampled_from(_ASKS))
     # Most nodes are not reserved, and those that are cost nothing to enter.
     grace = draw(st.sampled_from([None, None, None, 0.0, 1.0, 10.0])) if asks != "nothing" else None

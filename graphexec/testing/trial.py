@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
-from graphexec._arguments import Kind, check, maybe, whole
+from graphexec._arguments import Constraint, check, maybe, whole
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel
 from graphexec.errors import InputError, format_value
@@ -22,7 +22,7 @@ from graphexec.verify.explorer.explore import EXCEPTIONS, LIMITS, RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
 from graphexec.verify.proof.flow import lowered
 
-Machine: TypeAlias = AgentExecutor | Graph[Any, Any]
+Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 
 # The time limit, in seconds, of runs that would take for ever, or no time at all.
 ENDLESS = 64.0
@@ -40,7 +40,7 @@ def _are_replies(given: Any) -> bool:
     )
 
 
-_REPLIES = Kind("a list of replies to each class of effects, such as {AskHuman: ['yes', 'no']}", _are_replies)
+_REPLIES = Constraint("a list of replies to each class of effects, such as {AskHuman: ['yes', 'no']}", _are_replies)
 
 
 @final
@@ -78,7 +78,7 @@ def options_fit(
     )
 
 
-def graph_of(machine: Machine) -> Graph[Any, Any]:
+def graph_of(machine: Verifiable) -> Graph[Any, Any]:
     """The graph itself. Raises `InputError` for what is no machine."""
     if isinstance(machine, Graph):
         return machine
@@ -89,7 +89,7 @@ def graph_of(machine: Machine) -> Graph[Any, Any]:
     return machine.graph
 
 
-def limits_of(machine: Machine, limits: Limits | None) -> Limits:
+def limits_of(machine: Verifiable, limits: Limits | None) -> Limits:
     """The limits to try it within: those given, or the executor's, or those that there are by default."""
     if limits is not None:
         return limits
@@ -97,7 +97,7 @@ def limits_of(machine: Machine, limits: Limits | None) -> Limits:
 
 
 def trial_of(
-    machine: Machine,
+    machine: Verifiable,
     *,
     start: object = None,
     limits: Limits | None = None,

@@ -8,7 +8,7 @@ from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import Kind, check, maybe
+from graphexec._arguments import Constraint, check, maybe
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, described
@@ -18,17 +18,17 @@ from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, own_loop
 from graphexec.tools.showing import told_instead
-from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy, Raised, ToolRetried
+from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy, ToolRaised, ToolRetried
 
 # Sets, because a checker that narrowed to the class would not know what is in it.
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
 
 # What comes of an attempt.
-Came: TypeAlias = ToolResult | Raised
+Came: TypeAlias = ToolResult | ToolRaised
 
 # Whether the name of a tool must be called as it is written.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
-_LOOKUP = Kind("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
+_LOOKUP = Constraint("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
 
 
 def calling(
@@ -74,7 +74,7 @@ def calling(
             came = await _call(tool, arguments, io)
         else:
             came = await _retry(tool, arguments, io)
-        if type(came) is not Raised:
+        if type(came) is not ToolRaised:
             return came
         try:
             return _failed(tool, came.error)
@@ -124,7 +124,7 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
 
     async def attempt() -> ToolResult:
         came = await _attempt(tool, arguments, io)
-        if isinstance(came, Raised):
+        if isinstance(came, ToolRaised):
             try:
                 raise came
             finally:
@@ -133,13 +133,13 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
         return came
 
     def announce(raised: Exception, attempt: int, wait: float) -> None:
-        assert isinstance(raised, Raised), "nothing else may pass"
+        assert isinstance(raised, ToolRaised), "nothing else may pass"
         assert isinstance(raised.error, Exception), "only such classes are called again after"
         report(ToolRetried(tool.name, raised.error, attempt, wait))
 
     try:
         return await retry(attempt, tool.retry, io, announce=announce)
-    except Raised as raised:
+    except ToolRaised as raised:
         return raised.with_traceback(None)
 
 
@@ -170,7 +170,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         # Nobody cancels a blocking call: a cancellation is one that the tool ran into by itself.
         if not isinstance(error, (Exception, CancelledError)):
             raise
-        return Raised(error)
+        return ToolRaised(error)
 
 
 async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
@@ -187,7 +187,7 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         ran_into = isinstance(error, CancelledError) and task is not None and not task.cancelling()
         if not isinstance(error, Exception) and not ran_into:
             raise
-        return Raised(error)
+        return ToolRaised(error)
 
 
 # Any: whatever a tool returned.

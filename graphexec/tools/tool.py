@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 from pydantic_core import ValidationError
 
-from graphexec._arguments import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Kind, check, maybe, whole
+from graphexec._arguments import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Constraint, check, maybe, whole
 from graphexec._json import read_container
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.messages import ToolSpec
@@ -31,7 +31,7 @@ LONGEST_WAIT = 60.0
 
 
 @final
-class Raised(Exception):
+class ToolRaised(Exception):
     """What a tool raised: `error`. So it cannot be mistaken for what is raised around the tool."""
 
     def __init__(self, error: BaseException) -> None:
@@ -61,7 +61,7 @@ def tool_policy(times: int, on: tuple[type[Exception], ...], wait: float) -> Ret
     """
     return RetryPolicy(
         attempts=times + 1,
-        may_pass=lambda raised: isinstance(raised, Raised) and isinstance(raised.error, on),
+        may_pass=lambda raised: isinstance(raised, ToolRaised) and isinstance(raised.error, on),
         first_wait=wait,
         longest_wait=max(wait, LONGEST_WAIT),
     )
@@ -80,11 +80,11 @@ ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str
 _FAULTS = 5
 
 
-POLICY = Kind(
+POLICY = Constraint(
     "'observe', 'raise', or a function (def) from the exception to a text",
     lambda value: value in ("observe", "raise") or (callable(value) and not inspect.iscoroutinefunction(value)),
 )
-_LIST = Kind(
+_LIST = Constraint(
     "a list of tools, [] for none",
     lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 # A node of a graph, or its name; `END` and "END" are where runs end.
-Place: TypeAlias = Node[Any, Any] | End | str
+NodeName: TypeAlias = Node[Any, Any] | End | str
 
 
 def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
@@ -88,7 +88,7 @@ def _names(classes: Iterable[type]) -> str:
 
 
 def shortest_path(
-    graph: Graph[Any, Any], to: Place | type, *, start: Place | None = None, avoiding: Place | None = None
+    graph: Graph[Any, Any], to: NodeName | type, *, start: NodeName | None = None, avoiding: NodeName | None = None
 ) -> tuple[Edge, ...] | None:
     """Return the edges of a shortest path through the table, or `None` if there is none.
 
@@ -111,7 +111,7 @@ def shortest_path(
 
 
 def dominates(
-    graph: Graph[Any, Any], node: Place, other: Place, *, outcome: type | None = None, each: bool = False
+    graph: Graph[Any, Any], node: NodeName, other: NodeName, *, outcome: type | None = None, each: bool = False
 ) -> bool:
     """Return whether each path from the start to `other` passes `node`; with `outcome`, leaves it with this one.
 
@@ -133,7 +133,7 @@ def dominates(
 
 
 def postdominates(
-    graph: Graph[Any, Any], node: Place, other: Place, *, outcome: type | None = None, each: bool = False
+    graph: Graph[Any, Any], node: NodeName, other: NodeName, *, outcome: type | None = None, each: bool = False
 ) -> bool:
     """Return whether each path from `other` to the end passes `node`; with `outcome`, leaves it with this one.
 
@@ -173,7 +173,7 @@ def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...]
     return None if found is None else tuple(found)
 
 
-def _name_of(graph: Graph[Any, Any], place: Place) -> str:
+def _name_of(graph: Graph[Any, Any], place: NodeName) -> str:
     # Users without a type checker pass functions.
     if not isinstance(place, (Node, End, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"{format_value(place)} is not a node; give a node of the graph, its name, or END")

@@ -21,11 +21,11 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.models.scripted import Scripted, ScriptedModel
+from graphexec.models.scripted import ScriptedModel, ScriptedReply
 from tests.executor.actors import call, echo, fail, messages, observations, statuses, told_by_every_driver
 
 
-def conversations(*replies: Scripted, **settings: Any) -> tuple[Any, list[list[Message]]]:
+def conversations(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[list[Message]]]:
     """Run the script by every driver; return what came of it, and the requests, which are the same in each."""
     models: list[ScriptedModel] = []
 

@@ -17,7 +17,7 @@ from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel, cached
-from graphexec.models.scripted import Scripted
+from graphexec.models.scripted import ScriptedReply
 from graphexec.verify.audit.audit import audit
 from tests.verify.traces import Trace, proof_of
 
@@ -31,7 +31,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def executing(*replies: Scripted, max_iterations: int = 15) -> AgentExecutor:
+def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecutor:
     """An executor whose model is scripted, behind a cache."""
     model = cached(ScriptedModel(replies))
     agent = create_tool_calling_agent(model, [double])

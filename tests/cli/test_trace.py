@@ -9,7 +9,7 @@ import pytest
 
 from graphexec import AskHuman
 from graphexec.actions import Run
-from graphexec.cli.trace import Trace, asked
+from graphexec.cli.trace import TracePrinter, asked
 from graphexec.effects import CallAgent, CallModel, CallTool
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Reported
@@ -62,7 +62,7 @@ class Terminal(io.StringIO):
 def test_what_is_reported_does_not_end_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal, question = Terminal(), AskHuman("Go on?")
-    trace = Trace(io.StringIO(), terminal)
+    trace = TracePrinter(io.StringIO(), terminal)
     trace.happened(Asked("plan", question))
     trace.happened(Reported("plan", question, "waited 2.0 s for a turn"))
     meanwhile = terminal.getvalue()

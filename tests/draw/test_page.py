@@ -28,7 +28,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.events import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
-from graphexec.models.scripted import Scripted
+from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from tests.draw.browser import Opened, chromium, opened
 from tests.draw.machines import HOSTILE as TEXTS
@@ -529,7 +529,7 @@ def test_a_stop_says_which_limit_and_an_error_what_was_raised(chrome: Browser, t
 
 @pytest.mark.browser
 def test_prompts_of_messages_are_put_together_again(chrome: Browser, tmp_path: Path) -> None:
-    replies: list[Scripted] = [
+    replies: list[ScriptedReply] = [
         [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')],
         "248769 \U0001f389",
     ]

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 
 from graphexec import END
 from graphexec.draw.formats.svg import png, svg
-from graphexec.draw.layout.geometry import Place, Point
+from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import laid_out
 from graphexec.draw.model.legend import text_of
@@ -52,7 +52,7 @@ class Drawn:
     """An SVG as it is read: the nodes' places, and the edges with the two ends of their lines."""
 
     root: ET.Element
-    nodes: Mapping[str, Place]
+    nodes: Mapping[str, Rectangle]
     edges: list[tuple[str, Point, Point]]
 
     def groups(self, kind: str) -> list[ET.Element]:
@@ -81,19 +81,19 @@ def numbers(text: str | None) -> list[float]:
     return [float(one) for one in re.findall(r"-?[0-9.]+", text or "")]
 
 
-def place_of(group: ET.Element) -> Place:
+def place_of(group: ET.Element) -> Rectangle:
     """The rectangle around the first shape of a node."""
     shape = next(one for one in group if one.tag in (f"{SPACE}rect", f"{SPACE}polygon", f"{SPACE}circle"))
     if shape.tag == f"{SPACE}circle":
         x, y, radius = (float(shape.attrib[key]) for key in ("cx", "cy", "r"))
-        return Place(x, y, 2 * radius, 2 * radius)
+        return Rectangle(x, y, 2 * radius, 2 * radius)
     if shape.tag == f"{SPACE}rect":
         x, y, wide, high = (float(shape.attrib[key]) for key in ("x", "y", "width", "height"))
-        return Place(x + wide / 2, y + high / 2, wide, high)
+        return Rectangle(x + wide / 2, y + high / 2, wide, high)
     corners = numbers(shape.get("points"))
     across, down = corners[::2], corners[1::2]
     left, right, top, bottom = min(across), max(across), min(down), max(down)
-    return Place((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
+    return Rectangle((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
 
 
 def ends_of(group: ET.Element) -> tuple[str, Point, Point]:
@@ -103,7 +103,7 @@ def ends_of(group: ET.Element) -> tuple[str, Point, Point]:
     return title.text or "", (begin[0], begin[1]), (end[0], end[1])
 
 
-def away(point: Point, place: Place) -> float:
+def away(point: Point, place: Rectangle) -> float:
     """How far a point is from a rectangle."""
     across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
     return max(across, down, 0.0)

@@ -18,7 +18,7 @@ from graphexec._arguments import (
     SECONDS,
     TEXT,
     TIMEOUT,
-    Kind,
+    Constraint,
     check,
     each,
     having,
@@ -45,7 +45,7 @@ def test_what_is_no_number_fits_nowhere(value: object) -> None:
 
 
 # A kind, what fits and what does not. Any: whatever it is.
-KINDS: list[tuple[Kind, list[Any], list[Any]]] = [
+KINDS: list[tuple[Constraint, list[Any], list[Any]]] = [
     (TEXT, ["", "a"], [b"a", None, str]),
     (NAME, ["a", " a"], ["", " \n", None, 3]),
     (FLAG, [True, False], [0, 1, None, "no"]),
@@ -56,7 +56,7 @@ KINDS: list[tuple[Kind, list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "fits", "others"), KINDS)
-def test_a_kind_tells_its_values_from_others(kind: Kind, fits: list[Any], others: list[Any]) -> None:
+def test_a_kind_tells_its_values_from_others(kind: Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
 
 

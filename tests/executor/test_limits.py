@@ -24,7 +24,7 @@ from graphexec import (
 from graphexec.agents import Agent
 from graphexec.errors import LimitsError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models.scripted import Scripted, ScriptedModel
+from graphexec.models.scripted import ScriptedModel, ScriptedReply
 from tests.executor.actors import (
     act,
     answer,
@@ -43,7 +43,7 @@ from tests.three_drivers import EVERY, asynchronous, sync
 
 Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
 
-ENDLESS: dict[str, tuple[Make, Scripted, str]] = {
+ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "react, the same action for ever": (create_react_agent, "Action: echo\nAction Input: hi", "ok"),
     "react, garbage for ever": (create_react_agent, "Well.", "parse_error"),
     "react, an unknown tool for ever": (create_react_agent, "Action: nope\nAction Input: hi", "unknown_tool"),

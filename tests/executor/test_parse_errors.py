@@ -19,7 +19,7 @@ from graphexec import (
 )
 from graphexec.errors import AgentError, InputError
 from graphexec.messages import AssistantMessage, ToolCall, UserMessage
-from graphexec.models.scripted import Scripted, ScriptedModel
+from graphexec.models.scripted import ScriptedModel, ScriptedReply
 from tests.executor.actors import (
     act,
     answer,
@@ -38,7 +38,7 @@ HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 Make = Callable[[ScriptedModel], Agent]
 
 # How each agent is made, a reply that it cannot read, one that it can, and what it says is wrong with the first.
-AGENTS: dict[str, tuple[Make, Scripted, Scripted, str, str]] = {
+AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
     "react": (
         lambda model: create_react_agent(model, [echo]),
         "I am thinking.",

@@ -43,7 +43,7 @@ from graphexec.kernel.meters import Budget, Spent
 from graphexec.kernel.node import charged
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime.runner import World, arun, run, world
-from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way
+from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.execution import execute
@@ -480,8 +480,8 @@ def test_a_reply_within_the_grace_leaves_time_to_ask_again() -> None:
     grace: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
     # Behind a gate that only time closes, back to what is reserved.
     machine = drawn(
-        DrawnNode((Way("Red", 1),), **grace),
-        DrawnNode((Way("Red", None),), meters=("iterations",), spent=0),
+        DrawnNode((DrawnEdge("Red", 1),), **grace),
+        DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=0),
     )
     limits = Limits(iterations=None, seconds=5)
     assert explore_table(machine, limits).endless is not None
@@ -492,11 +492,11 @@ def test_a_run_whose_grace_is_over_is_not_like_one_that_has_some_left() -> None:
     grace: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
     machine = drawn(
         # Cut, it is at the gate at once, and too late for any more; answered late, by a detour and in time.
-        DrawnNode((Way("Red", 1),), **grace, spent=2),
-        DrawnNode((Way("Red", 2),)),
-        DrawnNode((Way("Red", None),), meters=("iterations",), spent=3),
-        DrawnNode((Way("Red", 4),), **grace),
-        DrawnNode((Way("Red", None),)),
+        DrawnNode((DrawnEdge("Red", 1),), **grace, spent=2),
+        DrawnNode((DrawnEdge("Red", 2),)),
+        DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=3),
+        DrawnNode((DrawnEdge("Red", 4),), **grace),
+        DrawnNode((DrawnEdge("Red", None),)),
     )
     limits = Limits(iterations=None, seconds=5)
     certificate = proof(machine, limits)
@@ -506,7 +506,7 @@ def test_a_run_whose_grace_is_over_is_not_like_one_that_has_some_left() -> None:
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 def test_a_reserved_call_that_a_crash_cut_off_is_made_again_beyond_its_limit(restarts: int) -> None:
     """Found by a random machine: the bound had one call for the end, however often that is taken up again."""
-    machine = drawn(DrawnNode((Way("Red", None),), asks="models", least=0, most=1, grace=0.0))
+    machine = drawn(DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, grace=0.0))
     limits = agent_limits(tokens=0, restarts=restarts)
     certificate = proof(machine, limits)
     check(certificate, machine)
@@ -519,7 +519,7 @@ def test_a_reserved_call_that_a_crash_cut_off_is_made_again_beyond_its_limit(res
 
 def test_what_is_reserved_and_never_asks_is_stopped_by_no_time() -> None:
     machine = drawn(
-        DrawnNode((Way("Red", None), Way("Green", 0)), asks="models", least=0, most=0, grace=1.0),
+        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0),
     )
     (finding,) = [one for one in machine.verify(Limits(seconds=5)).findings if one.code == "GX010"]
     assert finding.witness is not None

@@ -13,7 +13,7 @@ from graphexec import Effect, Graph, Limits, Snapshot, UnprovedError, snapshot_o
 from graphexec.errors import InputError, LimitsError, NoHandler
 from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.runtime import runner
-from graphexec.runtime.handlers import Answer
+from graphexec.runtime.handlers import HandlerLike
 from tests.kernel.machines import (
     DIAMOND,
     ERRAND,
@@ -37,7 +37,7 @@ from tests.kernel.machines import (
 )
 
 Way: TypeAlias = Callable[..., Done[Any]]
-Handlers: TypeAlias = Mapping[type[Effect[Any]], Answer]
+Handlers: TypeAlias = Mapping[type[Effect[Any]], HandlerLike]
 
 
 def run(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:

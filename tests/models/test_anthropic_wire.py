@@ -30,7 +30,7 @@ from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import refusal
 from graphexec.models.providers.anthropic import ANTHROPIC
-from graphexec.models.providers.anthropic_reply import Fold, decode
+from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import closed, encode, headers, route
 from tests.models.actors import HELLO
 
@@ -54,7 +54,7 @@ def text(content: str) -> dict[str, Any]:
 
 # Any: an event's JSON.
 def folded(*events: dict[str, Any]) -> ModelReply:
-    fold = Fold(PEER)
+    fold = AnthropicStream(PEER)
     for event in events:
         list(fold.take(json.dumps(event)))
     return fold.reply()
@@ -304,7 +304,7 @@ def test_the_last_counts_of_a_stream_are_those_that_hold() -> None:
 
 
 def test_the_deltas_of_a_call_carry_its_position() -> None:
-    fold = Fold(PEER)
+    fold = AnthropicStream(PEER)
     block = {"type": "tool_use", "id": "a", "name": "add"}
     begun = fold.take(json.dumps({"type": "content_block_start", "index": 7, "content_block": block}))
     assert list(begun) == [ReplyDelta(index=0, call_id="a", name="add")]

@@ -28,7 +28,7 @@ from graphexec.messages import (
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.openai_responses import encode, route
-from graphexec.models.providers.responses_reply import Cut, Fold, decode
+from graphexec.models.providers.responses_reply import ResponsesStream, StopCutter, decode
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
 
@@ -43,7 +43,7 @@ def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False, limi
 
 # Any: an event's JSON.
 def folded(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
-    fold = Fold(PEER, Cut(stop))
+    fold = ResponsesStream(PEER, StopCutter(stop))
     deltas = [delta for event in events for delta in fold.take(json.dumps(event))]
     return deltas, fold.reply()
 

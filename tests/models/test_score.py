@@ -15,7 +15,7 @@ from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.errors import ContextOverflow
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
-from graphexec.models.scripted import Scripted
+from graphexec.models.scripted import ScriptedReply
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
@@ -32,7 +32,7 @@ def convert(value: float, source: str, target: str) -> ToolCall:
     return ToolCall("c1", "convert_units", f'{{"value": {value}, "from_unit": "{source}", "to_unit": "{target}"}}')
 
 
-def executor_of(*replies: Scripted) -> AgentExecutor:
+def executor_of(*replies: ScriptedReply) -> AgentExecutor:
     return AgentExecutor(
         agent=create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), EVERYDAY_TOOLS),
         tools=EVERYDAY_TOOLS,
@@ -41,7 +41,7 @@ def executor_of(*replies: Scripted) -> AgentExecutor:
     )
 
 
-def judged(question: Any, *replies: Scripted) -> bool:
+def judged(question: Any, *replies: ScriptedReply) -> bool:
     """Whether a run with these replies is right."""
     executor = executor_of(*replies)
     return bool(SCORE["is_right"](question, executor.run(question.text)))
@@ -69,7 +69,7 @@ def test_a_right_call_and_a_right_answer_are_right() -> None:
     ],
     ids=["no call", "guessed", "negative", "wrong call", "other sign", "other number", "one call wrong", "stopped"],
 )
-def test_anything_else_is_wrong(replies: tuple[Scripted, ...]) -> None:
+def test_anything_else_is_wrong(replies: tuple[ScriptedReply, ...]) -> None:
     assert not judged(BOOK, *replies)
 
 

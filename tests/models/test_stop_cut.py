@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.models.providers.responses_reply import Cut
+from graphexec.models.providers.responses_reply import StopCutter
 
 # Few letters, so that stop texts occur, overlap and are half there.
 FEW = st.text("ab\n", max_size=12)
 
 
 def shown(pieces: list[str], stops: tuple[str, ...]) -> str:
-    cut = Cut(stops)
+    cut = StopCutter(stops)
     return "".join(cut.take(piece) for piece in pieces) + cut.rest()
 
 
@@ -39,12 +39,12 @@ def test_a_text_is_cut_at_the_same_place_however_it_comes(text: str, stops: tupl
     ("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")]
 )
 def test_only_what_may_be_the_beginning_of_a_stop_text_is_held_back(piece: str, at_once: str) -> None:
-    cut = Cut(("\nObservation",))
+    cut = StopCutter(("\nObservation",))
     assert cut.take(piece) == at_once
     assert at_once + cut.rest() == piece
 
 
 def test_nothing_is_shown_after_the_cut() -> None:
-    cut = Cut(("STOP",))
+    cut = StopCutter(("STOP",))
     assert [cut.take("1 ST"), cut.take("OP 2"), cut.take("3"), cut.rest()] == ["1 ", "", "", ""]
     assert cut.done

@@ -31,7 +31,7 @@ from graphexec.messages import (
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.openai_compatible import encode, route
-from graphexec.models.providers.openai_reply import Fold, decode
+from graphexec.models.providers.openai_reply import ChatStream, decode
 from tests.models.actors import HELLO, asse, awhole, scripted_server, sse, whole
 from tests.models.recorded import (
     CALLS,
@@ -55,7 +55,7 @@ def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> A
 
 
 def folded(*chunks: object) -> ModelReply:
-    fold = Fold(PEER)
+    fold = ChatStream(PEER)
     for chunk in chunks:
         list(fold.take(json.dumps(chunk)))
     list(fold.take("[DONE]"))

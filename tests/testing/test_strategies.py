@@ -14,8 +14,8 @@ from graphexec.runtime.runner import run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.attack import Attack, Move
 from graphexec.testing.errors import Deadlock
-from graphexec.testing.random_graphs import DrawnGraph, DrawnNode, Way, errand_class
-from graphexec.testing.scripts import AgentScript, Call, Scripted, Turn
+from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
+from graphexec.testing.scripts import AgentScript, Call, ScriptedAction, ScriptedTurn
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.puppets import explore_table
@@ -28,8 +28,8 @@ def echo(text: str) -> str:
 
 
 def test_scripts_read_as_one_would_tell_them() -> None:
-    never = Turn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
-    script = AgentScript((Turn("act", (Call("unknown", "x"),)), Turn("garbage", (), 2.5), never))
+    never = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
+    script = AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), ScriptedTurn("garbage", (), 2.5), never))
     assert repr(script) == "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"
 
 
@@ -39,7 +39,7 @@ def test_attacks_read_as_one_would_tell_them() -> None:
 
 
 def test_graphs_read_as_one_would_tell_them() -> None:
-    loop = DrawnNode((Way("Red", 0, ("alpha",)), Way("Blue", None)), ("alpha",), "tools", 1, 2, None)
+    loop = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
     assert repr(DrawnGraph((loop,))) == (
         "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"
     )
@@ -58,7 +58,7 @@ def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within:
     executor = on_loop_time(executor.with_limits(dataclasses.replace(within, seconds=seconds)), clock)
     try:
         result = clock.run(executor.arun("q"))
-    except (ModelError, Scripted, GraphexecError):
+    except (ModelError, ScriptedAction, GraphexecError):
         return
     assert result.spent.seconds <= seconds + 0.06
     assert within.iterations is None or result.spent.iterations <= within.iterations
@@ -67,7 +67,7 @@ def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within:
 
 
 def test_an_agent_that_never_answers_is_a_deadlock_where_nothing_limits_its_time() -> None:
-    script = AgentScript((Turn("answer", (), math.inf),))
+    script = AgentScript((ScriptedTurn("answer", (), math.inf),))
     clock = VirtualClock()
     with pytest.raises(Deadlock):
         clock.run(on_loop_time(AgentExecutor(agent=script.agent(), tools=[]), clock).arun("q"))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from graphexec import Limits
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.meters import FrozenMapping
-from graphexec.testing.random_graphs import METERS, DrawnGraph, DrawnNode, Way
+from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
 from graphexec.verify.explorer.execution import adversary, execute
@@ -94,42 +94,42 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
 
 # A batch of two model calls was let through a limit of one token: each call counts as one at least.
 BATCH_ABOVE_TOKENS = DrawnGraph(
-    (DrawnNode((Way("Red", None),), asks="models", least=1, most=2),),
+    (DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=2),),
 )
 # It asks for two at once where one is left, is stopped, and begins again: that runs for ever.
-ASKS_FOR_TWO = DrawnGraph((DrawnNode((Way("Red", None),), asks="models", least=1, most=2, spent=0),))
+ASKS_FOR_TWO = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=2, spent=0),))
 # It need not ask, may spend the last token the first time, and is stopped for ever from then on.
 MAY_ASK = DrawnGraph(
     (
-        DrawnNode((Way("Red", 1),), asks="models", least=0, most=1, spent=0),
-        DrawnNode((Way("Red", None), Way("Green", 0)), meters=("iterations",)),
+        DrawnNode((DrawnEdge("Red", 1),), asks="models", least=0, most=1, spent=0),
+        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), meters=("iterations",)),
     )
 )
 # Without a tool call nobody goes round the inner loop: its form was less than nothing, and the bound too small.
 NO_ROUND = DrawnGraph(
     (
-        DrawnNode((Way("Red", 1),)),
-        DrawnNode((Way("Red", 2),)),
-        DrawnNode((Way("Red", 3), Way("Green", 0)), asks="tools", least=1, most=1),
-        DrawnNode((Way("Red", None), Way("Green", 2)), meters=("iterations", "alpha")),
+        DrawnNode((DrawnEdge("Red", 1),)),
+        DrawnNode((DrawnEdge("Red", 2),)),
+        DrawnNode((DrawnEdge("Red", 3), DrawnEdge("Green", 0)), asks="tools", least=1, most=1),
+        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 2)), meters=("iterations", "alpha")),
     )
 )
 # What is reserved uses up what the next node is stopped for; that goes back, and round for ever.
 RESERVED_SPENDS = DrawnGraph(
     (
-        DrawnNode((Way("Red", 1),), asks="models", least=0, most=1, grace=0.0),
-        DrawnNode((Way("Red", None),), asks="models", least=0, most=1, spent=0),
+        DrawnNode((DrawnEdge("Red", 1),), asks="models", least=0, most=1, grace=0.0),
+        DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, spent=0),
     )
 )
 # Two nodes that are gated by the clock alone are behind one that has to ask when time is up; without a grace it cannot.
 GATED: tuple[DrawnGraph, ...] = tuple(
     DrawnGraph(
         (
-            DrawnNode((Way("Red", 1),), asks="tools", least=1, most=1, grace=1.0),
-            DrawnNode((Way("Red", None),), meters=("iterations",), spent=2),
-            DrawnNode((Way("Red", 3),), asks="tools", least=1, most=1, grace=grace),
-            DrawnNode((Way("Red", None),), meters=("iterations",), spent=4),
-            DrawnNode((Way("Red", 3),)),
+            DrawnNode((DrawnEdge("Red", 1),), asks="tools", least=1, most=1, grace=1.0),
+            DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=2),
+            DrawnNode((DrawnEdge("Red", 3),), asks="tools", least=1, most=1, grace=grace),
+            DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=4),
+            DrawnNode((DrawnEdge("Red", 3),)),
         )
     )
     for grace in (0.0, 1.0)
@@ -137,11 +137,11 @@ GATED: tuple[DrawnGraph, ...] = tuple(
 # When the last node is cut, its grace is over, and so is that of the one that comes again: it asks for nothing more.
 GRACE_AFTER_GRACE = DrawnGraph(
     (
-        DrawnNode((Way("Red", 1),), meters=("iterations", "alpha")),
-        DrawnNode((Way("Red", 2),)),
-        DrawnNode((Way("Red", 3),), asks="models", least=1, most=1, grace=1.0),
-        DrawnNode((Way("Red", 4),), meters=("alpha",)),
-        DrawnNode((Way("Red", None),), asks="models", least=0, most=1, spent=1, grace=1.0),
+        DrawnNode((DrawnEdge("Red", 1),), meters=("iterations", "alpha")),
+        DrawnNode((DrawnEdge("Red", 2),)),
+        DrawnNode((DrawnEdge("Red", 3),), asks="models", least=1, most=1, grace=1.0),
+        DrawnNode((DrawnEdge("Red", 4),), meters=("alpha",)),
+        DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, spent=1, grace=1.0),
     )
 )
 

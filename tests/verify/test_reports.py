@@ -18,7 +18,17 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import bind
 from graphexec.verify import CODES, Finding, Witness, findings_of, verify
 from graphexec.verify.proof.flow import Transition
-from graphexec.verify.reports import Place, Subject, document, github, place_of, sarif, status_of, subject_of, text
+from graphexec.verify.reports import (
+    SourceLocation,
+    Subject,
+    document,
+    github,
+    place_of,
+    sarif,
+    status_of,
+    subject_of,
+    text,
+)
 from graphexec.verify.reports.subject import qualified
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER, Poor, polish, revise
@@ -30,7 +40,7 @@ LINE = place_of(polish.function)
 
 
 def built(found: GraphError) -> Subject:
-    return Subject("my_agent", findings_of(found), place=Place(f"{ROOT}/my_agent.py", 7))
+    return Subject("my_agent", findings_of(found), place=SourceLocation(f"{ROOT}/my_agent.py", 7))
 
 
 def refused() -> Subject:
@@ -161,7 +171,7 @@ def test_a_finding_keeps_its_fingerprint_when_lines_move() -> None:
         return [result["partialFingerprints"]["graphexecFinding/v1"] for result in results]
 
     table = refused()
-    assert prints(table) == prints(Subject(table.name, table.findings, place=Place("elsewhere.py", 70)))
+    assert prints(table) == prints(Subject(table.name, table.findings, place=SourceLocation("elsewhere.py", 70)))
     assert len(set(prints(table))) == len(table.findings)
 
 
@@ -174,7 +184,7 @@ def test_a_finding_keeps_its_fingerprint_when_lines_move() -> None:
     ],
 )
 def test_a_place_is_a_uri(file: str, artifact: dict[str, str]) -> None:
-    subject = Subject("x", refused().findings, place=Place(file, 1))
+    subject = Subject("x", refused().findings, place=SourceLocation(file, 1))
     result = json.loads(sarif([subject], root="/home/me/"))["runs"][0]["results"][0]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"] == artifact
 
@@ -191,7 +201,7 @@ def test_annotations_stand_at_the_nodes() -> None:
 @given(fact=st.text(), file=st.text(min_size=1), name=st.text())
 def test_an_annotation_is_one_line_whatever_is_in_it(fact: str, file: str, name: str) -> None:
     finding = Finding("GX010", "error", None, None, fact, "mend it")
-    told = github([Subject(name, (finding,), place=Place(file, 1))])
+    told = github([Subject(name, (finding,), place=SourceLocation(file, 1))])
     found = re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", told)
     assert found is not None
     assert _plain(found[1]) == file.replace("\\", "/")
@@ -208,7 +218,7 @@ def _plain(escaped: str) -> str:
 def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> None:
     verdict = ENDLESS.verdict
     assert verdict is not None
-    home, named = f"{ROOT}/tests", Place(f"{ROOT}/tests/verify/writing.py", 3)
+    home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
     loop = (_step("plan", "polish"), _step("polish", "plan"))
     finding = Finding("GX010", "error", "plan", None, "a fact", "mend it", Witness((), loop, Limits()))
     mixed: Graph[Any, Any] = Graph(
@@ -221,8 +231,8 @@ def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> N
     # Nor is what is installed, though it be in a folder of the user's.
     own = place_of(AGENT_EXECUTOR["plan"].function)
     assert own is not None
-    assert Place("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).inside("/me") is False
-    assert Place("/me/my_agent.py", 9).inside("/me") is True
+    assert SourceLocation("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).inside("/me") is False
+    assert SourceLocation("/me/my_agent.py", 9).inside("/me") is True
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
 
 
@@ -242,15 +252,15 @@ def test_a_setting_that_is_bound_does_not_hide_its_node() -> None:
 
 def test_what_a_library_has_wrong_stands_where_the_machine_is() -> None:
     subject = subject_of(
-        "my_agent:machine", verify(AGENT_EXECUTOR, Limits(iterations=None)), Place("/me/my_agent.py", 1)
+        "my_agent:machine", verify(AGENT_EXECUTOR, Limits(iterations=None)), SourceLocation("/me/my_agent.py", 1)
     )
     assert subject.findings
-    assert {subject.place_of(one, "/me") for one in subject.findings} == {Place("/me/my_agent.py", 1)}
+    assert {subject.place_of(one, "/me") for one in subject.findings} == {SourceLocation("/me/my_agent.py", 1)}
     assert subject.place_of_node("plan", "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
 
 
 def test_what_could_not_be_loaded_is_told_in_every_format() -> None:
-    lost = Subject("lost.py", (), error="lost.py cannot be imported", place=Place(f"{ROOT}/lost.py", 4))
+    lost = Subject("lost.py", (), error="lost.py cannot be imported", place=SourceLocation(f"{ROOT}/lost.py", 4))
     both = [PROVED, lost, Subject("nowhere", (), error="there is no module nowhere")]
     assert (lost.status, status_of([*both, ENDLESS])) == ("error", "error")
     assert (

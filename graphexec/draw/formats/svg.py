@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 
 from graphexec.draw.layout.font_metrics import width, wrapped
-from graphexec.draw.layout.geometry import Layout, Line, Place, Point
+from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, laid_out
 from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
 from graphexec.draw.model.picture import Arrow, Box, Look, Picture
@@ -109,7 +109,7 @@ def _classes(kind: str, one: Box | Arrow) -> str:
     return " ".join(word for word in (kind, one.mark or "", heat) if word)
 
 
-def _cluster(path: tuple[str, ...], place: Place) -> Iterator[str]:
+def _cluster(path: tuple[str, ...], place: Rectangle) -> Iterator[str]:
     yield (
         f'<rect class="cluster" x="{number(place.left)}" y="{number(place.top)}" width="{number(place.width)}" '
         f'height="{number(place.height)}" rx="10"/>'
@@ -117,12 +117,12 @@ def _cluster(path: tuple[str, ...], place: Place) -> Iterator[str]:
     yield text(place.left + 10, place.top + CLUSTER + 5, path[-1], size=CLUSTER, kind="start title faint")
 
 
-def _edge(index: int, arrow: Arrow, line: Line) -> str:
+def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
     kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
     return f'<g class="{kind}" data-edge="{index}"><title>{_plain(_said(arrow))}</title>{_way(line, arrow.heat)}</g>'
 
 
-def _way(line: Line, heat: float | None) -> str:
+def _way(line: Polyline, heat: float | None) -> str:
     first, *rest = line.curve
     steps = " ".join(_pair(point) for point in rest)
     thick = _HEAT[0] + heat * (_HEAT[1] - _HEAT[0]) if heat else _HEAT[0]
@@ -148,13 +148,13 @@ def _tip(base: Point, tip: Point, thick: float) -> str:
     return f'<polygon class="tip" points="{" ".join(_pair(corner) for corner in corners)}"/>'
 
 
-def _label(index: int, arrow: Arrow, place: Place) -> str:
+def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
     kind = _classes("edge-label", arrow)
-    lines = _lines(arrow.lines, arrow.notes, Place(place.x, place.y, place.width, place.height), LABEL, "label")
+    lines = _lines(arrow.lines, arrow.notes, Rectangle(place.x, place.y, place.width, place.height), LABEL, "label")
     return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
 
 
-def _lines(lines: Sequence[str], notes: Sequence[str], place: Place, size: float, kind: str) -> str:
+def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
     """Lines of text around the middle of a place; the last of them are the notes of a run."""
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
@@ -165,11 +165,11 @@ def _lines(lines: Sequence[str], notes: Sequence[str], place: Place, size: float
     )
 
 
-def _dot(place: Place) -> str:
+def _dot(place: Rectangle) -> str:
     return f'<circle class="dot" cx="{number(place.x)}" cy="{number(place.y)}" r="{number(place.width / 2)}"/>'
 
 
-def _finish(place: Place) -> str:
+def _finish(place: Rectangle) -> str:
     x, y, radius = number(place.x), number(place.y), place.width / 2
     return (
         f'<g data-node="{END.name}"><circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>'
@@ -178,13 +178,13 @@ def _finish(place: Place) -> str:
     )
 
 
-def _node(box: Box, place: Place) -> str:
+def _node(box: Box, place: Rectangle) -> str:
     kind = _classes(f"node {box.look} current" if box.current else f"node {box.look}", box)
     step = LINE * LEADING
     lines = (*box.lines, *box.notes)
     middle = place.y - len(lines) * step / 2
     name = text(place.x, middle + TITLE * 0.36, box.title, size=TITLE, kind="title")
-    below = Place(place.x, place.y + TITLE * LEADING / 2, place.width, place.height)
+    below = Rectangle(place.x, place.y + TITLE * LEADING / 2, place.width, place.height)
     known = escape(plain(box.name))
     return (
         f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
@@ -192,7 +192,7 @@ def _node(box: Box, place: Place) -> str:
     )
 
 
-def outline(look: Look, place: Place) -> str:
+def outline(look: Look, place: Rectangle) -> str:
     """The shape of a kind of node: shapes tell the kinds apart without colour."""
     left, top, right, bottom = place.left, place.top, place.left + place.width, place.top + place.height
     x, y = number(left), number(top)
@@ -236,12 +236,12 @@ def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
     for index, entry in enumerate(entries):
         column, row = divmod(index, rows)
         x, y = column * wide, row * ROW + ROW / 2
-        lines.append(_sample(entry, Place(x + SAMPLE[0] / 2, y, *SAMPLE)))
+        lines.append(_sample(entry, Rectangle(x + SAMPLE[0] / 2, y, *SAMPLE)))
         lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, text_of(entry), size=LINE, kind="start faint"))
     return lines, rows * ROW + _MARGIN / 2
 
 
-def _sample(entry: Entry, place: Place) -> str:
+def _sample(entry: Entry, place: Rectangle) -> str:
     """What a line of the legend is about, in small."""
     # The tip is beyond the line.
     left, right = (place.left, place.y), (place.left + place.width - _TIP[0], place.y)
@@ -249,19 +249,19 @@ def _sample(entry: Entry, place: Place) -> str:
     curve = (left, (left[0] + third, left[1]), (right[0] - third, right[1]), right)
     match entry:
         case "start":
-            return _dot(Place(place.x, place.y, 10, 10))
+            return _dot(Rectangle(place.x, place.y, 10, 10))
         case "end":
             return _finish_sample(place)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_way(Line(curve, (right[0] + _TIP[0], right[1]), None), None)}</g>'
+            return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1]), None), None)}</g>'
         case "current":
             return f'<g class="node pure current">{outline("pure", place)}</g>'
         case _:
             return f'<g class="node {entry}">{outline(entry, place)}</g>'
 
 
-def _finish_sample(place: Place) -> str:
+def _finish_sample(place: Rectangle) -> str:
     x, y = number(place.x), number(place.y)
     return f'<circle class="finish" cx="{x}" cy="{y}" r="7"/><circle class="finish" cx="{x}" cy="{y}" r="4.5"/>'
 

@@ -10,7 +10,7 @@ Point: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Rectangle:
     """A rectangle, by its middle and its size."""
 
     x: float
@@ -30,12 +30,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Polyline:
     """A way as a chain of cubic Bézier curves (1 + 3n points), the point of its arrow, and where its label stands."""
 
     curve: tuple[Point, ...]
     tip: Point
-    label: Place | None
+    label: Rectangle | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Layout:
 
     width: float
     height: float
-    boxes: tuple[Place, ...]
-    arrows: tuple[Line, ...]
-    start: Place
-    entry: Line
-    finish: Place | None
-    clusters: Mapping[tuple[str, ...], Place]
+    boxes: tuple[Rectangle, ...]
+    arrows: tuple[Polyline, ...]
+    start: Rectangle
+    entry: Polyline
+    finish: Rectangle | None
+    clusters: Mapping[tuple[str, ...], Rectangle]

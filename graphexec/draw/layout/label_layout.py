@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
-from graphexec.draw.layout.geometry import Layout, Line, Place, Point
+from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 
 # What a reader minds, against the length of the lines: a label that cannot be read, one that stands on a line, two
 # lines that cross, and a start that is not at the top.
@@ -59,7 +59,9 @@ def skimmed(layout: Layout) -> int:
     for line, one in zip(layout.arrows, _Seen(layout).ways, strict=True):
         ends = (line.curve[0], line.curve[-1], line.tip)
         others = [box for box in layout.boxes if not any(_passes(box, _ENDS, (end, end)) for end in ends)]
-        others += [Place(*other.tip, _TIP, _TIP) for other in layout.arrows if math.dist(other.tip, line.tip) > _TIP]
+        others += [
+            Rectangle(*other.tip, _TIP, _TIP) for other in layout.arrows if math.dist(other.tip, line.tip) > _TIP
+        ]
         count += sum(any(_passes(place, _SKIMMED, piece) for piece in one.pieces) for place in others)
     return count
 
@@ -69,13 +71,13 @@ class _Way:
 
     __slots__ = ("around", "pieces")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Polyline) -> None:
         points = [*way(line.curve), line.tip]
         self.pieces = list(pairwise(points))
         left, right = min(x for x, _ in points), max(x for x, _ in points)
         top, bottom = min(y for _, y in points), max(y for _, y in points)
         # A straight line has an extent, too.
-        self.around = Place((left + right) / 2, (top + bottom) / 2, right - left + 1, bottom - top + 1)
+        self.around = Rectangle((left + right) / 2, (top + bottom) / 2, right - left + 1, bottom - top + 1)
 
 
 class _Seen:
@@ -88,7 +90,7 @@ class _Seen:
         self.labels = [line.label for line in layout.arrows]
         self._boxes = (*layout.boxes, layout.start, *((layout.finish,) if layout.finish else ()))
 
-    def clashes(self, index: int, label: Place) -> list[str]:
+    def clashes(self, index: int, label: Rectangle) -> list[str]:
         """What the label of an arrow does to others, and theirs to it, at a place."""
         found = [
             f"the label {index} covers the label {other}"
@@ -110,7 +112,7 @@ class _Seen:
         return found
 
 
-def _beside(line: Line, label: Place) -> Iterator[Place]:
+def _beside(line: Polyline, label: Rectangle) -> Iterator[Rectangle]:
     """The places at both sides of a line where its label could stand."""
     points = way(line.curve)
     for (x0, y0), (x1, y1) in pairwise(points[len(points) // 8 : -len(points) // 8 or None]):
@@ -120,7 +122,7 @@ def _beside(line: Line, label: Place) -> Iterator[Place]:
         # As far from the line as the label's own extent is in that direction.
         off = (abs(down) * label.width + abs(across) * label.height) / length / 2
         for side in (1, -1):
-            yield Place(
+            yield Rectangle(
                 round(x - side * down / length * off, 1),
                 round(y + side * across / length * off, 1),
                 label.width,
@@ -128,7 +130,7 @@ def _beside(line: Line, label: Place) -> Iterator[Place]:
             )
 
 
-def _within(layout: Layout, place: Place) -> bool:
+def _within(layout: Layout, place: Rectangle) -> bool:
     return (
         place.left >= 0
         and place.top >= 0
@@ -137,7 +139,7 @@ def _within(layout: Layout, place: Place) -> bool:
     )
 
 
-def _far(place: Place, line: Line) -> float:
+def _far(place: Rectangle, line: Polyline) -> float:
     """How far a label is from the middle of its line."""
     points = way(line.curve)
     x, y = points[len(points) // 2]
@@ -178,14 +180,14 @@ def way(curve: Sequence[Point]) -> list[Point]:
     return points
 
 
-def _overlap(one: Place, other: Place) -> bool:
+def _overlap(one: Rectangle, other: Rectangle) -> bool:
     return (
         abs(one.x - other.x) * 2 < one.width + other.width - 0.5
         and abs(one.y - other.y) * 2 < one.height + other.height - 0.5
     )
 
 
-def _passes(place: Place, margin: float, piece: tuple[Point, Point]) -> bool:
+def _passes(place: Rectangle, margin: float, piece: tuple[Point, Point]) -> bool:
     """Whether a straight line comes so near to what stands at a place: by clipping it (Liang and Barsky)."""
     begin, end = piece
     half_width, half_height = place.width / 2 + margin, place.height / 2 + margin

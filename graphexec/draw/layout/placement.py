@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from graphexec.draw.layout.font_metrics import width
-from graphexec.draw.layout.geometry import Layout, Line, Place, Point
+from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 from graphexec.draw.layout.label_layout import clashes, cost, settled
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.errors import InputError
@@ -212,19 +212,19 @@ def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
         x, y = text.split(",")
         return round(float(x) - left, 1), round(top - float(y), 1)
 
-    places: dict[str, Place] = {}
+    places: dict[str, Rectangle] = {}
     paths = paths_of(picture)
-    clusters: dict[tuple[str, ...], Place] = {}
+    clusters: dict[tuple[str, ...], Rectangle] = {}
     for one in found["objects"]:
         if one["name"].startswith("cluster_"):
             x0, y0, x1, y1 = map(float, one["bb"].split(","))
-            clusters[paths[int(one["name"].removeprefix("cluster_"))]] = Place(
+            clusters[paths[int(one["name"].removeprefix("cluster_"))]] = Rectangle(
                 round((x0 + x1) / 2 - left, 1), round(top - (y0 + y1) / 2, 1), round(x1 - x0, 1), round(y1 - y0, 1)
             )
         elif "pos" in one:
             x, y = point(one["pos"])
             wide, high = float(one["width"]) * _INCH, float(one["height"]) * _INCH
-            places[one["name"]] = Place(x, y, round(wide, 1), round(high, 1))
+            places[one["name"]] = Rectangle(x, y, round(wide, 1), round(high, 1))
     ways = {edge["id"]: edge for edge in found["edges"]}
     return Layout(
         round(right - left, 1),
@@ -239,7 +239,7 @@ def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
 
 
 # Any: a function of a text of Graphviz's.
-def _line(edge: Mapping[str, Any], point: Any, arrow: Arrow | None) -> Line:
+def _line(edge: Mapping[str, Any], point: Any, arrow: Arrow | None) -> Polyline:
     tip, *curve = edge["pos"].split()
     if tip.startswith("s,"):
         # It was laid out from its end to its beginning.
@@ -248,5 +248,5 @@ def _line(edge: Mapping[str, Any], point: Any, arrow: Arrow | None) -> Line:
     if arrow is not None:
         x, y = point(edge["lp"])
         wide, high = label_size(arrow.lines)
-        label = Place(x, y, wide, high)
-    return Line(tuple(point(one) for one in curve), point(tip[2:]), label)
+        label = Rectangle(x, y, wide, high)
+    return Polyline(tuple(point(one) for one in curve), point(tip[2:]), label)

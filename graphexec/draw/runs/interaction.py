@@ -11,7 +11,7 @@ from graphexec.draw.model.words import counted, duration
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import answered, asked, cut, failed, shown, tokens
 from graphexec.draw.runs.records import Recording
-from graphexec.draw.runs.visits import Exchange, Visit, limit_text, visits_of
+from graphexec.draw.runs.visits import EffectRecord, Visit, limit_text, visits_of
 from graphexec.errors import InputError
 
 # The places of the two who always take part.
@@ -23,7 +23,7 @@ _LABEL, _TITLE, _NAME = 60, 1_000, 24
 
 Role: TypeAlias = Literal["user", "agent", "model", "tool", "person", "world", "function"]
 Key: TypeAlias = tuple[Role, str]
-Kind: TypeAlias = Literal["call", "reply", "failure"]
+ParticipantKind: TypeAlias = Literal["call", "reply", "failure"]
 # Who stands left of whom.
 _ROLES: tuple[Role, ...] = ("user", "agent", "model", "tool", "person", "world", "function")
 _NAMES: Mapping[Role, str] = {"user": "User", "agent": "Agent", "model": "Model", "person": "Person", "world": "World"}
@@ -47,7 +47,7 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SentMessage:
     """An arrow: `number` counts from 1, `source` and `target` are places among the participants.
 
     A call makes its target active, a reply or a failure ends what its source was doing. `title` holds more of what was
@@ -57,7 +57,7 @@ class Message:
     number: int
     source: int
     target: int
-    kind: Kind
+    kind: ParticipantKind
     lines: tuple[str, ...]
     title: str
 
@@ -76,10 +76,10 @@ class Together:
     """Calls made at once, each with its reply, if it had one."""
 
     text: str
-    branches: tuple[tuple[Message, ...], ...]
+    branches: tuple[tuple[SentMessage, ...], ...]
 
 
-Item: TypeAlias = Message | Note | Together
+Item: TypeAlias = SentMessage | Note | Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Interaction:
     items: tuple[Item, ...]
 
     @property
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[SentMessage, ...]:
         """All messages, in order."""
         return tuple(message for item in self.items for message in messages_in(item))
 
@@ -109,10 +109,10 @@ def interaction_of(recording: Recording, *, most: int | None = None) -> Interact
     return Interaction(participants, tuple(items if most is None else _shortened(items, most)))
 
 
-def messages_in(item: Item) -> tuple[Message, ...]:
+def messages_in(item: Item) -> tuple[SentMessage, ...]:
     """The messages of an item, in order."""
     match item:
-        case Message():
+        case SentMessage():
             return (item,)
         case Together(_, branches):
             return tuple(message for branch in branches for message in branch)
@@ -178,7 +178,7 @@ class _Teller:
                 yield Note("limit", cut(visit.limit, _LABEL))
         yield from self._ending(recording.result, noted=any(visit.limit is not None for visit in visits))
 
-    def _exchange(self, exchange: Exchange, node: str) -> Iterator[Item]:
+    def _exchange(self, exchange: EffectRecord, node: str) -> Iterator[Item]:
         effects = exchange.effects
         places = [self._places[_key(effect, node)] for effect in effects]
         notes = [
@@ -196,7 +196,7 @@ class _Teller:
             yield Together(f"{len(effects)} at once{took}", tuple(branches))
         yield from notes
 
-    def _branch(self, exchange: Exchange, index: int, place: int, *, timed: bool) -> Iterator[Message]:
+    def _branch(self, exchange: EffectRecord, index: int, place: int, *, timed: bool) -> Iterator[SentMessage]:
         effect = exchange.effects[index]
         yield self._message("call", _AGENT, place, (asked(effect, _LABEL),), asked(effect, _TITLE))
         replies = exchange.replies
@@ -224,11 +224,13 @@ class _Teller:
             title = cut(str(error["message"]), _TITLE)
         if result["status"] != "answered":
             facts.append(f"{result['status']}: {cut(str(result['reason']), _NAME)}" if limit else str(result["status"]))
-        kind: Kind = "reply" if result["status"] == "answered" else "failure"
+        kind: ParticipantKind = "reply" if result["status"] == "answered" else "failure"
         yield self._message(kind, _AGENT, _USER, (*facts, _totals(result)), title or facts[-1])
 
-    def _message(self, kind: Kind, source: int, target: int, lines: Sequence[str], title: str) -> Message:
-        return Message(next(self._numbers), source, target, kind, tuple(line for line in lines if line), title)
+    def _message(
+        self, kind: ParticipantKind, source: int, target: int, lines: Sequence[str], title: str
+    ) -> SentMessage:
+        return SentMessage(next(self._numbers), source, target, kind, tuple(line for line in lines if line), title)
 
 
 # Any: an input is whatever the run was given.
@@ -273,7 +275,7 @@ def _shortened(items: Sequence[Item], most: int) -> Iterator[Item]:
 def _goes_on(item: Item) -> bool:
     """Whether it belongs to the call before it."""
     match item:
-        case Message():
+        case SentMessage():
             return item.kind != "call" and item.target == _AGENT
         case Note():
             return item.kind == "news"

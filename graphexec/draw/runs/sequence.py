@@ -6,11 +6,20 @@ import re
 from collections.abc import Iterator, Mapping
 
 from graphexec.draw.model.words import plain
-from graphexec.draw.runs.interaction import Item, Kind, Message, Note, Role, Together, interaction_of, messages_in
+from graphexec.draw.runs.interaction import (
+    Item,
+    Note,
+    ParticipantKind,
+    Role,
+    SentMessage,
+    Together,
+    interaction_of,
+    messages_in,
+)
 from graphexec.draw.runs.records import AnyRun, recording_of
 
 # With the sign by which the target begins to do something, or the source ends it.
-_ARROWS: Mapping[Kind, str] = {"call": "->>+", "reply": "-->>-", "failure": "--x-"}
+_ARROWS: Mapping[ParticipantKind, str] = {"call": "->>+", "reply": "-->>-", "failure": "--x-"}
 _ACTORS: frozenset[Role] = frozenset({"user", "person"})
 # Signs that Mermaid may read as an entity, an end, a tag, a directive or a formula; the two that it writes entities
 # with while it parses; and a word that it takes for a wish.
@@ -38,7 +47,7 @@ def sequence_mermaid(run: AnyRun, *, most: int | None = None) -> str:
 
 def _item(item: Item, last: int) -> Iterator[str]:
     match item:
-        case Message():
+        case SentMessage():
             yield _message(item)
         case Together(text, branches):
             for index, branch in enumerate(branches):
@@ -51,7 +60,7 @@ def _item(item: Item, last: int) -> Iterator[str]:
             yield f"Note over p{over}: {_text(text)}"
 
 
-def _message(message: Message) -> str:
+def _message(message: SentMessage) -> str:
     return f"p{message.source}{_ARROWS[message.kind]}p{message.target}: {_text(*message.lines)}"
 
 

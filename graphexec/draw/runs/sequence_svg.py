@@ -9,7 +9,7 @@ from typing import final
 
 from graphexec.draw.formats.svg import number, outline, text
 from graphexec.draw.layout.font_metrics import width, wrapped
-from graphexec.draw.layout.geometry import Place
+from graphexec.draw.layout.geometry import Rectangle
 from graphexec.draw.layout.placement import LABEL, LEADING, LINE, TITLE
 from graphexec.draw.model.picture import Look
 from graphexec.draw.model.style import FONT, style
@@ -17,11 +17,11 @@ from graphexec.draw.model.words import plain
 from graphexec.draw.runs.interaction import (
     Interaction,
     Item,
-    Kind,
-    Message,
     Note,
     Participant,
+    ParticipantKind,
     Role,
+    SentMessage,
     Together,
     interaction_of,
     messages_in,
@@ -51,7 +51,7 @@ _LOOKS: Mapping[Role, Look] = {
     "world": "effect",
     "function": "opaque",
 }
-_SAID: Mapping[Kind, str] = {"call": "asks", "reply": "answers", "failure": "goes wrong, or is cut off"}
+_SAID: Mapping[ParticipantKind, str] = {"call": "asks", "reply": "answers", "failure": "goes wrong, or is cut off"}
 
 
 def sequence_svg(run: AnyRun, *, most: int | None = None) -> str:
@@ -140,12 +140,12 @@ class _Page:
     def add(self, item: Item) -> None:
         """Draw an item below the others."""
         match item:
-            case Message():
+            case SentMessage():
                 self._message(item)
             case Together():
                 self._together(item)
             case Note(kind, words) if kind in _ACROSS:
-                place = Place((self.left + self.right) / 2, self.y + 10, self.right - self.left, 20)
+                place = Rectangle((self.left + self.right) / 2, self.y + 10, self.right - self.left, 20)
                 self.lines.append(
                     _rect("cluster", place, 5) + text(place.x, place.y + 4, words, size=LABEL, kind="title")
                 )
@@ -170,7 +170,7 @@ class _Page:
         self.y += _HEAD
         return [*lifelines, *self.bars, *tops, *bottoms, *self.lines]
 
-    def _message(self, message: Message) -> None:
+    def _message(self, message: SentMessage) -> None:
         lines = _label(message.lines)
         ahead = 1 if message.target > message.source else -1
         begin = self.columns[message.source] + ahead * self._edge(message.source)
@@ -181,7 +181,7 @@ class _Page:
             self.y += _STEP
             wide = width(line, LABEL)
             # Lifelines end beside it.
-            drawn.append(_rect("paper", Place(middle, self.y - 4, wide + 6, _STEP), 0))
+            drawn.append(_rect("paper", Rectangle(middle, self.y - 4, wide + 6, _STEP), 0))
             drawn.append(text(middle, self.y, line, size=LABEL, kind="label"))
         self.y += _DOT + 2 if not lines else 8
         drawn.append(_arrow(message.kind, begin, end, self.y))
@@ -206,7 +206,7 @@ class _Page:
 
     def _bar(self, place: int, depth: int, since: float, until: float) -> str:
         look = _LOOKS[self.shown.participants[place].role]
-        bar = Place(self.columns[place] + depth * _NESTED, (since + until) / 2, 2 * _BAR, until - since)
+        bar = Rectangle(self.columns[place] + depth * _NESTED, (since + until) / 2, 2 * _BAR, until - since)
         return f'<g class="node {look}">{_rect("outline", bar, 1)}</g>'
 
     def _frame(self, item: Together) -> tuple[float, float]:
@@ -218,7 +218,9 @@ class _Page:
         left, right = self._frame(item)
         top = self.y
         words = item.text
-        tab = Place(left + width(words, LABEL, bold=True) / 2 + 10, top + 10, width(words, LABEL, bold=True) + 20, 20)
+        tab = Rectangle(
+            left + width(words, LABEL, bold=True) / 2 + 10, top + 10, width(words, LABEL, bold=True) + 20, 20
+        )
         header = _rect("cluster", tab, 3) + text(tab.x, tab.y + 4, words, size=LABEL, kind="title")
         self.y += 20 + _BETWEEN / 2
         for index, branch in enumerate(item.branches):
@@ -227,14 +229,14 @@ class _Page:
                 self.y += _BETWEEN / 2
             for message in branch:
                 self._message(message)
-        frame = Place((left + right) / 2, (top + self.y) / 2, right - left, self.y - top)
+        frame = Rectangle((left + right) / 2, (top + self.y) / 2, right - left, self.y - top)
         self.lines.append(f'<g class="frame">{_rect("line", frame, 5)}{header}</g>')
         self.y += _BETWEEN
 
     def _note(self, note: Note) -> None:
         lines = _label([note.text])
         high = len(lines) * _STEP + 10
-        place = Place(self.columns[note.over], self.y + high / 2, _note_width(note), high)
+        place = Rectangle(self.columns[note.over], self.y + high / 2, _note_width(note), high)
         words = "".join(
             text(place.x, self.y + 5 + (row + 0.78) * _STEP, line, size=LABEL) for row, line in enumerate(lines)
         )
@@ -255,11 +257,11 @@ def _head(one: Participant, x: float, y: float) -> str:
     look = _LOOKS[one.role]
     name = text(x, y + (-1 if one.detail else TITLE * 0.36), one.name, size=TITLE, kind="title")
     detail = text(x, y + 14, one.detail, size=LINE, kind="faint") if one.detail else ""
-    shape = outline(look, Place(x, y, _head_width(one), _HEAD - 4))
+    shape = outline(look, Rectangle(x, y, _head_width(one), _HEAD - 4))
     return f'<g class="node {look}">{shape}{name}{detail}</g>'
 
 
-def _arrow(kind: Kind, begin: float, end: float, y: float) -> str:
+def _arrow(kind: ParticipantKind, begin: float, end: float, y: float) -> str:
     """The line of a message: an answer's is dashed, and a cross ends one that went wrong."""
     ahead = 1 if end > begin else -1
     dashes = "" if kind == "call" else 'stroke-dasharray="6 4"'
@@ -277,11 +279,11 @@ def _arrow(kind: Kind, begin: float, end: float, y: float) -> str:
 
 def _number(count: int, x: float, y: float) -> str:
     digits = str(count)
-    place = Place(x, y, max(2 * _DOT, width(digits, 8.5) + 9), 2 * _DOT)
+    place = Rectangle(x, y, max(2 * _DOT, width(digits, 8.5) + 9), 2 * _DOT)
     return _rect("finish", place, _DOT) + text(x, y + 3, digits, size=8.5, kind="faint")
 
 
-def _rect(kind: str, place: Place, round_by: float) -> str:
+def _rect(kind: str, place: Rectangle, round_by: float) -> str:
     return (
         f'<rect class="{kind}" x="{number(place.left)}" y="{number(place.top)}" width="{number(place.width)}" '
         f'height="{number(place.height)}" rx="{number(round_by)}"/>'

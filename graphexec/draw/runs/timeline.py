@@ -9,7 +9,7 @@ from graphexec.draw.model.words import cells, counted, duration, fitted, padded
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import answered, asked, cut, failed, shown
 from graphexec.draw.runs.records import AnyRun, Recording, recording_of
-from graphexec.draw.runs.visits import Exchange, Visit, limit_text, visits_of
+from graphexec.draw.runs.visits import EffectRecord, Visit, limit_text, visits_of
 from graphexec.errors import InputError
 
 # Fewer columns have no room for a node beside its times.
@@ -131,7 +131,7 @@ def _said_in(visit: Visit, arrow: str) -> str:
     return "; ".join([*said, *([cut(visit.limit, _TEXT)] if visit.limit else [])])
 
 
-def _exchanged(exchange: Exchange, arrow: str) -> str:
+def _exchanged(exchange: EffectRecord, arrow: str) -> str:
     replies = exchange.replies or ()
     parts: list[str] = []
     for index, effect in enumerate(exchange.effects):

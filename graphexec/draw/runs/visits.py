@@ -21,7 +21,7 @@ _ENDED = frozenset({"answered", "stopped"})
 
 @final
 @dataclass(slots=True)
-class Exchange:
+class EffectRecord:
     """What a node asks for at once, and its `replies` (`None` while there are none), which took so many `seconds`.
 
     `news` is what was reported meanwhile, without the pieces of replies; a memory's is about no effects. Where the
@@ -48,7 +48,7 @@ class Visit:
     began: float
     ended: float
     iteration: int | None = None
-    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    exchanges: list[EffectRecord] = field(default_factory=list[EffectRecord])
     outcome: str | None = None
     target: str | None = None
     limit: str | None = None
@@ -151,16 +151,16 @@ class _Iterations:
 def _happened(visit: Visit, record: Record) -> None:
     match record["event"]:
         case "asked":
-            visit.exchanges.append(Exchange(record["effects"]))
+            visit.exchanges.append(EffectRecord(record["effects"]))
         case "answered":
             if not visit.exchanges or visit.exchanges[-1].replies is not None:
-                visit.exchanges.append(Exchange(record["replies"]))
+                visit.exchanges.append(EffectRecord(record["replies"]))
             visit.exchanges[-1].replies = record["replies"]
             visit.exchanges[-1].seconds += record["seconds"]
         case "reported":
             if record["news"] != "ReplyDelta":
                 if not visit.exchanges or not record["effects"]:
-                    visit.exchanges.append(Exchange(()))
+                    visit.exchanges.append(EffectRecord(()))
                 visit.exchanges[-1].news.append(record["text"])
         case "moved":
             visit.outcome, visit.target = record["outcome"], record["target"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from graphexec.errors import ModelError, RateLimited, ServerError
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import LONGEST_ADVISED, Failure, breakdown, refusal, timed_out
+from graphexec.models.http.failures import LONGEST_ADVISED, CallFailure, breakdown, refusal, timed_out
 from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_while_waited_for
@@ -67,7 +67,7 @@ class Attempts:
         self._read = read
         self._deadline = math.inf if timeout is None else clock.monotonic() + timeout
         self._timeout = timeout
-        self._failure: Failure | None = None
+        self._failure: CallFailure | None = None
         # Whether the connection may be one that lay idle, and whether that was already tried anew.
         self._reused = False
         self._tried_anew = False
@@ -93,7 +93,7 @@ class Attempts:
         except ModelError as error:
             if self._failure is None or self._failure.error is not error:
                 # Told in a body or an event that came with status 200.
-                self._failure = Failure(error, transient=isinstance(error, ServerError | RateLimited))
+                self._failure = CallFailure(error, transient=isinstance(error, ServerError | RateLimited))
             raise
         # Any exception of the client's; those of others go on as they are.
         except Exception as error:

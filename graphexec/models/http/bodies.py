@@ -20,7 +20,7 @@ from graphexec.models.http.endpoint import Endpoint
 JSON = dict[str, Any]
 
 # A negative count would give tokens back to a run that is bounded by them.
-Count = Annotated[int, Field(ge=0)]
+TokenCount = Annotated[int, Field(ge=0)]
 
 
 class Wire(BaseModel):

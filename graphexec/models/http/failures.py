@@ -45,7 +45,7 @@ _PASSING = {"overloaded_error", "api_error", "timeout_error", "server_error", "s
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CallFailure:
     """Why an attempt failed. `transient`: another one may succeed, after `advised` seconds if the server says.
 
     `dropped`: the connection broke, as one does that lay idle for too long.
@@ -88,7 +88,7 @@ class Complaint:
             return cls(text)
 
 
-def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> Failure:
+def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> CallFailure:
     """Return why a server did not answer 200. `now` is the wall clock's time, for a `Retry-After` that is a date."""
     complaint = Complaint.read(body)
     advised = retry_after(headers.get("retry-after"), now=now)
@@ -96,20 +96,20 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     overflowed = overflow(endpoint, complaint, status=status)
     error: ModelError
     if overflowed is not None:
-        return Failure(overflowed)
+        return CallFailure(overflowed)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         error = AuthenticationFailed(
             f"{endpoint} refuses the API key ({said}); check that {_key(endpoint)} is one of this server's",
             status=status,
         )
-        return Failure(error)
+        return CallFailure(error)
     if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
         error = ModelNotFound(
             f"{endpoint} was not found ({said}); check the model's name, and {_base_url(endpoint)}, "
             f"{endpoint.provider.hint}",
             status=status,
         )
-        return Failure(error)
+        return CallFailure(error)
     if status == HTTPStatus.TOO_MANY_REQUESTS and complaint.code == "insufficient_quota":
         # It does not come back by waiting.
         error = RateLimited(
@@ -117,7 +117,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
             status=status,
             retry_after=advised,
         )
-        return Failure(error)
+        return CallFailure(error)
     waited_for = advised is None or advised <= LONGEST_ADVISED
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         error = RateLimited(
@@ -125,26 +125,26 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
             status=status,
             retry_after=advised,
         )
-        return Failure(error, transient=waited_for, advised=advised)
+        return CallFailure(error, transient=waited_for, advised=advised)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         error = ServerError(
             f"{endpoint} failed ({said}); {_again(advised)}, or look at the server's log", status=status
         )
-        return Failure(error, transient=waited_for, advised=advised)
+        return CallFailure(error, transient=waited_for, advised=advised)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
         error = BadRequest(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
-        return Failure(error)
+        return CallFailure(error)
     if status >= HTTPStatus.BAD_REQUEST:
         error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
-        return Failure(error)
+        return CallFailure(error)
     error = BadReply(
         f"{endpoint} answered neither 200 nor an error ({said}); check {_base_url(endpoint)}", status=status
     )
-    return Failure(error)
+    return CallFailure(error)
 
 
-def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failure | None:
+def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFailure | None:
     """Return what an exception of the HTTP client means, or `None` where it is none of the client's.
 
     Told by the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the
@@ -154,11 +154,11 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failur
     fact = endpoint.quote(str(error)) or type(error).__name__
     failed: ModelError
     if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
-        return Failure(timed_out(endpoint, seconds))
+        return CallFailure(timed_out(endpoint, seconds))
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        return Failure(address_unusable(endpoint, fact))
+        return CallFailure(address_unusable(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
-        return Failure(
+        return CallFailure(
             BadReply(f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again")
         )
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
@@ -166,13 +166,13 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> Failur
             f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
             f"Start it, or change {_base_url(endpoint)}"
         )
-        return Failure(failed, transient=True)
+        return CallFailure(failed, transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
         failed = ConnectionFailed(
             f"the connection to {endpoint} broke ({fact}); try again, and look whether the server is still running "
             f"at {endpoint.shown_url}"
         )
-        return Failure(failed, transient=True, dropped=True)
+        return CallFailure(failed, transient=True, dropped=True)
     return None
 
 

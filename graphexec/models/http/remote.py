@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 from types import TracebackType
 from typing import ClassVar, Self
 
-from graphexec._arguments import NAME, TEXT, TIMEOUT, Kind, check, having, maybe, number, whole
+from graphexec._arguments import NAME, TEXT, TIMEOUT, Constraint, check, having, maybe, number, whole
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
@@ -21,15 +21,15 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 TEMPERATURE = number("a number, 0 or more")
 _CLIENT = having("a client", "build_request", "send")
 # The two are told apart by how they are closed; one of the user's own may not say.
-_BLOCKING = Kind(
+_BLOCKING = Constraint(
     "an httpx.Client, or one like it",
     lambda value: _CLIENT.fits(value) and (hasattr(value, "__enter__") or not hasattr(value, "__aenter__")),
 )
-_ASYNC = Kind(
+_ASYNC = Constraint(
     "an httpx.AsyncClient, or one like it",
     lambda value: _CLIENT.fits(value) and (hasattr(value, "__aenter__") or not hasattr(value, "__enter__")),
 )
-_REQUEST = Kind(
+_REQUEST = Constraint(
     "ChatRequest((UserMessage(text),)) or CompletionRequest(text)",
     lambda value: isinstance(value, (ChatRequest, CompletionRequest)),
 )

@@ -6,7 +6,7 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.dialect import Dialect
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.anthropic_reply import Fold, decode
+from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import encode, headers, route
 
 ANTHROPIC = Provider(
@@ -23,8 +23,8 @@ def _decode(body: bytes, _request: ModelRequest, endpoint: Endpoint) -> ModelRep
     return decode(body, endpoint)
 
 
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
-    return Fold(endpoint)
+def _fold(_request: ModelRequest, endpoint: Endpoint) -> AnthropicStream:
+    return AnthropicStream(endpoint)
 
 
 MESSAGES = Dialect(ANTHROPIC, route, headers, encode, _decode, _fold, max_tokens=4096)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.http.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
 from graphexec.models.providers.drafts import Draft, Pieces, made_up
@@ -26,10 +26,10 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 
 class _Usage(Wire):
     # What was written to a cache, or read from one, is not among the `input_tokens`.
-    input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-    cache_read_input_tokens: Count | None = None
-    output_tokens: Count | None = None
+    input_tokens: TokenCount | None = None
+    cache_creation_input_tokens: TokenCount | None = None
+    cache_read_input_tokens: TokenCount | None = None
+    output_tokens: TokenCount | None = None
 
 
 class _Block(Wire):
@@ -97,7 +97,7 @@ def decode(body: bytes, endpoint: Endpoint) -> ModelReply:
 
 
 @dataclass(slots=True)
-class Fold:
+class AnthropicStream:
     """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
 
     endpoint: Endpoint

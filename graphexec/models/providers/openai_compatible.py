@@ -20,7 +20,7 @@ from graphexec.models.http.bodies import JSON, told_again, write
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI, Endpoint
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.openai_reply import Fold, decode
+from graphexec.models.providers.openai_reply import ChatStream, decode
 
 
 def route(request: ModelRequest) -> str:
@@ -92,8 +92,8 @@ def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelRepl
     return decode(body, endpoint, chat=isinstance(request, ChatRequest))
 
 
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> Fold:
-    return Fold(endpoint)
+def _fold(_request: ModelRequest, endpoint: Endpoint) -> ChatStream:
+    return ChatStream(endpoint)
 
 
 CHAT_COMPLETIONS = Dialect(OPENAI, route, bearer, encode, _decode, _fold)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
-from graphexec.models.http.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
 from graphexec.models.providers.drafts import Draft, Pieces, made_up
@@ -24,8 +24,8 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 
 
 class _Usage(Wire):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
+    prompt_tokens: TokenCount | None = None
+    completion_tokens: TokenCount | None = None
 
 
 class _Function(Wire):
@@ -85,7 +85,7 @@ def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
 
 
 @dataclass(slots=True)
-class Fold:
+class ChatStream:
     """The chunks of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
 
     endpoint: Endpoint

@@ -21,7 +21,7 @@ from graphexec.models.http.bodies import JSON, conversation, instructions, told_
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI, Endpoint
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.responses_reply import Cut, Fold, decode
+from graphexec.models.providers.responses_reply import ResponsesStream, StopCutter, decode
 
 
 def route(_request: ModelRequest) -> str:
@@ -99,8 +99,8 @@ def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelRepl
     return decode(body, endpoint, stop=request.stop)
 
 
-def _fold(request: ModelRequest, endpoint: Endpoint) -> Fold:
-    return Fold(endpoint, Cut(request.stop))
+def _fold(request: ModelRequest, endpoint: Endpoint) -> ResponsesStream:
+    return ResponsesStream(endpoint, StopCutter(request.stop))
 
 
 RESPONSES = Dialect(OPENAI, route, bearer, encode, _decode, _fold)

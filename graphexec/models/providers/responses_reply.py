@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.http.bodies import Count, Wire, bad, read, text_of
+from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
 from graphexec.models.providers.drafts import Draft
 
 
 @dataclass(slots=True)
-class Cut:
+class StopCutter:
     """A text as far as it came and may be shown. `take` each piece, then the `rest`.
 
     Of several stop texts the one that is whole first counts, as at a server that looks after every letter; so the same
@@ -55,8 +55,8 @@ class Cut:
 
 
 class _Usage(Wire):
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
+    input_tokens: TokenCount | None = None
+    output_tokens: TokenCount | None = None
 
 
 class _Part(Wire):
@@ -110,7 +110,7 @@ def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> Mo
     Raises `BadReply` where it is not what the protocol says, and another `ModelError` where it tells of one.
     """
     response = read(body, _Response, endpoint)
-    fold = Fold(endpoint, Cut(stop))
+    fold = ResponsesStream(endpoint, StopCutter(stop))
     for _ in fold.close(response):
         # Its pieces are in the fold.
         pass
@@ -120,11 +120,11 @@ def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> Mo
 
 
 @dataclass(slots=True)
-class Fold:
+class ResponsesStream:
     """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
 
     endpoint: Endpoint
-    cut: Cut
+    cut: StopCutter
     _draft: Draft = field(init=False)
     # The position among the calls of each item, by the server's index or id.
     _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int])

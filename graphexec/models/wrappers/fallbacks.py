@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from graphexec._arguments import MODEL, Kind, check
+from graphexec._arguments import MODEL, Constraint, check
 from graphexec.errors import InputError, ModelError, described
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
@@ -13,7 +13,7 @@ from graphexec.models.notices import FellBack
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend, shown
 from graphexec.runtime.progress import report
 
-_EACH = Kind("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
+_EACH = Constraint("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
 
 
 def with_fallbacks(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphexec._arguments import MODEL, Kind, check, number
+from graphexec._arguments import MODEL, Constraint, check, number
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
@@ -38,7 +38,7 @@ def _are_prices(value: object) -> bool:
     return isinstance(value, Price) or (bool(of_names) and all(of_names))
 
 
-_PRICES = Kind("Price(prompt, completion), or a dict with one for each model's name", _are_prices)
+_PRICES = Constraint("Price(prompt, completion), or a dict with one for each model's name", _are_prices)
 
 
 def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:

@@ -86,7 +86,7 @@ class ModelCall:
         await self._clock.wait(seconds, self.io)
 
 
-Flow: TypeAlias = Callable[[ModelCall], Awaitable[ModelReply]]
+CallFlow: TypeAlias = Callable[[ModelCall], Awaitable[ModelReply]]
 
 
 @final
@@ -103,7 +103,7 @@ class WrappedModel:
         self,
         kind: str,
         models: Sequence[Model],
-        flow: Flow,
+        flow: CallFlow,
         *,
         instant: bool = False,
         clock: Clock = REAL_TIME,

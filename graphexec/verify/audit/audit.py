@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.errors import CertificateError
 from graphexec.kernel.node import END
-from graphexec.verify.audit.trace import REPORT, WHOLE, Record, Trace, Violation, Visit, shown
+from graphexec.verify.audit.trace import REPORT, WHOLE, Record, Trace, TraceVisit, Violation, shown
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.checker import check_ranks
 from graphexec.verify.proof.flow import Transition
@@ -134,7 +134,7 @@ def _ending(trace: Trace, last: int) -> Iterator[Violation]:
         yield Violation(last, f"the run reached END and its status is {result['status']}", REPORT)
 
 
-def _asking(visit: Visit, certificate: Certificate) -> Iterator[Violation]:
+def _asking(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
     """Whether the node may ask for anything, and for so much."""
     row = [one for one in certificate.flow.transitions if one.source == visit.node]
     asked = len(visit.asked)
@@ -148,7 +148,7 @@ def _asking(visit: Visit, certificate: Certificate) -> Iterator[Violation]:
         yield Violation(visit.line, fact, REPORT)
 
 
-def _step(visit: Visit, before: Counts, after: Counts, certificate: Certificate) -> Iterator[Violation]:
+def _step(visit: TraceVisit, before: Counts, after: Counts, certificate: Certificate) -> Iterator[Violation]:
     """Whether the visit ended with a transition of the flow, and spent what such a transition spends."""
     told = f"{visit.node} --{visit.outcome}--> {visit.target}"
     ways = [
@@ -165,7 +165,7 @@ def _step(visit: Visit, before: Counts, after: Counts, certificate: Certificate)
         yield Violation(visit.left, f"{told} {misfits[0]}", REPORT)
 
 
-def _misfit(way: Transition, visit: Visit, counts: tuple[Counts, Counts], certificate: Certificate) -> str | None:
+def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], certificate: Certificate) -> str | None:
     """Why the visit's requests and the counters before and after it are not this transition's; `None` if they are."""
     before, after = counts
     least = dict(way.spends)
@@ -218,7 +218,7 @@ def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certifica
     return most is None or spent + most > limit
 
 
-def _falling(visits: Sequence[Visit], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
+def _falling(visits: Sequence[TraceVisit], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
     """Whether the rank falls from each node to the next."""
     values = [_value(visit.node, before, certificate) for visit, before in zip(visits, counts, strict=False)]
     for before, after, visit in zip(values, values[1:], visits[1:], strict=False):
@@ -262,7 +262,9 @@ def _allowed(name: str, certificate: Certificate) -> float | None:
     return bound.number if reserved and bound.number is not None else limit
 
 
-def _beyond(visits: Sequence[Visit], result: Record | None, certificate: Certificate, last: int) -> Iterator[Violation]:
+def _beyond(
+    visits: Sequence[TraceVisit], result: Record | None, certificate: Certificate, last: int
+) -> Iterator[Violation]:
     """Whether the bounds are kept."""
     bounds = certificate.bounds
     moved = [visit.left for visit in visits if visit.outcome is not None]

@@ -41,7 +41,7 @@ class Violation:
 
 @final
 @dataclass(slots=True)
-class Visit:
+class TraceVisit:
     """A node, what was spent when it was reached, what it asked for, and how it was left (`None`: it was not)."""
 
     line: int
@@ -70,11 +70,11 @@ class Trace:
         measured = {name for kind in kinds for name, amount in kind if not amount} - {*flow.charged}
         self._whole = tuple(dict.fromkeys(("iterations", *self._meters, *flow.charged, "tokens", "restarts")))
         self._rising = tuple(dict.fromkeys((*_RISING, *flow.measured, *sorted(measured))))
-        self.visits: list[Visit] = []
+        self.visits: list[TraceVisit] = []
         self.result: Record | None = None
         self.faults: list[Violation] = []
         # The visit that goes on, what it waits for, where the last one led to, and what was spent by then.
-        self._at: Visit | None = None
+        self._at: TraceVisit | None = None
         self._waits: list[str] | None = None
         self._due: str | None = None
         self._spent: Record | None = None
@@ -135,7 +135,7 @@ class Trace:
             self._fault(line, f"{node} is entered, and {self._at.node} was not left")
         elif self._due is not None and self._due != node:
             self._fault(line, f"{node} is entered where {self._due} was due")
-        self._at, self._waits, self._spent = Visit(line, node, spent), None, spent
+        self._at, self._waits, self._spent = TraceVisit(line, node, spent), None, spent
         self.visits.append(self._at)
 
     def _first(self, line: int, spent: Record) -> None:

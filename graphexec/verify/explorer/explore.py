@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
 
-from graphexec._arguments import Kind, check, each, whole
+from graphexec._arguments import Constraint, check, each, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
 from graphexec.kernel.graph import Graph, built
@@ -45,9 +45,9 @@ def _are_exceptions(given: Any) -> bool:
     return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in several)
 
 
-EXCEPTIONS = Kind("a tuple of exceptions, such as (ValueError,)", _are_exceptions)
-LIMITS = Kind("Limits, such as Limits(iterations=3)", lambda value: isinstance(value, Limits))
-_ORACLE = Kind("an oracle, such as replies_of(executor)", lambda value: isinstance(value, Oracle))
+EXCEPTIONS = Constraint("a tuple of exceptions, such as (ValueError,)", _are_exceptions)
+LIMITS = Constraint("Limits, such as Limits(iterations=3)", lambda value: isinstance(value, Limits))
+_ORACLE = Constraint("an oracle, such as replies_of(executor)", lambda value: isinstance(value, Oracle))
 
 
 @final

@@ -11,7 +11,7 @@ from graphexec.errors import InputError
 from graphexec.kernel.events import Asked, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.statespace import Broken, Events, Space, Thrown, Way
+from graphexec.verify.explorer.statespace import Broken, Events, RunPath, Space, Thrown
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.temporal import BROKEN, Assertion, members
 
@@ -80,7 +80,7 @@ class _Search(Generic[P, C]):
     def space(self, events: Events, first: P | Over) -> Space[C]:
         start = tuple(assertion.start for assertion in self._assertions)
         begun = self._way(None, None, start, events, first)
-        ways: dict[int, list[Way[C]]] = {}
+        ways: dict[int, list[RunPath[C]]] = {}
         while self._queue:
             length, number = heapq.heappop(self._queue)
             state = self._found[number]
@@ -97,7 +97,7 @@ class _Search(Generic[P, C]):
 
     def _way(
         self, before: int | None, choice: C | None, states: tuple[Hashable, ...], events: Events, then: P | Over
-    ) -> Way[C]:
+    ) -> RunPath[C]:
         edges: list[Edge] = []
         charges: dict[str, int] = {}
         for place, event in enumerate(events):
@@ -119,7 +119,7 @@ class _Search(Generic[P, C]):
         target = (
             then if isinstance(then, Over) else self._numbered(_Found(then, states, length, before, choice, events))
         )
-        return Way(choice, tuple(edges), charges, target)
+        return RunPath(choice, tuple(edges), charges, target)
 
     def _numbered(self, found: _Found[P, C]) -> int:
         key = (self._alike(found.place), found.states)

@@ -27,7 +27,7 @@ Events: TypeAlias = tuple[Event[Any], ...]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Way(Generic[C]):
+class RunPath(Generic[C]):
     """One way on from a state: by which `choice`, over which edges, charging which meters, to a state or the end."""
 
     choice: C | None
@@ -65,12 +65,12 @@ class Space(Generic[C]):
     And the shortest run for each assertion that fails, and for each class of exceptions that a node raises.
     """
 
-    first: Way[C]
-    ways: Sequence[Sequence[Way[C]]]
+    first: RunPath[C]
+    ways: Sequence[Sequence[RunPath[C]]]
     broken: tuple[Broken[C], ...]
     thrown: tuple[Thrown[C], ...] = ()
 
-    def __iter__(self) -> Iterator[Way[C]]:
+    def __iter__(self) -> Iterator[RunPath[C]]:
         yield self.first
         for ways in self.ways:
             yield from ways
@@ -117,7 +117,7 @@ def extent(space: Space[Any]) -> Extent | Endless:
 _OVER = Extent(0, {}, 1)
 
 
-def _joined(ways: Iterable[Way[Any]], known: Mapping[int, Extent]) -> Extent:
+def _joined(ways: Iterable[RunPath[Any]], known: Mapping[int, Extent]) -> Extent:
     pairs = [(way, _OVER if isinstance(way.target, Over) else known[way.target]) for way in ways]
     meters = dict.fromkeys(meter for way, then in pairs for meter in (*way.charges, *then.charges))
     return Extent(
@@ -168,7 +168,7 @@ def _way_to(space: Space[Any], number: int) -> tuple[Edge, ...]:
     return _edges(find_path(_network(space), _BEGIN, number) or ())
 
 
-def _edges(ways: Iterable[Way[Any]]) -> tuple[Edge, ...]:
+def _edges(ways: Iterable[RunPath[Any]]) -> tuple[Edge, ...]:
     return tuple(edge for way in ways for edge in way.edges)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from graphexec._arguments import NAME, Kind
+from graphexec._arguments import NAME, Constraint
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import All, Effect, Request
@@ -260,7 +260,7 @@ def _meant(name: str, known: Collection[str]) -> str:
 
 
 # What is written by users without a type checker: names for predicates, nodes for names, effects for their classes.
-_EFFECT = Kind("a class of effects", lambda value: isinstance(value, type) and issubclass(value, Effect))
+_EFFECT = Constraint("a class of effects", lambda value: isinstance(value, type) and issubclass(value, Effect))
 
 
 def _predicates(text: str, *given: object) -> None:

@@ -31,7 +31,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class GuardedProgram:
     """The counters with their limits, at which they begin, and the ways on from each node; a run ends at `END`."""
 
     start: str
@@ -39,7 +39,7 @@ class Program:
     counters: Mapping[str, int]
 
 
-def guarded(flow: Flow, limits: Limits) -> Program:
+def guarded(flow: Flow, limits: Limits) -> GuardedProgram:
     """Return the walks of the flow that the limits allow.
 
     Transitions whose causes have no limit are left out, and budgets that have none are not counted. A cause that is not
@@ -57,7 +57,7 @@ def guarded(flow: Flow, limits: Limits) -> Program:
     for command in found:
         refills = tuple(name for name in counters if name in command.transition.resets)
         nodes[command.transition.source].append(replace(command, refills=refills))
-    return Program(flow.start, {name: tuple(commands) for name, commands in nodes.items()}, counters)
+    return GuardedProgram(flow.start, {name: tuple(commands) for name, commands in nodes.items()}, counters)
 
 
 def _command(transition: Transition, caps: Mapping[str, int], limited: set[str]) -> Command | None:

@@ -26,7 +26,7 @@ from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.settings import AGENT_METERS
 from graphexec.verify.proof.verdict import CODES, Finding, Witness
-from graphexec.verify.reports.subject import Place, Subject, status_of
+from graphexec.verify.reports.subject import SourceLocation, Subject, status_of
 
 VERSION = 1
 
@@ -95,7 +95,7 @@ def _finding(subject: Subject, finding: Finding, root: str) -> dict[str, Any]:
     }
 
 
-def _place(place: Place | None, root: str) -> dict[str, Any] | None:
+def _place(place: SourceLocation | None, root: str) -> dict[str, Any] | None:
     return None if place is None else {"file": place.within(root), "line": place.line}
 
 

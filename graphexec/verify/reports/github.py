@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphexec.verify.reports.subject import Place, Subject
+from graphexec.verify.reports.subject import SourceLocation, Subject
 
 
 def github(subjects: Sequence[Subject], *, root: str = "") -> str:
@@ -28,7 +28,7 @@ def _lines(subject: Subject, root: str) -> Iterator[str]:
         yield _command("notice", "graphexec", f"{subject.name}: proved, every run ends{within}", {})
 
 
-def _where(place: Place | None, root: str) -> dict[str, str]:
+def _where(place: SourceLocation | None, root: str) -> dict[str, str]:
     return {} if place is None else {"file": place.within(root), "line": str(place.line)}
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.document import told_bounds
-from graphexec.verify.reports.subject import Place, Subject, qualified
+from graphexec.verify.reports.subject import SourceLocation, Subject, qualified
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -96,7 +96,7 @@ def _flow(subject: Subject, witness: Witness, root: str) -> list[dict[str, Any]]
     ]
 
 
-def _location(subject: Subject, name: str | None, place: Place | None, root: str) -> dict[str, Any]:
+def _location(subject: Subject, name: str | None, place: SourceLocation | None, root: str) -> dict[str, Any]:
     location: dict[str, Any] = {}
     if place is not None:
         location["physicalLocation"] = _physical(place, root)
@@ -107,7 +107,7 @@ def _location(subject: Subject, name: str | None, place: Place | None, root: str
     return location
 
 
-def _physical(place: Place, root: str) -> dict[str, Any]:
+def _physical(place: SourceLocation, root: str) -> dict[str, Any]:
     path = place.within(root)
     whole = path.startswith("/") or path[1:2] == ":"
     # A path of Windows begins with a letter; a URI's with a slash.

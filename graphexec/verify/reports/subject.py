@@ -16,7 +16,7 @@ Told: TypeAlias = Literal["proved", "refuted", "unproved", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """A line of a source file, as Python knows it: the file's whole path, and the line's number from 1."""
 
     file: str
@@ -50,7 +50,7 @@ class Subject:
     name: str
     findings: tuple[Finding, ...]
     verdict: Verdict | None = None
-    place: Place | None = None
+    place: SourceLocation | None = None
     error: str | None = None
 
     @property
@@ -64,7 +64,7 @@ class Subject:
         """The machine's node of that name, where there is a machine and it has one."""
         return None if self.verdict is None or name is None else self.verdict.graph.nodes.get(name)
 
-    def place_of(self, finding: Finding, root: str) -> Place | None:
+    def place_of(self, finding: Finding, root: str) -> SourceLocation | None:
         """Where the function of the finding's node is, or of another node of its loop, or else the machine.
 
         A function outside the folder `root`, such as a library's, is not the user's to mend; what is inside it is.
@@ -72,11 +72,11 @@ class Subject:
         loop = () if finding.witness is None else finding.witness.loop
         return self._place([finding.node, *(step.source for step in loop)], root)
 
-    def place_of_node(self, name: str | None, root: str) -> Place | None:
+    def place_of_node(self, name: str | None, root: str) -> SourceLocation | None:
         """Where the function of the node is, or else the machine, if only that is inside `root`."""
         return self._place([name], root)
 
-    def _place(self, names: Sequence[str | None], root: str) -> Place | None:
+    def _place(self, names: Sequence[str | None], root: str) -> SourceLocation | None:
         nodes = [node for node in map(self.node, names) if node is not None]
         places = [*(place_of(node.function) for node in nodes), self.place]
         known = [place for place in places if place is not None]
@@ -84,7 +84,7 @@ class Subject:
         return next(iter([*inside, *known]), None)
 
 
-def subject_of(name: str, verdict: Verdict, place: Place | None = None) -> Subject:
+def subject_of(name: str, verdict: Verdict, place: SourceLocation | None = None) -> Subject:
     """Return the subject of a verdict."""
     return Subject(name, verdict.findings, verdict, place)
 
@@ -99,10 +99,10 @@ def status_of(subjects: Sequence[Subject]) -> Told:
     return "unproved" if "unproved" in statuses else "proved"
 
 
-def place_of(function: Callable[..., Any]) -> Place | None:
+def place_of(function: Callable[..., Any]) -> SourceLocation | None:
     """Where a function is written, its first decorator included; `None` for what was not written in Python."""
     code = getattr(_written(function), "__code__", None)
-    return None if code is None else Place(code.co_filename, code.co_firstlineno)
+    return None if code is None else SourceLocation(code.co_filename, code.co_firstlineno)
 
 
 def qualified(function: Callable[..., Any]) -> str:

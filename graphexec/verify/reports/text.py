@@ -8,7 +8,7 @@ from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.settings import meter_limit
 from graphexec.verify.proof.verdict import CODES, Finding, Witness
-from graphexec.verify.reports.subject import Place, Subject, Told
+from graphexec.verify.reports.subject import SourceLocation, Subject, Told
 
 # What a status says of the runs.
 _MEANS: Mapping[Told, str] = {
@@ -92,7 +92,7 @@ def _finding(subject: Subject, finding: Finding, root: str) -> Iterator[str]:
     yield f"  {_sentence(finding.remedy, finding.node)}"
 
 
-def _where(place: Place | None, root: str) -> str:
+def _where(place: SourceLocation | None, root: str) -> str:
     return "" if place is None else f"  {place.within(root)}:{place.line}"
 
 

@@ -1,0 +1,134 @@
+"""The shape of the package: its rooms, their layers, and its public names."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import networkx as nx
+
+import graphexec
+
+TOP = Path(__file__).parents[1]
+PACKAGE = TOP / "graphexec"
+
+# Methods that import a layer above theirs, when they are called: what they return or draw is made there.
+LOOKING_UP = {
+    "graphexec.executor.executor AgentExecutor.draw -> graphexec.draw",
+    "graphexec.executor.result RunResult.draw -> graphexec.draw",
+    "graphexec.kernel.graph Graph.__format__ -> graphexec.draw",
+    "graphexec.kernel.graph Graph._repr_mimebundle_ -> graphexec.draw",
+    "graphexec.kernel.graph Graph._world -> graphexec.runtime.runner",
+    "graphexec.kernel.graph Graph.arun -> graphexec.runtime.runner",
+    "graphexec.kernel.graph Graph.astream -> graphexec.runtime.runner",
+    "graphexec.kernel.graph Graph.draw -> graphexec.draw",
+    "graphexec.kernel.graph Graph.run -> graphexec.runtime.runner",
+    "graphexec.kernel.graph Graph.stream -> graphexec.runtime.runner",
+    "graphexec.kernel.graph Graph.to_networkx -> graphexec.verify",
+    "graphexec.kernel.graph Graph.verify -> graphexec.verify",
+}
+
+
+class Import(NamedTuple):
+    """An import of a module of the package, and the function that it stands in, if any."""
+
+    source: str
+    function: str
+    target: str
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(TOP).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    yield from imports_in(ast.parse(FILES[module].read_text(encoding="utf-8")), module, ())
+
+
+def imports_in(parent: ast.AST, module: str, within: tuple[str, ...]) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        inside = within
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = (*within, node.name)
+        yield from imports_in(node, module, inside)
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                target = inner if inner in FILES else node.module
+                if target in FILES:
+                    yield Import(module, ".".join(within), target)
+        elif isinstance(node, ast.Import):
+            yield from (Import(module, ".".join(within), one.name) for one in node.names if one.name in FILES)
+
+
+IMPORTS = [one for module in FILES for one in imports_of(module)]
+
+
+def layers() -> dict[str, int]:
+    """Return the height of each room, as the import contract has it."""
+    contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    rows = next(one["layers"] for one in contracts if one["containers"] == ["graphexec"])
+    return {room.strip(): height for height, row in enumerate(reversed(rows)) for room in row.split("|")}
+
+
+def points_up(one: Import) -> bool:
+    heights = layers()
+    source, target = (module.split(".")[1:2] for module in (one.source, one.target))
+    return bool(source and target) and heights[target[0]] > heights[source[0]]
+
+
+def test_only_listed_methods_import_upwards() -> None:
+    assert {f"{one.source} {one.function} -> {one.target}" for one in IMPORTS if points_up(one)} == LOOKING_UP
+
+
+def test_no_circle_of_imports() -> None:
+    edges = [(one.source, one.target) for one in IMPORTS if not points_up(one)]
+    graph: nx.DiGraph[str] = nx.DiGraph(edges)
+    assert [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
+
+
+def test_package_has_few_entries() -> None:
+    entries = [path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 22, sorted(entries)
+
+
+def test_folders_have_few_modules() -> None:
+    counts = Counter(path.parent for path in FILES.values() if path.name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > 15} == {}
+
+
+def test_files_are_short() -> None:
+    lengths = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in FILES.items()}
+    assert {module: length for module, length in lengths.items() if length > 450} == {}
+
+
+def test_few_names_are_public_at_the_top() -> None:
+    assert len(graphexec.__all__) <= 70
+
+
+def test_every_public_name_exists() -> None:
+    for module, path in FILES.items():
+        if path.name == "__init__.py":
+            imported = import_module(module)
+            assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()))
+
+
+def test_no_two_classes_share_a_public_name() -> None:
+    defined = Counter(
+        node.name
+        for path in FILES.values()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in defined.items() if count > 1} == set()
