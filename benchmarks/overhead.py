@@ -32,7 +32,7 @@ from graphexec import (
 )
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
-from graphexec.runtime.runner import run, world
+from graphexec.runtime.runner import make_run_context, run
 
 STEPS = (10, 100, 1_000)
 ROUNDS = 15
@@ -162,7 +162,7 @@ def main() -> int:
             limits = Limits(iterations=steps)
             sync, asynchronous = with_sync.with_limits(limits), with_async.with_limits(limits)
             # Two visits to a step: half the iterations make as many visits as there are steps.
-            kernel = world({}, limits=Limits(iterations=steps // 2))
+            kernel = make_run_context({}, limits=Limits(iterations=steps // 2))
             measured: dict[str, Callable[[int], object]] = {
                 "bare loop": partial(again, partial(bare_loop, steps)),
                 "executor": partial(again, partial(sync.run, "Go on.")),

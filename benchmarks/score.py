@@ -30,8 +30,8 @@ from typing import get_args
 
 from graphexec import AgentExecutor, AgentStep, RunResult
 from graphexec.cli.choices import AgentName, ChosenModel, chosen_model, fetch_weights, made_agent
-from graphexec.cli.exits import UsageFault, code_of, tell
-from graphexec.errors import ContextOverflow, GraphexecError
+from graphexec.cli.exits import UsageError, code_of, tell
+from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 # Enough for a call, a mistake and an answer; the time is for a busy machine.
@@ -130,7 +130,7 @@ def asked(executor: AgentExecutor, questions: Sequence[Question]) -> int:
         began = time.perf_counter()
         try:
             result = executor.run(question.text)
-        except ContextOverflow as error:
+        except ContextOverflowError as error:
             correct, told = False, str(error)
         else:
             correct, told = is_right(question, result), shown(result)
@@ -142,11 +142,11 @@ def asked(executor: AgentExecutor, questions: Sequence[Question]) -> int:
 
 
 def model_of(options: argparse.Namespace) -> ChosenModel:
-    """Make the model that the options mean, as `graphexec run` does. Raises `UsageFault` and `WeightsError`."""
+    """Make the model that the options mean, as `graphexec run` does. Raises `UsageError` and `WeightsError`."""
     if options.api_key is None:
         return chosen_model(options.model, options.base_url, options.gguf)
     if options.model is None or options.gguf is not None:
-        raise UsageFault("--api-key is for a model of a server; add --model NAME, and leave out --gguf")
+        raise UsageError("--api-key is for a model of a server; add --model NAME, and leave out --gguf")
     from graphexec.models import OpenAICompatible
 
     model = OpenAICompatible(options.model, base_url=options.base_url, api_key=options.api_key)
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         questions = QUESTIONS[: max(0, options.first)]
         print(f"{chosen.name}, {options.agent} agent, {len(questions)} questions", flush=True)
         right = asked(executor, questions)
-    except (UsageFault, GraphexecError) as error:
+    except (UsageError, GraphexecError) as error:
         tell(error, debug=False)
         return code_of(error)
     print(f"score: {right} of {len(questions)}")

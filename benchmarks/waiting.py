@@ -23,7 +23,7 @@ from graphexec import END, Asks, Effect, Exhausted, Limits, ask, edges, graph, m
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.runner import arun, run, world
+from graphexec.runtime.runner import arun, make_run_context, run
 
 EFFECTS = 2_000
 ROUNDS = 15
@@ -165,12 +165,14 @@ def over_of(end: StopIteration) -> Over:
 
 def package(effects: int) -> Over:
     """The package's own loop."""
-    return run(MACHINE, Go(0), world({Look: answer}, limits=Limits(iterations=effects))).outcome
+    return run(MACHINE, Go(0), make_run_context({Look: answer}, limits=Limits(iterations=effects))).outcome
 
 
 async def package_async(effects: int) -> Over:
     """The package's own loop, on an event loop."""
-    return (await arun(MACHINE, Go(0), world({Look: answer_async}, limits=Limits(iterations=effects)))).outcome
+    return (
+        await arun(MACHINE, Go(0), make_run_context({Look: answer_async}, limits=Limits(iterations=effects)))
+    ).outcome
 
 
 SYNC: dict[str, Callable[[int], Over]] = {

@@ -38,7 +38,7 @@ def tell(event: Event[object]) -> None:
 
 
 executor = AgentExecutor(
-    agent=create_react_agent(model, [population]), tools=[population], max_cost=0.01, watchers=[tell]
+    agent=create_react_agent(model, [population]), tools=[population], max_cost=0.01, observers=[tell]
 )
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A run that waits for a person: paused to a file, and gone on with later, in another process if need be.
 
-Nobody answers `AskHuman` here, so the run ends with `NoHandler`, whose snapshot is the run. Everything that was paid
-for is in it; going on asks for nothing twice.
+Nobody answers `AskHuman` here, so the run ends with `MissingHandlerError`, whose snapshot is the run. Everything that
+was paid for is in it; going on asks for nothing twice.
 """
 
 import tempfile
@@ -24,9 +24,9 @@ from graphexec import (
     splice,
     tool,
 )
-from graphexec.errors import NoHandler
+from graphexec.errors import MissingHandlerError
 from graphexec.executor import Acted, LimitReached, dispatch_tools, limit_reached, parse, stopped_response
-from graphexec.kernel import Asking
+from graphexec.kernel import PendingEffect
 from graphexec.models import ScriptedModel
 
 
@@ -55,7 +55,7 @@ def pause(question: str, file: Path) -> None:
     """Run until a person is asked, and store the run."""
     try:
         executor.run(question)
-    except NoHandler as error:
+    except MissingHandlerError as error:
         snapshot = snapshot_of(error)
         assert snapshot is not None
         file.write_text(snapshot.to_json(), encoding="utf-8")
@@ -65,7 +65,7 @@ def resume(answer: str, file: Path) -> str:
     """Go on with the stored run, with the person's answer."""
     snapshot = Snapshot.from_json(file.read_text(encoding="utf-8"), executor.graph)
     state = advance(executor.graph, snapshot, executor.limits)
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     print(state.effect)
     result = executor.run(state.reply(answer))
     return f"{result.steps[-1].observation} / {result.output}"

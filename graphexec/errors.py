@@ -8,30 +8,30 @@
     ├── ToolDefinitionError   a function cannot be a tool                        (decorating)
     ├── LimitsError           a limit is negative, or not a number               (building)
     ├── InputError            an option, a prompt, inputs or a reply cannot be   (building, starting)
-    ├── UndeclaredOutcome     a node returned what its annotation does not say   (running)
-    ├── UndeclaredEffect      a node asked for what its annotation does not say  (running)
-    ├── UndeclaredCount       a node asked for more or fewer effects than it says (running)
-    ├── UnhandledOutcome      a draft of a graph has no edge for an outcome      (running)
+    ├── UndeclaredOutcomeError     a node returned what its annotation does not say   (running)
+    ├── UndeclaredEffectError      a node asked for what its annotation does not say  (running)
+    ├── UndeclaredCountError       a node asked for more or fewer effects than it says (running)
+    ├── UnhandledOutcomeError      a draft of a graph has no edge for an outcome      (running)
     ├── UnprovedError         a machine whose runs are not proved to end         (building)
     ├── CertificateError      a certificate is of something else, or is broken   (running)
-    ├── NoHandler             nobody answers an effect                           (running)
+    ├── MissingHandlerError             nobody answers an effect                           (running)
     ├── AgentError            a callable agent returned no decision              (running)
     ├── ParseError            a model's reply could not be read                  (running)
     ├── SnapshotError         stored text is not a snapshot of this graph        (resuming)
-    ├── Deadlock              under a virtual clock, nothing can wake the loop   (testing)
-    ├── Abandoned             a run in a thread that nobody waits for any more   (running)
+    ├── DeadlockError              under a virtual clock, nothing can wake the loop   (testing)
+    ├── AbandonedError             a run in a thread that nobody waits for any more   (running)
     └── ModelError            a model could not answer                           (running)
-        ├── MissingAPIKey         no key was given, and none is in the environment
-        ├── AuthenticationFailed  the server refuses the key (401, 403)
-        ├── ModelNotFound         the server does not know the model (404)
-        ├── RateLimited           too many requests (429), after the retries
-        ├── ContextOverflow       the prompt is longer than the model's context
-        ├── BadRequest            the server refuses the request (another 4xx)
+        ├── MissingAPIKeyError         no key was given, and none is in the environment
+        ├── AuthenticationError  the server refuses the key (401, 403)
+        ├── ModelNotFoundError         the server does not know the model (404)
+        ├── RateLimitError           too many requests (429), after the retries
+        ├── ContextOverflowError       the prompt is longer than the model's context
+        ├── BadRequestError            the server refuses the request (another 4xx)
         ├── ServerError           the server failed (5xx), after the retries
-        ├── ConnectionFailed      no connection, or it broke
-        ├── ModelTimeout          the server did not answer in time
-        │   └── NoTurn                a rate limit gives no turn in time
-        ├── BadReply              the reply is not what the protocol says, or was cut short
+        ├── ModelConnectionError      no connection, or it broke
+        ├── ModelTimeoutError          the server did not answer in time
+        │   └── TurnTimeoutError                a rate limit gives no turn in time
+        ├── InvalidReplyError              the reply is not what the protocol says, or was cut short
         └── WeightsError          a local model's weights cannot be had
 
 An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, with all that was answered
@@ -101,7 +101,7 @@ class InputError(GraphexecError, ValueError):
         super().__init__(text)
 
 
-class UndeclaredOutcome(GraphexecError, TypeError):
+class UndeclaredOutcomeError(GraphexecError, TypeError):
     """A node returned an outcome that its annotation does not declare; it was not followed."""
 
     def __init__(self, node: str, outcome: object, declared: Sequence[str]) -> None:
@@ -114,7 +114,7 @@ class UndeclaredOutcome(GraphexecError, TypeError):
         )
 
 
-class UndeclaredEffect(GraphexecError, TypeError):
+class UndeclaredEffectError(GraphexecError, TypeError):
     """A node asked for an effect that its annotation does not declare; it was not carried out."""
 
     def __init__(self, node: str, effect: object, declared: Sequence[str]) -> None:
@@ -131,7 +131,7 @@ class UndeclaredEffect(GraphexecError, TypeError):
         super().__init__(text)
 
 
-class UnhandledOutcome(GraphexecError, LookupError):
+class UnhandledOutcomeError(GraphexecError, LookupError):
     """A node of a drafted, unchecked graph returned an outcome that no edge takes."""
 
     def __init__(self, node: str, outcome: object) -> None:
@@ -141,7 +141,7 @@ class UnhandledOutcome(GraphexecError, LookupError):
         super().__init__(f"{node} returned {an(name)}, which no edge takes; add on({name}, ...) to its row")
 
 
-class UndeclaredCount(GraphexecError, TypeError):
+class UndeclaredCountError(GraphexecError, TypeError):
     """A node asked for more or fewer effects than it declares. Fewer: it was left no more; more: none was made."""
 
     def __init__(self, node: str, asked: int, least: int, most: int | None) -> None:
@@ -159,7 +159,7 @@ class CertificateError(GraphexecError, ValueError):
     """A certificate is not one, is not of this machine and limits, or a step does not lower its rank."""
 
 
-class NoHandler(GraphexecError, LookupError):
+class MissingHandlerError(GraphexecError, LookupError):
     """Nobody answers an effect."""
 
     def __init__(self, effect: object) -> None:
@@ -190,7 +190,7 @@ class SnapshotError(GraphexecError, ValueError):
     """Stored text is not a snapshot of this graph."""
 
 
-class Abandoned(GraphexecError):
+class AbandonedError(GraphexecError):
     """A run goes no further, because nobody waits for it any more.
 
     It ran in a call that was cut, or in a batch that failed; raised in that abandoned thread, which it ends.
@@ -205,19 +205,19 @@ class ModelError(GraphexecError):
         super().__init__(text)
 
 
-class MissingAPIKey(ModelError):
+class MissingAPIKeyError(ModelError):
     """No key was given, and none is in the environment."""
 
 
-class AuthenticationFailed(ModelError):
+class AuthenticationError(ModelError):
     """The server refuses the key (401, 403)."""
 
 
-class ModelNotFound(ModelError):
+class ModelNotFoundError(ModelError):
     """The server does not know the model, or the path (404)."""
 
 
-class RateLimited(ModelError):
+class RateLimitError(ModelError):
     """Too many requests (429). `retry_after` is the wait the server asks for, in seconds, where it says."""
 
     def __init__(self, text: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -225,7 +225,7 @@ class RateLimited(ModelError):
         super().__init__(text, status=status)
 
 
-class ContextOverflow(ModelError):
+class ContextOverflowError(ModelError):
     """The prompt is longer than the model's context. Both counts are in tokens, where the server says."""
 
     def __init__(
@@ -241,7 +241,7 @@ class ContextOverflow(ModelError):
         super().__init__(text, status=status)
 
 
-class BadRequest(ModelError):
+class BadRequestError(ModelError):
     """The server refuses the request (a 4xx without a class of its own)."""
 
 
@@ -249,19 +249,19 @@ class ServerError(ModelError):
     """The server failed (5xx)."""
 
 
-class ConnectionFailed(ModelError):
+class ModelConnectionError(ModelError):
     """No connection to the server, or it broke."""
 
 
-class ModelTimeout(ModelError):
+class ModelTimeoutError(ModelError):
     """The server did not answer within the client's own timeout. The run's deadline is not this: it stops the run."""
 
 
-class NoTurn(ModelTimeout):
+class TurnTimeoutError(ModelTimeoutError):
     """A rate limit of yours gives no turn within the call's timeout. A run's deadline stops the run instead."""
 
 
-class BadReply(ModelError):
+class InvalidReplyError(ModelError):
     """The reply is not what the protocol says, or it was cut short."""
 
 

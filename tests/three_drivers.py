@@ -24,12 +24,12 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec import All, Answered, Asked, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
-from graphexec.kernel import Asking
+from graphexec.kernel import PendingEffect
 from graphexec.kernel.effects import Request
 from graphexec.kernel.execution import Cut
 from graphexec.runtime.handlers import Handler, handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
-from graphexec.runtime.runner import World, arun, astream, run, stream
+from graphexec.runtime.runner import RunContext, arun, astream, run, stream
 from graphexec.runtime.threads import NOT_DONE, wait_for_all
 
 S = TypeVar("S")
@@ -37,7 +37,7 @@ F = TypeVar("F")
 
 
 class FakeClock:
-    """A clock that stands still until it is told to go on: `World(..., clock=FakeClock())`."""
+    """A clock that stands still until it is told to go on: `RunContext(..., clock=FakeClock())`."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
@@ -55,7 +55,7 @@ class Script(Generic[S, F]):
 
     graph: Graph[S, F]
     value: S | Snapshot
-    world: World
+    world: RunContext
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,16 @@ def amnesiac(script: Script[S, F]) -> Told[F]:
     texts = [first.to_json()]
     events: list[Event[F]] = []
 
-    def remembered() -> Asking | Done[F]:
+    def remembered() -> PendingEffect | Done[F]:
         return advance(graph, Snapshot.from_json(texts[-1], graph), limits)
 
-    while isinstance(state := remembered(), Asking):
+    while isinstance(state := remembered(), PendingEffect):
         left = None if state.deadline is None else state.deadline - (world.clock() - began)
         events.append(Asked(state.snapshot.node, state.effect))
         answer = _carried_out(world, state.effect, left)
         at = world.clock() - began
         again = remembered()
-        assert isinstance(again, Asking), "a pure engine asks again what it asked"
+        assert isinstance(again, PendingEffect), "a pure engine asks again what it asked"
         assert again.snapshot == state.snapshot
         reply = again.cut(at=at, finished=answer.finished) if isinstance(answer, Cut) else again.reply(answer, at=at)
         texts.append(reply.to_json())
@@ -221,7 +221,7 @@ def _answered(handler: Handler, effect: Effect[Any], left: float | None) -> obje
     return run_sync(handler.answer(effect, left, BLOCKING))
 
 
-def _carried_out(world: World, request: Request, left: float | None) -> object:
+def _carried_out(world: RunContext, request: Request, left: float | None) -> object:
     """Answer as a driver does; a `Cut` says what the deadline cut."""
     if left is not None and left <= 0:
         return Cut()

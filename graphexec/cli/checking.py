@@ -14,7 +14,7 @@ from graphexec.cli.exits import (
     UNPROVED,
     USAGE,
     Debug,
-    UsageFault,
+    UsageError,
     ending_in_one_line,
     read,
     tell,
@@ -147,7 +147,7 @@ def check(
             raise typer.Exit(USAGE)
         if certificate is not None:
             if len(subjects) > 1:
-                raise UsageFault(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
+                raise UsageError(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
             verdict = subjects[0].verdict
             write_proof(None if verdict is None else verdict.certificate, certificate)
         told(subjects, how, sys.stdout)
@@ -186,7 +186,7 @@ def audit(
 
 
 def _records(trace: str) -> list[dict[str, Any]]:
-    """The records of a trace, which need not begin with a machine. Raises `UsageFault`, with the line that is none."""
+    """The records of a trace, which need not begin with a machine. Raises `UsageError`, with the line that is none."""
     from graphexec.draw.runs.record_schema import whole
 
     records: list[dict[str, Any]] = []
@@ -196,11 +196,11 @@ def _records(trace: str) -> list[dict[str, Any]]:
             records.append({**record, "event": str(record["event"])})
         except (ValueError, KeyError, TypeError, RecursionError):
             text = f"line {number} of {trace} is no record; give what graphexec run --json printed"
-            raise UsageFault(text) from None
+            raise UsageError(text) from None
         try:
             whole(records[-1], f"line {number}")
         except InputError as error:
-            raise UsageFault(f"{trace}: {error}") from None
+            raise UsageError(f"{trace}: {error}") from None
     return records
 
 
@@ -211,7 +211,7 @@ def _proof(file: str) -> Certificate:
         return Certificate.from_json(read(file))
     except CertificateError as error:
         fact = str(error).partition("; ")[0]
-        raise UsageFault(f"{file}: {fact}; give what graphexec check --certificate wrote") from error
+        raise UsageError(f"{file}: {fact}; give what graphexec check --certificate wrote") from error
 
 
 @checks.command(
@@ -253,7 +253,7 @@ def export(
         steps = None
         if bound:
             if verdict.bounds is None or verdict.bounds.transitions.number is None:
-                raise UsageFault(f"{target} is {verdict.status}, so no bound is proved; leave out --bound")
+                raise UsageError(f"{target} is {verdict.status}, so no bound is proved; leave out --bound")
             steps = int(verdict.bounds.transitions.number)
         if how == "promela":
             name = "machine.pml" if output is None else output.name

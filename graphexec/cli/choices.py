@@ -22,7 +22,7 @@ from graphexec.agents import (
     create_xml_agent,
 )
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
-from graphexec.cli.exits import UsageFault
+from graphexec.cli.exits import UsageError
 from graphexec.cli.references import tools_at
 from graphexec.messages import Model
 from graphexec.tools import AnyTool
@@ -68,7 +68,7 @@ def chosen_model(
 ) -> ChosenModel:
     """Make the model that the options mean; the built-in one where they say nothing.
 
-    Weights are not fetched: that is for when all the rest is known to be right. Raises `UsageFault`, and `InputError`
+    Weights are not fetched: that is for when all the rest is known to be right. Raises `UsageError`, and `InputError`
     for a file that is no cache.
     """
     chosen = _chosen(name, base_url, gguf, retries)
@@ -82,10 +82,10 @@ def chosen_model(
 def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
     if gguf is not None:
         if name is not None or base_url is not None:
-            raise UsageFault("--gguf runs a file on this machine; leave out --model and --base-url")
+            raise UsageError("--gguf runs a file on this machine; leave out --model and --base-url")
         _refuse_retries(retries)
         if not gguf.is_file():
-            raise UsageFault(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
+            raise UsageError(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
         from graphexec.models import LocalModel
 
         return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
@@ -93,11 +93,11 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
 
     # Not shown: there may be a password in it.
     if base_url is not None and not has_scheme(base_url.strip()):
-        raise UsageFault(
+        raise UsageError(
             "--base-url begins with neither http:// nor https://; write it whole, such as http://127.0.0.1:8080/v1"
         )
     if name is None and base_url is not None:
-        raise UsageFault("--base-url needs the name of a model of that server; add --model NAME")
+        raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
     from graphexec.models.local.weights import CATALOGUE, DEFAULT, meant
 
@@ -108,7 +108,7 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
     # The provider's own server would be asked, with the user's key.
     elsewhere = base_url or os.environ.get(OPENAI.base_url_variable)
     if not elsewhere and (ours := meant(named)) is not None:
-        raise UsageFault(
+        raise UsageError(
             f"there is no model {named}; did you mean --model {ours}? Else name its server with --base-url"
         )
     # Without a name and password in it.
@@ -119,7 +119,7 @@ def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: 
 
 def _refuse_retries(retries: int | None) -> None:
     if retries is not None:
-        raise UsageFault("--retries is for a server's model, and this one is local; leave it out")
+        raise UsageError("--retries is for a server's model, and this one is local; leave it out")
 
 
 def fetch_weights(chosen: ChosenModel) -> None:
@@ -136,7 +136,7 @@ def fetch_weights(chosen: ChosenModel) -> None:
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
     """Load the tools that were named, or return the built-in ones.
 
-    Raises `UsageFault`, and `ToolDefinitionError` for two of one name: before any weights are fetched.
+    Raises `UsageError`, and `ToolDefinitionError` for two of one name: before any weights are fetched.
     """
     if not references:
         return EVERYDAY_TOOLS
@@ -172,7 +172,7 @@ def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
 def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
     """Make the memory of the conversation in that file, of which the agent is told the end.
 
-    Raises `UsageFault` for an agent that is not told what was said before, and `InputError` where there can be no file,
+    Raises `UsageError` for an agent that is not told what was said before, and `InputError` where there can be no file,
     or one that is no conversation.
     """
     if file is None and _HISTORY not in agent.input_keys:
@@ -180,7 +180,7 @@ def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | 
     from graphexec.memory import FileHistory, TokenWindowMemory
 
     if _HISTORY not in (*agent.input_keys, *agent.optional_keys):
-        raise UsageFault(
+        raise UsageError(
             f"--memory is not for the {name} agent, which is not told what was said before; choose another --agent, "
             "such as tool_calling"
         )
@@ -194,5 +194,5 @@ def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | 
         history.path.open("ab").close()
         history.turns()
     except OSError as error:
-        raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
     return TokenWindowMemory(_REMEMBERED, history=history, as_messages=as_messages)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line, write, write_bytes
+from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def draw(
 
         wanted = how or _format_of(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
-            raise UsageFault("a PNG is nothing for a terminal; name a file: -o machine.png")
+            raise UsageError("a PNG is nothing for a terminal; name a file: -o machine.png")
         runs = [recording_at(file) for file in run or ()]
         content = _of_a_run(runs, wanted) if target is None and runs else _drawn(target or _OWN, runs, wanted)
         if output is not None:
@@ -83,7 +83,7 @@ def draw(
 
 
 def _format_of(output: Path | None) -> str:
-    """The format that a file's name says. Raises `UsageFault`."""
+    """The format that a file's name says. Raises `UsageError`."""
     if output is None:
         return "mermaid"
     from graphexec.draw import format_of
@@ -92,7 +92,7 @@ def _format_of(output: Path | None) -> str:
         return format_of(output)
     except InputError as error:
         # It ends with "or say the format".
-        raise UsageFault(f"{error} with --format") from error
+        raise UsageError(f"{error} with --format") from error
 
 
 def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:

@@ -38,7 +38,7 @@ Debug = Annotated[
 ]
 
 
-class UsageFault(Exception):
+class UsageError(Exception):
     """What was typed cannot be meant: options that exclude each other, or a name that nothing has.
 
     `each` are several things that are wrong there, which have lines of their own.
@@ -52,13 +52,13 @@ class UsageFault(Exception):
 
 def code_of(error: Exception) -> int:
     """The exit code of an error: 2 if the command line caused it, else 1."""
-    return USAGE if isinstance(error, (UsageFault, InputError, LimitsError, ToolDefinitionError)) else FAILED
+    return USAGE if isinstance(error, (UsageError, InputError, LimitsError, ToolDefinitionError)) else FAILED
 
 
 def line_of(error: BaseException) -> str:
     """One line that says what went wrong; an error that is not graphexec's own has its class before it."""
     text = _flat(str(error))
-    own = isinstance(error, UsageFault) or type(error).__module__.partition(".")[0] == "graphexec"
+    own = isinstance(error, UsageError) or type(error).__module__.partition(".")[0] == "graphexec"
     return text if own and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -70,7 +70,7 @@ def tell(error: BaseException, *, debug: bool) -> None:
     """Print an error as one line, and one for each of its parts; with its traceback before it in `debug`."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
-    if isinstance(error, UsageFault) and error.each:
+    if isinstance(error, UsageError) and error.each:
         lines = (f"graphexec: {_flat(error.text)}:", *(f"  {_flat(one)}" for one in error.each))
         print(*lines, sep="\n", file=sys.stderr)
     else:
@@ -114,15 +114,15 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generat
 
 
 def read(file: str) -> str:
-    """The text of a file; `-` is the standard input. Raises `UsageFault`."""
+    """The text of a file; `-` is the standard input. Raises `UsageError`."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageFault(f"{file} cannot be read: {error}; name a text file") from error
+        raise UsageError(f"{file} cannot be read: {error}; name a text file") from error
 
 
 def write(text: str, file: Path | None) -> None:
-    """Write text to a file, or print it. Raises `UsageFault`."""
+    """Write text to a file, or print it. Raises `UsageError`."""
     if file is None:
         print(text, end="")
     else:
@@ -130,7 +130,7 @@ def write(text: str, file: Path | None) -> None:
 
 
 def write_bytes(content: bytes, file: Path) -> None:
-    """Write a file: whoever reads it meanwhile sees what was there, or all of this. Raises `UsageFault`."""
+    """Write a file: whoever reads it meanwhile sees what was there, or all of this. Raises `UsageError`."""
     try:
         place = file.resolve()
         if place.exists() and not place.is_file():
@@ -147,17 +147,17 @@ def write_bytes(content: bytes, file: Path) -> None:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
 
 
 def opened(file: Path | None) -> AbstractContextManager[TextIO | None]:
-    """Open a file that is written as things happen, if there is one; line after line. Raises `UsageFault`."""
+    """Open a file that is written as things happen, if there is one; line after line. Raises `UsageError`."""
     if file is None:
         return nullcontext()
     try:
         return file.open("w", buffering=1, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageFault(f"{file} cannot be written: {error}; name another file") from error
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
 
 
 def write_proof(proof: Certificate | None, file: Path) -> None:

@@ -71,8 +71,8 @@ class RunDisplay(Protocol):
 class RunDisplays:
     """A watcher that tells several, in their order."""
 
-    def __init__(self, *watchers: RunDisplay) -> None:
-        self._watchers = watchers
+    def __init__(self, *observers: RunDisplay) -> None:
+        self._watchers = observers
 
     def begun(self, setup: Setup) -> None:
         """Tell that the run is about to begin."""

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, UsageFault, code_of, line_of, read
+from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, line_of, read
 from graphexec.cli.following import Reached, Setup
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, ending
@@ -64,7 +64,7 @@ class Records:
 
 
 def recording_at(file: str) -> Recording:
-    """Read the records of a run; `-` is the standard input. Raises `UsageFault`, with the line that is none.
+    """Read the records of a run; `-` is the standard input. Raises `UsageError`, with the line that is none.
 
     A run whose last line is cut off is read as far as it goes, and stderr told so.
     """
@@ -78,7 +78,7 @@ def recording_at(file: str) -> Recording:
     try:
         return Recording.from_json_lines(whole)
     except InputError as error:
-        raise UsageFault(f"{name}: {error}") from error
+        raise UsageError(f"{name}: {error}") from error
 
 
 def _parted(text: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
-from graphexec.cli.exits import UsageFault
+from graphexec.cli.exits import UsageError
 from graphexec.errors import GraphError
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
@@ -114,7 +114,7 @@ class Target:
 
 
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
-    """Load one tool, or a sequence of tools. Raises `UsageFault` for anything else."""
+    """Load one tool, or a sequence of tools. Raises `UsageError` for anything else."""
     _, found = _load(reference, "tools:weather")
     if _is_tool(found):
         return (found,)
@@ -122,21 +122,21 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
     of_tools = tuple(member for member in members or () if _is_tool(member))
     if members and len(of_tools) == len(members):
         return of_tools
-    raise UsageFault(
+    raise UsageError(
         f"{reference} is {_kind(found, members)}, not a tool or a list of tools; {_remedy(found, members)}"
     )
 
 
 def machine_at(reference: str) -> Target:
-    """Load a graph, or what has one as its `.graph`, as an executor does. Raises `UsageFault` for anything else."""
+    """Load a graph, or what has one as its `.graph`, as an executor does. Raises `UsageError` for anything else."""
     if _is_module(reference):
         names = [machine.name for machine in machines_at(reference)]
         kind = "file" if reference.endswith(".py") else "module"
-        raise UsageFault(f"{reference} names a {kind}, not a machine; write {' or '.join(names[:_SHOWN])}")
+        raise UsageError(f"{reference} names a {kind}, not a machine; write {' or '.join(names[:_SHOWN])}")
     module, found = _load(reference, _EXAMPLE)
     machine = _machine(reference, found, module)
     if machine is None:
-        raise UsageFault(
+        raise UsageError(
             f"{reference} is {_kind(found, None)}, not a graph; name a Graph, or an object whose .graph is one"
         )
     return machine
@@ -145,7 +145,7 @@ def machine_at(reference: str) -> Target:
 def machines_at(reference: str) -> tuple[Target, ...]:
     """Load the machine that is named, or of a module or a file every graph and executor at its top level, each once.
 
-    What another package made, and this one imports, is left out. Raises `UsageFault` if there is none.
+    What another package made, and this one imports, is left out. Raises `UsageError` if there is none.
     """
     if not _is_module(reference):
         return (machine_at(reference),)
@@ -156,12 +156,12 @@ def machines_at(reference: str) -> tuple[Target, ...]:
         if machine is not None:
             found.setdefault(id(value), machine)
     if not found:
-        raise UsageFault(f"{reference} has no graph and no executor at its top level; name one, such as {_EXAMPLE}")
+        raise UsageError(f"{reference} has no graph and no executor at its top level; name one, such as {_EXAMPLE}")
     imported = {id(value) for source in sources_of(module) for value in vars(source).values()}
     own = tuple(machine for key, machine in found.items() if key not in imported)
     if not own:
         one = next(iter(found.values())).name
-        raise UsageFault(f"{reference} only imports its machines; name one, such as {one}")
+        raise UsageError(f"{reference} only imports its machines; name one, such as {one}")
     return own
 
 
@@ -185,14 +185,14 @@ def _load(reference: str, example: str) -> tuple[ModuleType, object]:
     """The object that is named, and its module."""
     place, _, path = reference.rpartition(":")
     if not place or not path:
-        raise UsageFault(f"{reference!r} does not name an object; write module:object, such as {example}")
+        raise UsageError(f"{reference!r} does not name an object; write module:object, such as {example}")
     module = _module(place)
     found: object = module
     within = place
     for name in path.split("."):
         if not hasattr(found, name):
             names = [one for one in dir(found) if one[:1] != "_"]
-            raise UsageFault(f"{within} has no {name}; {_near(name, names, of='it')}")
+            raise UsageError(f"{within} has no {name}; {_near(name, names, of='it')}")
         found = getattr(found, name)
         within = f"{place}:{name}" if within == place else f"{within}.{name}"
     return module, found
@@ -214,39 +214,39 @@ def _module(place: str) -> ModuleType:
         raise
     # A module may raise anything, and exit.
     except BaseException as error:
-        if isinstance(error, UsageFault):
+        if isinstance(error, UsageError):
             raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
             near = _near(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
-            raise UsageFault(f"there is no module {missing} here, nor is it installed; {near}") from error
+            raise UsageError(f"there is no module {missing} here, nor is it installed; {near}") from error
         raise _refused(place, error) from error
 
 
-def _refused(place: str, error: BaseException) -> UsageFault:
+def _refused(place: str, error: BaseException) -> UsageError:
     """What a module raised while it was imported."""
     match error:
         case GraphError(faults=faults):
             each = [f"{fault.code}: {fault.text}" for fault in faults]
-            return UsageFault(f"{place} cannot be imported: its table cannot be built{_where(error)}", each=each)
+            return UsageError(f"{place} cannot be imported: its table cannot be built{_where(error)}", each=each)
         case UnprovedError():
             why = [str(finding) for finding in error.verdict.findings if finding.severity == "error"]
-            return UsageFault(f"{place} cannot be imported: its executor is refused{_where(error)}", each=why)
+            return UsageError(f"{place} cannot be imported: its executor is refused{_where(error)}", each=why)
         case _:
-            return UsageFault(f"{place} cannot be imported: {type(error).__name__}: {error}{_where(error)}")
+            return UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}{_where(error)}")
 
 
 def _refuse_path(place: str) -> None:
-    """Raise `UsageFault` for a path that is no Python file's."""
+    """Raise `UsageError` for a path that is no Python file's."""
     if place.endswith(".py") or all(part.isidentifier() for part in place.split(".")):
         return
     folder = Path(place)
     if folder.is_dir():
         files = sorted(one.name for one in folder.glob("*.py"))
         example = f", such as {place.rstrip('/')}/{files[0]}" if files else ""
-        raise UsageFault(f"{place} is a folder; name a module or a file in it{example}")
+        raise UsageError(f"{place} is a folder; name a module or a file in it{example}")
     if place.startswith(".") or "/" in place:
-        raise UsageFault(f"{place} is neither a module nor a Python file; write module:object or file.py:object")
+        raise UsageError(f"{place} is neither a module nor a Python file; write module:object or file.py:object")
 
 
 def _file(place: str) -> ModuleType:
@@ -255,7 +255,7 @@ def _file(place: str) -> ModuleType:
         parent = path.parent
         beside = [one.name for one in parent.glob("*.py")] if parent.is_dir() else []
         near = _near(path.name, beside, of=_HERE if parent == Path() else str(parent))
-        raise UsageFault(f"there is no file {place}; {near}")
+        raise UsageError(f"there is no file {place}; {near}")
     # Not in the place of a module that is loaded: a file may be called json.py.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_file"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TextIO
 import typer
 
 from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
-from graphexec.cli.exits import ANSWERED, Debug, UsageFault, ending_in_one_line, opened, write_proof
+from graphexec.cli.exits import ANSWERED, Debug, UsageError, ending_in_one_line, opened, write_proof
 from graphexec.cli.following import RunDisplay, RunDisplays, Setup, follow
 from graphexec.cli.records import Records
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
@@ -195,7 +195,7 @@ def run(  # noqa: PLR0913 - each is an option
     out = sys.stdout
     with ending_in_one_line(debug=debug, json_to=out if json else None):
         if watch and (json or quiet):
-            raise UsageFault(f"--watch and {'--json' if json else '--quiet'} show a run in two ways; leave one out")
+            raise UsageError(f"--watch and {'--json' if json else '--quiet'} show a run in two ways; leave one out")
         of_tools = chosen_tools(tools or ())
         chosen = chosen_model(model, base_url, gguf, retries=retries, cache=cache)
         name: AgentName = agent or ("structured" if chosen.local else "tool_calling")

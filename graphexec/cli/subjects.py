@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from graphexec.cli.exits import UsageFault, line_of
+from graphexec.cli.exits import UsageError, line_of
 from graphexec.cli.references import Target, machine_at, machines_at, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError
@@ -18,19 +18,19 @@ from graphexec.verify.reports import SourceLocation, Subject, subject_of
 ChosenLimits: TypeAlias = Mapping[str, float | None]
 
 
-def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageFault]]:
+def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageError]]:
     """Verify everything that is named: executors under limits of their own, graphs under `limits` or the default.
 
     A table that is refused, and an executor that is, while its module is imported, is a subject too; and so is what
-    cannot be loaded, whose faults are returned beside the subjects. Raises `UsageFault` for limits of which nothing
+    cannot be loaded, whose faults are returned beside the subjects. Raises `UsageError` for limits of which nothing
     named has any use.
     """
     found: list[Subject | Target] = []
-    faults: list[UsageFault] = []
+    faults: list[UsageError] = []
     for reference in references:
         try:
             found += machines_at(reference)
-        except UsageFault as fault:
+        except UsageError as fault:
             subject = _refused(reference, fault)
             if subject is None:
                 faults.append(fault)
@@ -38,15 +38,15 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
             found.append(subject)
     machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
-        raise UsageFault(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
+        raise UsageError(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
     return [one if isinstance(one, Subject) else _verified(one, limits) for one in found], faults
 
 
 def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
-    """Verify one machine; one that is refused while it is imported has its verdict with it. Raises `UsageFault`."""
+    """Verify one machine; one that is refused while it is imported has its verdict with it. Raises `UsageError`."""
     try:
         machine = machine_at(reference)
-    except UsageFault as fault:
+    except UsageError as fault:
         refused = _refused(reference, fault)
         if refused is None or refused.verdict is None:
             raise
@@ -77,16 +77,16 @@ _OWN = ("iterations", "seconds", "fan_out", "restarts")
 
 
 def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimits | None:
-    """Return the limits that the options name; `None` where they name none. Raises `UsageFault`."""
+    """Return the limits that the options name; `None` where they name none. Raises `UsageError`."""
     limits: dict[str, float | None] = {}
     if max_iterations is not None:
         limits["iterations"] = max_iterations
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name:
-            raise UsageFault(f"--limit {one} sets nothing; write --limit NAME=N, such as tool_calls=20")
+            raise UsageError(f"--limit {one} sets nothing; write --limit NAME=N, such as tool_calls=20")
         if name in limits:
-            raise UsageFault(f"the limit {name} is set twice; set it once")
+            raise UsageError(f"the limit {name} is set twice; set it once")
         limits[name] = _number(name, value)
     return limits or None
 
@@ -101,7 +101,7 @@ def _number(name: str, text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise UsageFault(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
+        raise UsageError(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
 
 
 def _verified(machine: Target, limits: ChosenLimits | None) -> Subject:
@@ -109,7 +109,7 @@ def _verified(machine: Target, limits: ChosenLimits | None) -> Subject:
     return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 
 
-def _refused(reference: str, fault: UsageFault) -> Subject | None:
+def _refused(reference: str, fault: UsageError) -> Subject | None:
     """What was refused while it was imported; `None` if that is not what is wrong."""
     match fault.__cause__:
         case GraphError() as error:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageFault, ending_in_one_line, write
+from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, write
 from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
 # Columns of a timeline: of one that is no terminal's, and the least that its rows need.
@@ -92,12 +92,12 @@ def view(
     with ending_in_one_line(debug=debug):
         ways = [name for name, wanted in (("timeline", timeline), ("sequence", sequence), ("live", live)) if wanted]
         if len(ways) > 1:
-            raise UsageFault(f"--{ways[0]} and --{ways[1]} are two ways to look at it; leave one out")
+            raise UsageError(f"--{ways[0]} and --{ways[1]} are two ways to look at it; leave one out")
         if port is not None and not live:
-            raise UsageFault("--port is of a page that is served; add --live")
+            raise UsageError("--port is of a page that is served; add --live")
         if live:
             if output is not None:
-                raise UsageFault("--live writes no file; leave out -o")
+                raise UsageError("--live writes no file; leave out -o")
             _serve(trace, port or 0, opened=not no_open)
             return
         if output is not None:
@@ -128,7 +128,7 @@ def view(
 
 
 def _refuse_suffix(trace: str, way: str, output: Path) -> None:
-    """Raise `UsageFault` for a file whose suffix says something else than what would be in it."""
+    """Raise `UsageError` for a file whose suffix says something else than what would be in it."""
     suffix = output.suffix.lower()
     if suffix in _SUFFIXES[way]:
         return
@@ -142,7 +142,7 @@ def _refuse_suffix(trace: str, way: str, output: Path) -> None:
             )
     if suffix in SUFFIXES:
         remedies.append(f"draw the machine: graphexec draw --run {quote(trace)} -o {quote(str(output))}")
-    raise UsageFault(f"a {way} goes into {' or '.join(_SUFFIXES[way])}, not into {output}; {', or '.join(remedies)}")
+    raise UsageError(f"a {way} goes into {' or '.join(_SUFFIXES[way])}, not into {output}; {', or '.join(remedies)}")
 
 
 def _serve(trace: str, port: int, *, opened: bool) -> None:
@@ -150,9 +150,9 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
     from graphexec.live import serving
 
     if trace == "-":
-        raise UsageFault("the standard input cannot be followed; name the file that graphexec run --record writes")
+        raise UsageError("the standard input cannot be followed; name the file that graphexec run --record writes")
     if Path(trace).is_dir():
-        raise UsageFault(f"{trace} is a folder; name the file that graphexec run --record writes")
+        raise UsageError(f"{trace} is a folder; name the file that graphexec run --record writes")
     with serving(trace, port=port) as url:
         print(url, flush=True)
         begun = "" if Path(trace).exists() else ", as soon as it is there"

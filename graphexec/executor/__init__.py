@@ -5,7 +5,7 @@ from graphexec.executor.handlers import asking_agent, asking_model
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.loop_guard import stop_repeats
-from graphexec.executor.observers import Watcher
+from graphexec.executor.observers import Observer
 from graphexec.executor.options import ParsePolicy, Trim
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import Chunk
@@ -40,6 +40,7 @@ __all__ = [
     "Inputs",
     "LimitReached",
     "Observed",
+    "Observer",
     "ParsePolicy",
     "Policies",
     "Ready",
@@ -48,7 +49,6 @@ __all__ = [
     "RunResult",
     "Stepwise",
     "Trim",
-    "Watcher",
     "asking_agent",
     "asking_model",
     "check_return_direct",

@@ -17,7 +17,7 @@ from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import asking_agent, asking_model
 from graphexec.executor.inputs import Inputs, keys_of, named, outputs_of, ready
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.observers import Observers, Watcher, checked_watchers
+from graphexec.executor.observers import Observer, Observers, validate_observers
 from graphexec.executor.options import ParsePolicy, Trim, policies_of
 from graphexec.executor.result import Ending, RunResult, result_of
 from graphexec.executor.streams import Answering, Chunk, Chunks, pairs
@@ -39,7 +39,7 @@ from graphexec.kernel.surgery import bind
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import HandlerLike, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
-from graphexec.runtime.runner import AT_ONCE, OnEvent, World, follow
+from graphexec.runtime.runner import AT_ONCE, OnEvent, RunContext, follow
 from graphexec.tools import AnyTool
 from graphexec.tools import named as tools_by_name
 from graphexec.tools.calling import Lookup, calling
@@ -80,14 +80,15 @@ class AgentExecutor:
     - `handle_tool_errors`: what a tool raises is told the model ("observe"), raised, or told by a function of the
       error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
       characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
-    - `memory` adds inputs before a run and is told of its end, unless an exception ends it; then the watchers are told.
+    - `memory` adds inputs before a run and is told of its end, unless an exception ends it; then the observers are
+    told.
       What either raises has the run with it: `snapshot_of(error)`.
     - `return_intermediate_steps` adds the steps to what `invoke` returns.
     - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
-    - `watchers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
+    - `observers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
 
     An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
-    the engine holds each step to it); with `may_run_forever=True` it is made all the same.
+    the engine holds each step to it); with `allow_nonterminating=True` it is made all the same.
 
     Raises `UnprovedError` for a machine that is not proved, `LimitsError` for a limit that is none,
     `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for any other option that cannot
@@ -131,9 +132,9 @@ class AgentExecutor:
         tool_concurrency: int = AT_ONCE,
         memory: Memory | None = None,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        watchers: Sequence[Watcher] = (),
+        observers: Sequence[Observer] = (),
         verbose: bool = False,
-        may_run_forever: bool = False,
+        allow_nonterminating: bool = False,
     ) -> None:
         # Users without a type checker pass other things, here and below.
         if early_stopping_method not in ("force", "generate"):  # pyright: ignore[reportUnnecessaryContains]
@@ -144,7 +145,7 @@ class AgentExecutor:
             ("tool_concurrency", tool_concurrency, whole(1)),
             ("return_intermediate_steps", return_intermediate_steps, FLAG),
             ("verbose", verbose, FLAG),
-            ("may_run_forever", may_run_forever, FLAG),
+            ("allow_nonterminating", allow_nonterminating, FLAG),
         )
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
@@ -159,7 +160,7 @@ class AgentExecutor:
             fan_out=max_fan_out,
         )
         self._keys = keys_of(self.agent, memory)
-        self._observers = Observers(memory, checked_watchers(watchers), verbose)
+        self._observers = Observers(memory, validate_observers(observers), verbose)
         answers = _answers(self.agent)
         answers[CallTool] = calling(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
@@ -167,9 +168,9 @@ class AgentExecutor:
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
-        self.world = World(handlers_for(answers), limits, tool_concurrency)
+        self.world = RunContext(handlers_for(answers), limits, tool_concurrency)
         self._settings = (self.agent, policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct))
-        self._may_run_forever = may_run_forever
+        self._may_run_forever = allow_nonterminating
         self._prove(bind(table, *self._settings), limits)
 
     def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
@@ -233,7 +234,7 @@ class AgentExecutor:
     def verify(self) -> Verdict:
         """The proof that every run ends within the limits, made when the executor was.
 
-        With `may_run_forever`, it may be another verdict.
+        With `allow_nonterminating`, it may be another verdict.
         """
         return self._verdict
 

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
-from graphexec.errors import AgentError, BadReply, NoTurn, ParseError
+from graphexec.errors import AgentError, InvalidReplyError, ParseError, TurnTimeoutError
 from graphexec.kernel.execution import Cut
 from graphexec.messages import Model, ModelReply
 from graphexec.runtime.handlers import Handler
@@ -36,7 +36,7 @@ def asking_model(model: Model) -> Handler:
             if io.blocking:
                 return _checked(model, model.complete(effect.request, timeout=timeout))
             return _checked(model, await model.acomplete(effect.request, timeout=timeout))
-        except NoTurn:
+        except TurnTimeoutError:
             if left is None:
                 raise
             # It would come after the run's deadline, so this is where the deadline cuts the call.
@@ -60,7 +60,7 @@ def asking_model(model: Model) -> Handler:
 def _checked(model: Model, reply: object) -> ModelReply:
     # A model of the user's own may know no better.
     if not isinstance(reply, ModelReply):
-        raise BadReply(f"the model {type(model).__name__} returned {reply!r}; return a ModelReply")
+        raise InvalidReplyError(f"the model {type(model).__name__} returned {reply!r}; return a ModelReply")
     return reply
 
 

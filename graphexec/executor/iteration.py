@@ -53,7 +53,7 @@ class Stepwise:
     Between two turns `run` is the run so far, which may be replaced: `turns.run = Run(inputs, Steps(...))`; what is
     spent stays spent, and the run's clock goes on while the caller thinks. A caller who leaves the loop ends the run.
     When it has `ended`, which may be with the steps of its last turn, `result` is how. Iterating again, in a sync or an
-    async `for`, runs it again from its beginning. A run that was replaced enters its node again, as watchers see.
+    async `for`, runs it again from its beginning. A run that was replaced enters its node again, as observers see.
     """
 
     __slots__ = (

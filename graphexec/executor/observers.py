@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphexec.memory import Memory
 
 # A function of each event of every run.
-Watcher: TypeAlias = Callable[[Event[Ending]], object]
+Observer: TypeAlias = Callable[[Event[Ending]], object]
 
 
 @final
@@ -34,21 +34,21 @@ class Observers:
     """
 
     memory: Memory | None
-    watchers: tuple[Watcher, ...]
+    observers: tuple[Observer, ...]
     verbose: bool
 
     def make_listener(self, start: Ready | Snapshot, io: IO, consumer: OnEvent | None) -> OnEvent | None:
         """Return what receives the events of a run that begins at `start`, or `None` if nobody observes it."""
-        watchers = self.watchers
+        observers = self.observers
         if self.verbose:
-            watchers = (*watchers, Printed(start=start if isinstance(start, Snapshot) else None))
+            observers = (*observers, Printed(start=start if isinstance(start, Snapshot) else None))
         memory = self.memory
-        if not watchers and memory is None:
+        if not observers and memory is None:
             return consumer
 
         async def deliver(*events: Event[Ending]) -> None:
             for event in events:
-                for watcher in watchers:
+                for watcher in observers:
                     watcher(event)
             # Who leaves the stream here leaves no observer behind.
             if consumer is not None:
@@ -73,13 +73,13 @@ class Observers:
         return save_and_deliver
 
 
-def checked_watchers(watchers: Sequence[Watcher]) -> tuple[Watcher, ...]:
-    """Return the watchers. Raises `InputError` for what cannot be one."""
+def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:
+    """Return the observers. Raises `InputError` for what cannot be one."""
     # Users without a type checker pass one function, objects with handler methods, and coroutine functions.
-    if not isinstance(watchers, Sequence) or isinstance(watchers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"watchers is {watchers!r}; pass a list of functions of an event")
-    for watcher in watchers:
+    if not isinstance(observers, Sequence) or isinstance(observers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"observers is {observers!r}; pass a list of functions of an event")
+    for watcher in observers:
         called = getattr(watcher, "__call__", None)  # noqa: B004 - whether what is called is a coroutine function
         if called is None or inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(called):
-            raise InputError(f"watchers has {watcher!r}; pass functions of an event, and no coroutine functions")
-    return tuple(watchers)
+            raise InputError(f"observers has {watcher!r}; pass functions of an event, and no coroutine functions")
+    return tuple(observers)

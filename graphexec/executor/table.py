@@ -248,6 +248,6 @@ _raising = renamed(parse_or_raise, "parse")
 # `early_stopping_method="generate"`: the model has the last word.
 _generating = renamed(generate_response, "stopped_response")
 
-STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _raising, narrowed=True, may_run_forever=True)
-GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generating, may_run_forever=True)
-STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generating, may_run_forever=True)
+STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _raising, narrowed=True, allow_nonterminating=True)
+GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generating, allow_nonterminating=True)
+STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generating, allow_nonterminating=True)

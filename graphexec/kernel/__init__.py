@@ -7,7 +7,7 @@ from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, renamed, reserved
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.kernel.stepping import Asking, advance, begin, replay
+from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
 from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Answered",
     "Askable",
     "Asked",
-    "Asking",
     "Asks",
     "Budget",
     "Cut",
@@ -33,6 +32,7 @@ __all__ = [
     "Meter",
     "Moved",
     "Node",
+    "PendingEffect",
     "Perform",
     "Ranks",
     "Reported",

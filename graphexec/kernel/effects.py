@@ -128,7 +128,7 @@ def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
 
 
 def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R, ...]]:
-    """Ask for several effects at once; the replies come in the order asked. Asking for none answers at once."""
+    """Ask for several effects at once; the replies come in the order asked. PendingEffect for none answers at once."""
     if not effects:
         return ()
     # An Askable[E, R] is an E: `__ask__` yields the effect itself.

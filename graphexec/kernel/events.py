@@ -1,4 +1,4 @@
-"""What a run tells its watchers: news, in the order in which it happens."""
+"""What a run tells its observers: news, in the order in which it happens."""
 
 from __future__ import annotations
 

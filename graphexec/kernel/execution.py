@@ -18,10 +18,10 @@ from graphexec.errors import (
     InputError,
     NodeError,
     SnapshotError,
-    UndeclaredCount,
-    UndeclaredEffect,
-    UndeclaredOutcome,
-    UnhandledOutcome,
+    UndeclaredCountError,
+    UndeclaredEffectError,
+    UndeclaredOutcomeError,
+    UnhandledOutcomeError,
     an,
 )
 from graphexec.kernel.effects import All, Effect, Perform, Request
@@ -200,7 +200,7 @@ class Execution:
                 following = step.following[kind]
             except KeyError:
                 # Only a draft lacks an edge.
-                raise UnhandledOutcome(step.name, outcome) from None
+                raise UnhandledOutcomeError(step.name, outcome) from None
             if observed:
                 yield Moved(step.name, outcome, END.name if following is None else following.name)
             if following is None:
@@ -449,15 +449,15 @@ def _unreported(step: Step, effect: Effect[Any], meter: Meter) -> InputError:
     )
 
 
-def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcome:
-    return UndeclaredOutcome(step.name, outcome, [kind.__name__ for kind in declared])
+def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
+    return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])
 
 
-def _wrong_end(step: Step, outcome: object, asked: int) -> UndeclaredOutcome | UndeclaredCount:
+def _wrong_end(step: Step, outcome: object, asked: int) -> UndeclaredOutcomeError | UndeclaredCountError:
     """Return what is wrong with the end of a node: it asked too little, or returned what only the engine may."""
     if type(outcome) is Exhausted:
         return _undeclared(step, outcome, step.returns)
-    return UndeclaredCount(step.name, asked, step.least, step.most)
+    return UndeclaredCountError(step.name, asked, step.least, step.most)
 
 
 def _rising(step: Step, following: Step, before: tuple[float, ...], rank: tuple[float, ...]) -> CertificateError:
@@ -470,14 +470,14 @@ def _rising(step: Step, following: Step, before: tuple[float, ...], rank: tuple[
 def _request(step: Step, effect: Request, asked: int) -> tuple[int, Tariff | None]:
     """Return how many effects a node asks for, having asked for some before, and the tariff if it is one.
 
-    Raises `UndeclaredEffect` and `UndeclaredCount` for what the node does not declare.
+    Raises `UndeclaredEffectError` and `UndeclaredCountError` for what the node does not declare.
     """
     tariffs = step.tariffs
     members = effect.effects if isinstance(effect, All) else (effect,)
     for member in members:
         if type(member) not in tariffs:
-            raise UndeclaredEffect(step.name, effect, [kind.__name__ for kind in step.effects])
+            raise UndeclaredEffectError(step.name, effect, [kind.__name__ for kind in step.effects])
     wanted = len(members)
     if step.most is not None and asked + wanted > step.most:
-        raise UndeclaredCount(step.name, asked + wanted, step.least, step.most)
+        raise UndeclaredCountError(step.name, asked + wanted, step.least, step.most)
     return wanted, tariffs[type(members[0])] if wanted == 1 else None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.snapshot import Snapshot
     from graphexec.runtime.handlers import HandlerLike
-    from graphexec.runtime.runner import World
+    from graphexec.runtime.runner import RunContext
     from graphexec.verify import Verdict
 
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -202,22 +202,22 @@ class Graph(Generic[S_contra, F_co]):
         *,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
-        may_run_forever: bool = False,
+        allow_nonterminating: bool = False,
     ) -> Done[F_co]:
         """Run the machine from `value`, or on from a snapshot, to its end; return the outcome, and what it spent.
 
         `handlers` answer what its nodes ask for, `{Fetch: function}`: functions of the effect, `def` or `async def`.
         Every run is proved to end within `limits` (`Limits()` unless given) before its first step, unless it
-        `may_run_forever`.
+        `allow_nonterminating`.
 
         Raises `UnprovedError` where there is no proof, `InputError` for a value that the first node does not take,
-        `NoHandler` for an effect that nobody answers, and what a node or a handler raises: `snapshot_of(error)` is
-        where the run was.
+        `MissingHandlerError` for an effect that nobody answers, and what a node or a handler raises:
+        `snapshot_of(error)` is where the run was.
         """
         # As with proofs: what runs a machine is above it. So here and below.
         from graphexec.runtime.runner import run
 
-        return run(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+        return run(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
 
     async def arun(
         self,
@@ -225,12 +225,12 @@ class Graph(Generic[S_contra, F_co]):
         *,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
-        may_run_forever: bool = False,
+        allow_nonterminating: bool = False,
     ) -> Done[F_co]:
         """Run like `run`, on the running event loop; functions that block run in threads."""
         from graphexec.runtime.runner import arun
 
-        return await arun(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+        return await arun(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
 
     def stream(
         self,
@@ -238,7 +238,7 @@ class Graph(Generic[S_contra, F_co]):
         *,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
-        may_run_forever: bool = False,
+        allow_nonterminating: bool = False,
     ) -> Generator[Event[F_co], None, None]:
         """Run like `run`, and yield each event when it happens; the last is `Done`.
 
@@ -246,7 +246,7 @@ class Graph(Generic[S_contra, F_co]):
         """
         from graphexec.runtime.runner import stream
 
-        return stream(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+        return stream(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
 
     def astream(
         self,
@@ -254,23 +254,27 @@ class Graph(Generic[S_contra, F_co]):
         *,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
-        may_run_forever: bool = False,
+        allow_nonterminating: bool = False,
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
         from graphexec.runtime.runner import astream
 
-        return astream(self, value, self._world(handlers, limits, may_run_forever=may_run_forever))
+        return astream(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
 
     def _world(
-        self, handlers: Mapping[type[Effect[Any]], HandlerLike] | None, limits: Limits | None, *, may_run_forever: bool
-    ) -> World:
-        from graphexec.runtime.runner import world
+        self,
+        handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
+        limits: Limits | None,
+        *,
+        allow_nonterminating: bool,
+    ) -> RunContext:
+        from graphexec.runtime.runner import make_run_context
 
         verdict = self.verify(limits)
-        if not may_run_forever:
+        if not allow_nonterminating:
             verdict.require_proof()
         ranks = None if verdict.certificate is None else verdict.certificate.ranks
-        return world(handlers or {}, limits=verdict.limits, ranks=ranks)
+        return make_run_context(handlers or {}, limits=verdict.limits, ranks=ranks)
 
     def draw(
         self,

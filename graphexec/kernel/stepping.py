@@ -1,6 +1,6 @@
 """A run by hand: pure functions from a snapshot and a reply to the next request or to the end.
 
-`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `Asking` whose
+`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `PendingEffect` whose
 `reply(value, at=seconds)` is the next snapshot. There is nothing but plain data between two calls.
 """
 
@@ -24,7 +24,7 @@ F = TypeVar("F")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PendingEffect:
     """The run waits for a reply to `effect`, which is charged already.
 
     `deadline` is the second of the run's clock at which the effect is to be cut, if there is one. `snapshot` is the
@@ -93,13 +93,13 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
 
 def advance(
     graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, ranks: Ranks | None = None
-) -> Asking | Done[F]:
+) -> PendingEffect | Done[F]:
     """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
 
     With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
     Costs the pure nodes on the way, and one pass over the replies that the current node has had.
-    Raises `UndeclaredOutcome`, `UndeclaredEffect` or `UndeclaredCount` before anything undeclared is followed or
-    carried out, whatever a node raises, and `InputError` for what is no graph, no snapshot, or no limits.
+    Raises `UndeclaredOutcomeError`, `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared is
+    followed or carried out, whatever a node raises, and `InputError` for what is no graph, no snapshot, or no limits.
     """
     built(graph, "advance(executor.graph, snapshot, limits)")
     # Users without a type checker pass what the run begins with, and a number.
@@ -121,7 +121,7 @@ def advance(
     def answered(value: object, at: float) -> Snapshot:
         return Execution(graph, asked, limits).answered(effect, value, at)
 
-    return Asking(effect, asked, execution.deadline, answered)
+    return PendingEffect(effect, asked, execution.deadline, answered)
 
 
 def replay(journal: Journal) -> Iterator[Event[Any]]:

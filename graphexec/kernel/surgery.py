@@ -27,14 +27,14 @@ _ROWS = "a table with the new node's row; write splice(graph, edges(new, on(...)
     2, "takes the graph and the new node, which has the old one's name; write replace(graph, renamed(new, 'old'))"
 )
 def replace(
-    machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, may_run_forever: bool = False
+    machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, allow_nonterminating: bool = False
 ) -> Graph[S, F]:
     """Put `new` in the place of the node of the same name: same edges, another body.
 
     `narrowed`: edges for outcomes that `new` does not declare are dropped.
 
     Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
-    lacks a meter of the old one, or if runs are no longer proved to end (unless it `may_run_forever`). Raises
+    lacks a meter of the old one, or if runs are no longer proved to end (unless it `allow_nonterminating`). Raises
     `NodeError` for what is no graph, or no node.
     """
     built(machine, "replace(executor.graph, ...)", NodeError)
@@ -50,12 +50,12 @@ def replace(
     nodes = [new if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
     changed = checked(nodes, edges, machine.start)
-    return changed if may_run_forever else _proved_again(changed, machine)
+    return changed if allow_nonterminating else _proved_again(changed, machine)
 
 
 @by_position(2, f"takes the graph and {_ROWS}", "after", "on")
 def splice(
-    machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, may_run_forever: bool = False
+    machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, allow_nonterminating: bool = False
 ) -> Graph[S, F | G]:
     """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
 
@@ -63,8 +63,8 @@ def splice(
     `splice(machine, edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
 
     Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs of the machine were
-    proved to end (given a limit for each budget) and are not any more, unless it `may_run_forever`. Raises `NodeError`
-    for what is no graph, no table, no node, or no class of outcomes.
+    proved to end (given a limit for each budget) and are not any more, unless it `allow_nonterminating`. Raises
+    `NodeError` for what is no graph, no table, no node, or no class of outcomes.
     """
     built(machine, "splice(executor.graph, ...)", NodeError)
     # Users without a type checker forget edges(...), and write names.
@@ -105,7 +105,7 @@ def splice(
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
     changed = checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
-    return changed if may_run_forever else _proved_again(changed, machine)
+    return changed if allow_nonterminating else _proved_again(changed, machine)
 
 
 def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:

@@ -9,7 +9,7 @@ from typing import final
 
 from graphexec._arguments import MODEL, Constraint, check, whole
 from graphexec.agents.prompt import Template, template
-from graphexec.errors import BadReply, InputError, described
+from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
@@ -157,9 +157,13 @@ class SummaryMemory(TurnMemory):
 def _read(reply: ModelReply) -> str:
     summary = reply.content.strip()
     if reply.finish_reason == "length":
-        raise BadReply("the model's summary was cut short; the turns are kept as they are; allow it more tokens")
+        raise InvalidReplyError(
+            "the model's summary was cut short; the turns are kept as they are; allow it more tokens"
+        )
     if not summary:
-        raise BadReply("the model's summary is empty; the turns are kept as they are; try another prompt or model")
+        raise InvalidReplyError(
+            "the model's summary is empty; the turns are kept as they are; try another prompt or model"
+        )
     return summary
 
 

@@ -3,7 +3,7 @@
 from graphexec.runtime.handlers import Handler, HandlerLike, Handlers
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
 from graphexec.runtime.progress import report
-from graphexec.runtime.runner import World, arun, astream, run, stream, world
+from graphexec.runtime.runner import RunContext, arun, astream, make_run_context, run, stream
 
 __all__ = [
     "ASYNC",
@@ -12,11 +12,11 @@ __all__ = [
     "Handler",
     "HandlerLike",
     "Handlers",
-    "World",
+    "RunContext",
     "arun",
     "astream",
+    "make_run_context",
     "report",
     "run",
     "stream",
-    "world",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphexec.errors import InputError, NoHandler
+from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.runtime.io import IO
 
@@ -79,10 +79,10 @@ def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
 
 
 def handler_of(handlers: Handlers, effect: object) -> Handler:
-    """Return who answers `effect`. Raises `NoHandler` if nobody does."""
+    """Return who answers `effect`. Raises `MissingHandlerError` if nobody does."""
     # The keys are classes of effects; any class may be looked up.
     kind: Any = type(effect)
     try:
         return handlers[kind]
     except KeyError:
-        raise NoHandler(effect) from None
+        raise MissingHandlerError(effect) from None

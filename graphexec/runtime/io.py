@@ -80,7 +80,7 @@ class IO(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep. Raises `Abandoned`, or is cancelled, when the caller does not wait any more."""
+        """Sleep. Raises `AbandonedError`, or is cancelled, when the caller does not wait any more."""
         ...
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
@@ -92,7 +92,7 @@ class IO(Protocol):
         ...
 
     def make_check(self) -> Callable[[], None]:
-        """Return a function that raises if the caller has stopped waiting: `Abandoned`, or `CancelledError`."""
+        """Return a function that raises if the caller has stopped waiting: `AbandonedError`, or `CancelledError`."""
         ...
 
     async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
@@ -116,7 +116,7 @@ class IO(Protocol):
         ...
 
     async def checkpoint(self) -> None:
-        """Let other tasks of the event loop run. Raises `Abandoned` in a thread whose caller does not wait any more."""
+        """Let other tasks of the event loop run. Raises `AbandonedError` in a thread whose caller has gone."""
         ...
 
 
@@ -191,7 +191,7 @@ class BlockingIO:
         return nullcontext()
 
     def make_check(self) -> Callable[[], None]:
-        """Return what raises `Abandoned`."""
+        """Return what raises `AbandonedError`."""
         return still_waited_for
 
     async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:

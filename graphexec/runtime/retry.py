@@ -27,7 +27,7 @@ async def retry(
 
     `announce` is told of each wait before it begins: the error, the number of the attempt, the seconds. `sleep` is
     `io.sleep` unless somebody has a clock of his own. `allows` says whether there may be another attempt after so many
-    seconds, a deadline say. Nothing is tried again for a caller who does not wait any more: raises `Abandoned`, or
+    seconds, a deadline say. Nothing is tried again for a caller who does not wait any more: raises `AbandonedError`, or
     `CancelledError`, also where the attempt hid that it was cancelled.
     """
     check = io.make_check()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, final
 
-from graphexec.errors import NoHandler
+from graphexec.errors import MissingHandlerError
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, keep
 from graphexec.kernel.execution import Cut, Execution, Ranks
@@ -47,7 +47,7 @@ _CUT = Cut()
 
 @final
 @dataclass(frozen=True, slots=True)
-class World:
+class RunContext:
     """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds.
 
     With `ranks`, those of a proof's certificate for these limits, every step is held to lower its rank
@@ -61,53 +61,56 @@ class World:
     ranks: Ranks | None = None
 
 
-def world(
+def make_run_context(
     answers: Mapping[type[Effect[Any]], HandlerLike],
     *,
     limits: Limits | None = None,
     at_once: int = AT_ONCE,
     clock: Callable[[], float] = time.monotonic,
     ranks: Ranks | None = None,
-) -> World:
-    """Make a world of functions that answer effects: `world({AskHuman: lambda asked: input(asked.question)})`."""
-    return World(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
+) -> RunContext:
+    """Make a context of functions that answer effects.
+
+    For example, `make_run_context({AskHuman: lambda asked: input(asked.question)})`.
+    """
+    return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
 
 
-def run(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
+def run(graph: Graph[S, F], value: S | Snapshot, run_context: RunContext) -> Done[F]:
     """Run `graph` from `value`, or on from a snapshot, to its end.
 
     Raises what a node or a handler raises; `snapshot_of(error)` is the run's state then.
     """
-    return run_sync(follow(graph, value, world, BLOCKING))
+    return run_sync(follow(graph, value, run_context, BLOCKING))
 
 
 def stream(
-    graph: Graph[S, F], value: S | Snapshot, world: World, *, pieces: bool = False
+    graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, pieces: bool = False
 ) -> Generator[Event[F], None, None]:
     """Run `graph` like `run`, and yield each event when it happens; the last is `Done`.
 
     With `pieces`, models that can stream do so, and each piece of a reply is an event: `Reported`, with a `ReplyDelta`.
     The run goes on only while it is iterated; closing the generator ends it.
     """
-    return stream_sync(lambda: follow(graph, value, world, BLOCKING, emit, pieces=pieces))
+    return stream_sync(lambda: follow(graph, value, run_context, BLOCKING, emit, pieces=pieces))
 
 
-async def arun(graph: Graph[S, F], value: S | Snapshot, world: World) -> Done[F]:
+async def arun(graph: Graph[S, F], value: S | Snapshot, run_context: RunContext) -> Done[F]:
     """Run like `run`, on the running event loop; functions that block run in threads."""
-    return await follow(graph, value, world, ASYNC)
+    return await follow(graph, value, run_context, ASYNC)
 
 
 def astream(
-    graph: Graph[S, F], value: S | Snapshot, world: World, *, pieces: bool = False
+    graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, pieces: bool = False
 ) -> AsyncGenerator[Event[F], None]:
     """Run like `stream`, on the running event loop."""
-    return stream_async(lambda: follow(graph, value, world, ASYNC, emit, pieces=pieces))
+    return stream_async(lambda: follow(graph, value, run_context, ASYNC, emit, pieces=pieces))
 
 
 async def follow(
     graph: Graph[S, F],
     value: S | Snapshot,
-    world: World,
+    run_context: RunContext,
     io: IO,
     on_event: OnEvent | None = None,
     *,
@@ -117,14 +120,14 @@ async def follow(
 
     `io` is how it waits; `on_event`, if given, is awaited with each event, the last of which is `Done`.
     """
-    clock, limit = world.clock, world.limits.seconds
+    clock, limit = run_context.clock, run_context.limits.seconds
     start = value if isinstance(value, Snapshot) else begin(graph, value)
-    execution = Execution(graph, start, world.limits, world.ranks)
+    execution = Execution(graph, start, run_context.limits, run_context.ranks)
     path = execution.path(observed=on_event is not None)
     # The clock of a resumed run goes on where it stood.
     began = clock() - execution.seconds
     replies: list[object] = []
-    journal = Journal(graph, world.limits, start, replies)
+    journal = Journal(graph, run_context.limits, start, replies)
     waiter = waiter_here()
     # What was asked for last is answered with: the reply, the second at which it came, and how many seconds it took.
     answer: Any = None
@@ -148,10 +151,10 @@ async def follow(
             asked_at = clock() - began
             left = None if limit is None else limit + execution.grace - asked_at
             if on_event is None:
-                reply = await _answer(world, io, item, left)
+                reply = await _answer(run_context, io, item, left)
                 now = clock() - began
             else:
-                reply, now = await _observed(execution, world, io, item, left, began, on_event, pieces=pieces)
+                reply, now = await _observed(execution, run_context, io, item, left, began, on_event, pieces=pieces)
             answer = (reply, now, now - asked_at)
             replies.extend(answer)
         if on_event is not None:
@@ -167,7 +170,7 @@ async def follow(
 
 async def _observed(
     execution: Execution,
-    world: World,
+    run_context: RunContext,
     io: IO,
     effect: Request,
     left: float | None,
@@ -179,7 +182,7 @@ async def _observed(
     """Carry out an effect, and emit what its handler reports; return the reply, and the second at which it came."""
 
     async def timed() -> tuple[object, float]:
-        return await _answer(world, io, effect, left), world.clock() - began
+        return await _answer(run_context, io, effect, left), run_context.clock() - began
 
     async def report(news: object) -> None:
         await on_event(Reported(execution.node, effect, news))
@@ -190,8 +193,8 @@ async def _observed(
     heard: list[object] = []
     try:
         with heard_by(Listener(heard.append)):
-            reply = await _answer(world, io, effect, left)
-        now = world.clock() - began
+            reply = await _answer(run_context, io, effect, left)
+        now = run_context.clock() - began
     except Exception:
         # A copy: a call that was cut may still report.
         for news in tuple(heard):
@@ -202,19 +205,19 @@ async def _observed(
     return reply, now
 
 
-async def _answer(world: World, io: IO, effect: Request, left: float | None) -> object:
+async def _answer(run_context: RunContext, io: IO, effect: Request, left: float | None) -> object:
     """Carry out an effect, or several; what is not there when no seconds are `left` is `Cut`."""
     if left is not None and left <= 0:
         return _CUT
     one: Any = effect
     if type(effect) is All:
         if left is not None or len(effect.effects) != 1:
-            return await _answer_all(world, io, effect.effects, left)
+            return await _answer_all(run_context, io, effect.effects, left)
         one = effect.effects[0]
     try:
-        handler = world.handlers[type(one)]
+        handler = run_context.handlers[type(one)]
     except KeyError:
-        raise NoHandler(one) from None
+        raise MissingHandlerError(one) from None
     if handler.instant:
         reply = await handler.answer(one, left, BLOCKING)
     elif left is None:
@@ -226,9 +229,9 @@ async def _answer(world: World, io: IO, effect: Request, left: float | None) -> 
     return reply if one is effect else (reply,)
 
 
-async def _answer_all(world: World, io: IO, effects: Sequence[Effect[Any]], left: float | None) -> object:
+async def _answer_all(run_context: RunContext, io: IO, effects: Sequence[Effect[Any]], left: float | None) -> object:
     """Carry out several effects at once; some of them may be cut."""
-    handlers = [handler_of(world.handlers, effect) for effect in effects]
+    handlers = [handler_of(run_context.handlers, effect) for effect in effects]
     pairs = list(zip(handlers, effects, strict=True))
     results: tuple[object, ...]
     if _all_instant(handlers):
@@ -238,7 +241,7 @@ async def _answer_all(world: World, io: IO, effects: Sequence[Effect[Any]], left
         calls = [
             partial(handler.answer, effect, left, BLOCKING if handler.instant else io) for handler, effect in pairs
         ]
-        results = await io.gather(calls, left, at_once=world.at_once)
+        results = await io.gather(calls, left, at_once=run_context.at_once)
     # By identity: what == means is the results' own affair.
     if not any(result is NOT_DONE or type(result) is Cut for result in results):
         return results

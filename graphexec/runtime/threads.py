@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from queue import SimpleQueue
 from typing import Generic, TypeVar, final
 
-from graphexec.errors import Abandoned
+from graphexec.errors import AbandonedError
 from graphexec.runtime.progress import Listener, heard_by
 
 T = TypeVar("T")
@@ -43,9 +43,9 @@ class Waiter:
         self.gone = False
 
     def check(self) -> None:
-        """Raise `Abandoned` if nobody waits any more: what goes on would be spent for nobody."""
+        """Raise `AbandonedError` if nobody waits any more: what goes on would be spent for nobody."""
         if self.gone:
-            raise Abandoned("nobody waits for this call any more, so it goes no further")
+            raise AbandonedError("nobody waits for this call any more, so it goes no further")
 
     def leave(self) -> None:
         """Tell those who listen that nobody waits any more."""
@@ -189,14 +189,14 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
 
 
 def still_waited_for() -> None:
-    """Raise `Abandoned` if nobody waits any more for what this thread does: it is not to spend on."""
+    """Raise `AbandonedError` if nobody waits any more for what this thread does: it is not to spend on."""
     waiter = _waiter.get()
     if waiter is not None:
         waiter.check()
 
 
 def sleep_while_waited_for(seconds: float) -> None:
-    """Sleep; raise `Abandoned` as soon as nobody waits for what this thread does."""
+    """Sleep; raise `AbandonedError` as soon as nobody waits for what this thread does."""
     waiter = _waiter.get()
     gone = threading.Event()
     with nullcontext() if waiter is None else waiter.heard_by(gone.set):

@@ -16,10 +16,10 @@ from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import World
+from graphexec.runtime.runner import RunContext
 from graphexec.testing.readable import Readable
 from graphexec.testing.scripted import pause
-from graphexec.testing.scripts import ScriptedAction, delay
+from graphexec.testing.scripts import ScriptedError, delay
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.temporal import UNKNOWN
 
@@ -95,11 +95,11 @@ class Adversary:
     # What was answered with what, to read in a failure.
     said: list[str] = field(default_factory=list[str])
 
-    def world(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> World:
+    def world(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> RunContext:
         """The world in which everything that the graph asks for is answered by this adversary."""
         handler = Handler(self._carry_out, instant=not self.attack.seconds)
         kinds = {kind for node in graph for kind in node.effects}
-        return World(dict.fromkeys(kinds, handler), limits, clock=clock)
+        return RunContext(dict.fromkeys(kinds, handler), limits, clock=clock)
 
     async def _carry_out(self, effect: Effect[Any], left: float | None, io: IO) -> Any:
         del left
@@ -118,7 +118,7 @@ class Adversary:
 
     def _answer(self, effect: Effect[Any], move: Move) -> Any:
         if move.reply == RAISES:
-            error = ModelError("as scripted") if part_of(effect) == "turns" else ScriptedAction("as scripted")
+            error = ModelError("as scripted") if part_of(effect) == "turns" else ScriptedError("as scripted")
             self.raised.append(error)
             self.said.append(f"{type(effect).__name__}: raises {type(error).__name__}")
             raise error

@@ -21,7 +21,7 @@ from concurrent.futures import Executor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
-from graphexec.testing.errors import Deadlock
+from graphexec.testing.errors import DeadlockError
 from graphexec.testing.readable import is_own
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ _PASSES: Final = 3
 class VirtualClock:
     """A clock that stands still until a loop of its own has nothing to do but wait, or `advance` moves it.
 
-    `World(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. `patience` is how many real seconds a call in
-    a thread may take: it cannot be sped up.
+    `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. `patience` is how many real seconds a
+    call in a thread may take: it cannot be sped up.
     """
 
     __slots__ = ("patience", "seconds")
@@ -75,15 +75,15 @@ class VirtualClock:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end on this clock.
 
-        What it leaves behind is cancelled; what ignores that is abandoned. Raises `Deadlock` where nothing can wake the
-        loop, and for a call in a thread that is not back when `patience` is over.
+        What it leaves behind is cancelled; what ignores that is abandoned. Raises `DeadlockError` where nothing can
+        wake the loop, and for a call in a thread that is not back when `patience` is over.
         """
         __tracebackhide__ = True
         loop = _VirtualLoop(self)
         try:
             asyncio.set_event_loop(loop)
             return loop.run_until_complete(main)
-        except Deadlock as error:
+        except DeadlockError as error:
             # It says who waits where; asyncio's frames and ours do not.
             raise error.with_traceback(None)  # noqa: B904 - it is the same one
         finally:
@@ -101,7 +101,7 @@ def run_virtually(main: Coroutine[Any, Any, T], *, patience: float = 10.0) -> T:
 
 
 def loop_time() -> float:
-    """The clock of the running event loop: `World(..., clock=loop_time)` keeps virtual time where that is virtual."""
+    """The clock of the running event loop: `RunContext(..., clock=loop_time)` keeps its virtual time."""
     return asyncio.get_running_loop().time()
 
 
@@ -204,14 +204,14 @@ class _Selector(selectors.BaseSelector):
                 return ready
             if time.monotonic() > gives_up:
                 called = self._loop.called()
-                raise Deadlock.of_a_thread(self._loop.clock.patience, called, _who_waits(self._loop))
+                raise DeadlockError.of_a_thread(self._loop.clock.patience, called, _who_waits(self._loop))
         # A thread that has ended since the first look may have left a word.
         ready = self._real.select(0)
         if ready:
             return ready
         when = self._loop.next_timer()
         if when is None:
-            raise Deadlock.of_tasks(self._loop.clock.seconds, _who_waits(self._loop))
+            raise DeadlockError.of_tasks(self._loop.clock.seconds, _who_waits(self._loop))
         self._loop.jump(when)
         return []
 
@@ -220,7 +220,7 @@ class _Selector(selectors.BaseSelector):
         self._turns = 0
         when = self._loop.next_timer()
         if when is None:
-            raise Deadlock.of_a_spin(self._loop.clock.seconds, SPIN, _who_waits(self._loop))
+            raise DeadlockError.of_a_spin(self._loop.clock.seconds, SPIN, _who_waits(self._loop))
         self._loop.jump(when)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from graphexec.errors import GraphexecError
 
 
-class UsedUp(BaseException):
+class ScriptExhaustedError(BaseException):
     """A scripted tool was called more often than it has results.
 
     No `Exception`, because that would be an observation for the model, and the test would go on.
     """
 
 
-class Deadlock(GraphexecError, RuntimeError):
+class DeadlockError(GraphexecError, RuntimeError):
     """Nothing can go on under a virtual clock. `waiting` says who waits, and where."""
 
     def __init__(self, text: str, waiting: Sequence[str]) -> None:
@@ -22,13 +22,13 @@ class Deadlock(GraphexecError, RuntimeError):
         super().__init__(f"{text}; waiting: {', '.join(self.waiting) or 'nobody'}")
 
     @classmethod
-    def of_tasks(cls, seconds: float, waiting: Sequence[str]) -> Deadlock:
+    def of_tasks(cls, seconds: float, waiting: Sequence[str]) -> DeadlockError:
         """No timer is left, and no thread."""
         text = f"nothing can wake the loop any more, at {seconds:g} virtual seconds; set what is waited for, or a limit"
         return cls(text, waiting)
 
     @classmethod
-    def of_a_thread(cls, patience: float, called: Sequence[tuple[str, str]], waiting: Sequence[str]) -> Deadlock:
+    def of_a_thread(cls, patience: float, called: Sequence[tuple[str, str]], waiting: Sequence[str]) -> DeadlockError:
         """A thread does not come back. `called` are the functions that block one, each with its place."""
         names = ", ".join(f"{name} at {place}" for name, place in called)
         verb = "are" if len(called) > 1 else "is"
@@ -41,7 +41,7 @@ class Deadlock(GraphexecError, RuntimeError):
         return cls(text, waiting)
 
     @classmethod
-    def of_a_spin(cls, seconds: float, turns: int, waiting: Sequence[str]) -> Deadlock:
+    def of_a_spin(cls, seconds: float, turns: int, waiting: Sequence[str]) -> DeadlockError:
         """Something runs on and on without waiting for anything, and no timer is left."""
         return cls(
             f"{turns} turns of the loop at {seconds:g} virtual seconds, and no timer is left to cut them", waiting

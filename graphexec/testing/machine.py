@@ -20,7 +20,7 @@ from graphexec.kernel.execution import Cut
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
-from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.testing.runs import charges_of, members
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.testing.trial import Trial, Verifiable, trial_of
@@ -78,7 +78,7 @@ class RunByHand(RuleBasedStateMachine):
         self.limits = Limits()
         # Where the run stands, as it would be stored, and what comes next.
         self.snapshot: Snapshot
-        self.state: Asking | Done[Any] | None = None
+        self.state: PendingEffect | Done[Any] | None = None
         self.asked: list[Effect[Any]] = []
         # Those of them that no limit stops.
         self.reserved: list[Effect[Any]] = []
@@ -101,7 +101,7 @@ class RunByHand(RuleBasedStateMachine):
 
     # What can happen to it.
 
-    @precondition(lambda self: isinstance(self.state, Asking))
+    @precondition(lambda self: isinstance(self.state, PendingEffect))
     @rule(data=st.data(), seconds=st.sampled_from([0.0, 0.0, 0.0, 0.5, 4.0]))
     def reply(self, data: st.DataObject, seconds: float) -> None:
         """The world replies, now or later."""
@@ -115,7 +115,7 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot = asking.reply(answer, at=self.seconds)
         self._advance()
 
-    @precondition(lambda self: isinstance(self.state, Asking) and self.limits.seconds is not None)
+    @precondition(lambda self: isinstance(self.state, PendingEffect) and self.limits.seconds is not None)
     @rule(some=st.booleans())
     def cut(self, some: bool) -> None:  # noqa: FBT001 - drawn
         """The deadline cuts what was asked for; of several, some may have finished."""
@@ -136,7 +136,7 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot = Snapshot.from_json(text, self.trial.graph)
         assert self.snapshot.to_json() == text, "a snapshot is changed by storing it"
 
-    @precondition(lambda self: isinstance(self.state, Asking) and self._may_crash())
+    @precondition(lambda self: isinstance(self.state, PendingEffect) and self._may_crash())
     @rule()
     def crash(self) -> None:
         """The process dies while it waits, and another one takes the run up again: what was asked for stays charged."""
@@ -144,13 +144,13 @@ class RunByHand(RuleBasedStateMachine):
         self.crashes += 1
         self._advance()
 
-    @precondition(lambda self: isinstance(self.state, Asking))
+    @precondition(lambda self: isinstance(self.state, PendingEffect))
     @rule()
     def look_again(self) -> None:
         """Nothing changes because somebody looks: the engine asks for the same again."""
         asking = self._asking()
         again = advance(self.trial.graph, self.snapshot, self.limits)
-        assert isinstance(again, Asking), f"it was asking for {asking.effect}, and is done now"
+        assert isinstance(again, PendingEffect), f"it was asking for {asking.effect}, and is done now"
         assert again.effect == asking.effect, f"it was asking for {asking.effect}, and asks for {again.effect} now"
         # As text: a reply that was stored is read when it is needed.
         assert again.snapshot.to_json() == asking.snapshot.to_json(), "the engine is not pure"
@@ -196,7 +196,7 @@ class RunByHand(RuleBasedStateMachine):
             *((limit, spent.budgets.get(name, 0)) for name, limit in own.items()),
         ]
         assert all(limit is None or reached <= limit for limit, reached in counted), f"{spent} within {limits}"
-        if isinstance(self.state, Asking):
+        if isinstance(self.state, PendingEffect):
             deadline = self.state.deadline
             grace = self.trial.graph[self.state.snapshot.node].grace or 0.0
             assert deadline == (None if limits.seconds is None else limits.seconds + grace)
@@ -215,7 +215,7 @@ class RunByHand(RuleBasedStateMachine):
     def teardown(self) -> None:
         """From wherever it is left, it ends: everything is answered, for as long as it asks."""
         left = _ENOUGH
-        while isinstance(self.state, Asking):
+        while isinstance(self.state, PendingEffect):
             left -= 1
             assert left, f"it has not ended after {len(self.asked)} calls within {self.limits}"
             answers = tuple(self.trial.oracle(effect)[-1].value for effect in members(self.state.effect))
@@ -223,8 +223,8 @@ class RunByHand(RuleBasedStateMachine):
             self.snapshot = self.state.reply(answer, at=self.seconds)
             self._advance()
 
-    def _asking(self) -> Asking:
-        assert isinstance(self.state, Asking), "the precondition"
+    def _asking(self) -> PendingEffect:
+        assert isinstance(self.state, PendingEffect), "the precondition"
         return self.state
 
     def _measured(self) -> frozenset[str]:
@@ -242,7 +242,7 @@ class RunByHand(RuleBasedStateMachine):
             # It is over, in a way that is allowed.
             self.state = None
             return
-        if isinstance(self.state, Asking):
+        if isinstance(self.state, PendingEffect):
             self.asked += members(self.state.effect)
             if self.trial.graph[self.state.snapshot.node].grace is not None:
                 self.reserved += members(self.state.effect)

@@ -22,7 +22,7 @@ from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.attack import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
-from graphexec.testing.errors import Deadlock
+from graphexec.testing.errors import DeadlockError
 from graphexec.testing.trial import Trial
 
 
@@ -67,7 +67,7 @@ def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None
     error: BaseException | None = None
     try:
         clock.run(watched())
-    except Deadlock:
+    except DeadlockError:
         if limits.seconds is None and math.isinf(attack.seconds):
             return None
         raise

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, final
 from pydantic import TypeAdapter
 
 from graphexec._arguments import Constraint, check
-from graphexec.testing.errors import UsedUp
+from graphexec.testing.errors import ScriptExhaustedError
 from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool
 
@@ -89,8 +89,9 @@ def scripted_tool(
     """Make a tool that gives `results` in their order: a value, an exception to raise, or one of them `After` a while.
 
     Given a tool, it stands in for it, with its name, its schema and, unless told otherwise, its settings; given a name,
-    it takes any arguments (and a text as `input`). Once the results are used up it raises `UsedUp`, which ends the run,
-    or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`, otherwise `def`.
+    it takes any arguments (and a text as `input`). Once the results are used up it raises `ScriptExhaustedError`, which
+    ends the run, or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`,
+    otherwise `def`.
 
     Raises `InputError` for what is no tool, or no list of results.
     """
@@ -111,7 +112,7 @@ def scripted_tool(
         except IndexError:
             if last:
                 return last[0]
-            raise UsedUp(
+            raise ScriptExhaustedError(
                 f"{name} was called {len(calls)} times and has {len(scripted)} results; script another one, or pass "
                 "repeat_last=True"
             ) from None

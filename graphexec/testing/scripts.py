@@ -33,7 +33,7 @@ class Call(Readable):
         return AgentAction(self.tool, {} if self.argument is None else {self.name: self.argument})
 
 
-class ScriptedAction(Exception):
+class ScriptedError(Exception):
     """An exception that a script raises: it is no error of graphexec's, nor of a model's."""
 
 
@@ -70,7 +70,7 @@ class ScriptedTurn(Readable):
             case "model error":
                 raise ModelError("the model failed, as scripted")
             case "exception":
-                raise ScriptedAction("as scripted")
+                raise ScriptedError("as scripted")
 
 
 def delay(seconds: float, *, stubborn: bool) -> str:

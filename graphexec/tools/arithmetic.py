@@ -22,7 +22,7 @@ _DECIMALS = 30
 KNOWN = "+ - * / // % ** ( ), sqrt, abs, round, min, max, pi and e"
 
 
-class BadExpression(ValueError):
+class ExpressionError(ValueError):
     """A text is not arithmetic, or its value is none; the message says how to write it."""
 
 
@@ -54,11 +54,11 @@ def evaluate(text: str) -> Number:
     """Calculate the value of `text`, in the precedence of Python's operators.
 
     What people write otherwise is read as it is meant: `37 x 48`, `2^10`, `15% of 80`, `1,234`, `2 + 2 = ?`, and the
-    signs for times and divided by. Raises `BadExpression` for anything else that is not arithmetic, for what has no
+    signs for times and divided by. Raises `ExpressionError` for anything else that is not arithmetic, for what has no
     value (`1 / 0`), and for numbers beyond 10**308. Never slow.
     """
     if len(text) > LONGEST:
-        raise BadExpression(f"the expression has {len(text)} characters; write at most {LONGEST}")
+        raise ExpressionError(f"the expression has {len(text)} characters; write at most {LONGEST}")
     # Text from a page has spaces of other kinds.
     spelled = _spelled(" ".join(text.split()))
     _check(spelled)
@@ -66,14 +66,14 @@ def evaluate(text: str) -> Number:
         tree = ast.parse(spelled.strip(), mode="eval")
         return _value(tree.body)
     except SyntaxError:
-        raise BadExpression(f"{_quoted(text)} is not a whole expression; write one such as (2 + 3) * 4") from None
+        raise ExpressionError(f"{_quoted(text)} is not a whole expression; write one such as (2 + 3) * 4") from None
     except ZeroDivisionError:
-        raise BadExpression(f"{_quoted(text)} divides by zero; divide by another number") from None
+        raise ExpressionError(f"{_quoted(text)} divides by zero; divide by another number") from None
     except OverflowError:
-        raise BadExpression("the number is too large; stay below 10**308") from None
+        raise ExpressionError("the number is too large; stay below 10**308") from None
     except (MemoryError, RecursionError):
         # What Python's parser raises for too deep a nesting.
-        raise BadExpression("the expression is nested too deeply; write it with fewer parentheses") from None
+        raise ExpressionError("the expression is nested too deeply; write it with fewer parentheses") from None
 
 
 def written(number: Number) -> str:
@@ -99,16 +99,16 @@ def _spelled(text: str) -> str:
 def _check(text: str) -> None:
     """Refuse what is no number, no known name and no operator."""
     if not text.strip():
-        raise BadExpression("the expression is empty; write one such as (2 + 3) * 4")
+        raise ExpressionError("the expression is empty; write one such as (2 + 3) * 4")
     position = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
             odd = text[position:].split(maxsplit=1)[0]
-            raise BadExpression(f"{_quoted(odd)} is not arithmetic; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quoted(odd)} is not arithmetic; write numbers with {KNOWN}")
         name = found["name"]
         if name is not None and name not in _FUNCTIONS and name not in _CONSTANTS:
-            raise BadExpression(f"{_quoted(name)} is not known here; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quoted(name)} is not known here; write numbers with {KNOWN}")
         position = found.end()
 
 
@@ -129,7 +129,7 @@ def _value(tree: ast.expr) -> Number:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _bounded(_called(name, [_value(argument) for argument in arguments]))
         case _:
-            raise BadExpression(f"{_quoted(ast.unparse(tree))} is not arithmetic; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quoted(ast.unparse(tree))} is not arithmetic; write numbers with {KNOWN}")
 
 
 def _bounded(number: Number) -> Number:
@@ -148,7 +148,7 @@ def _power(base: Number, exponent: Number) -> Number:
         raise OverflowError
     power: complex = base**exponent
     if isinstance(power, complex):
-        raise BadExpression(f"{written(base)} ** {written(exponent)} is not a real number; use a base of 0 or more")
+        raise ExpressionError(f"{written(base)} ** {written(exponent)} is not a real number; use a base of 0 or more")
     return power
 
 
@@ -156,13 +156,13 @@ def _called(name: str, arguments: list[Number]) -> Number:
     function, least, most = _FUNCTIONS[name]
     if not least <= len(arguments) <= most:
         takes = "one number" if most == 1 else "one or two numbers" if most == 2 else "one number or more"  # noqa: PLR2004
-        raise BadExpression(f"{name} takes {takes}, and got {len(arguments)}; write {name}(2.5), say")
+        raise ExpressionError(f"{name} takes {takes}, and got {len(arguments)}; write {name}(2.5), say")
     return function(*arguments)
 
 
 def _sqrt(number: Number) -> Number:
     if number < 0:
-        raise BadExpression(f"sqrt({written(number)}) is not a real number; take the root of 0 or more")
+        raise ExpressionError(f"sqrt({written(number)}) is not a real number; take the root of 0 or more")
     if isinstance(number, int) and math.isqrt(number) ** 2 == number:
         return math.isqrt(number)
     return math.sqrt(number)
@@ -176,7 +176,7 @@ def _round(number: Number, decimals: Number | None = None) -> Number:
     if decimals is None:
         return round(number)
     if not isinstance(decimals, int) or abs(decimals) > _DECIMALS:
-        raise BadExpression(f"round takes a whole number of decimals up to {_DECIMALS}; write round(2.345, 2), say")
+        raise ExpressionError(f"round takes a whole number of decimals up to {_DECIMALS}; write round(2.345, 2), say")
     return round(number, decimals)
 
 

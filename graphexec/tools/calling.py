@@ -18,13 +18,21 @@ from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, own_loop
 from graphexec.tools.showing import told_instead
-from graphexec.tools.tool import LENGTH, POLICY, AnyTool, BadArguments, ErrorPolicy, ToolRaised, ToolRetried
+from graphexec.tools.tool import (
+    LENGTH,
+    POLICY,
+    AnyTool,
+    ErrorPolicy,
+    InvalidArgumentsError,
+    ToolRaisedError,
+    ToolRetried,
+)
 
 # Sets, because a checker that narrowed to the class would not know what is in it.
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
 
 # What comes of an attempt.
-Came: TypeAlias = ToolResult | ToolRaised
+Came: TypeAlias = ToolResult | ToolRaisedError
 
 # Whether the name of a tool must be called as it is written.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
@@ -64,7 +72,7 @@ def calling(
             return ToolResult(_unknown(effect.name, tools), "unknown_tool")
         try:
             arguments = tool.read(effect.tool_input)
-        except BadArguments as error:
+        except InvalidArgumentsError as error:
             return ToolResult(str(error), "bad_arguments")
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything, as a tool may
             return _failed(tool, error)
@@ -74,7 +82,7 @@ def calling(
             came = await _call(tool, arguments, io)
         else:
             came = await _retry(tool, arguments, io)
-        if type(came) is not ToolRaised:
+        if type(came) is not ToolRaisedError:
             return came
         try:
             return _failed(tool, came.error)
@@ -124,7 +132,7 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
 
     async def attempt() -> ToolResult:
         came = await _attempt(tool, arguments, io)
-        if isinstance(came, ToolRaised):
+        if isinstance(came, ToolRaisedError):
             try:
                 raise came
             finally:
@@ -133,13 +141,13 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
         return came
 
     def announce(raised: Exception, attempt: int, wait: float) -> None:
-        assert isinstance(raised, ToolRaised), "nothing else may pass"
+        assert isinstance(raised, ToolRaisedError), "nothing else may pass"
         assert isinstance(raised.error, Exception), "only such classes are called again after"
         report(ToolRetried(tool.name, raised.error, attempt, wait))
 
     try:
         return await retry(attempt, tool.retry, io, announce=announce)
-    except ToolRaised as raised:
+    except ToolRaisedError as raised:
         return raised.with_traceback(None)
 
 
@@ -170,7 +178,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         # Nobody cancels a blocking call: a cancellation is one that the tool ran into by itself.
         if not isinstance(error, (Exception, CancelledError)):
             raise
-        return ToolRaised(error)
+        return ToolRaisedError(error)
 
 
 async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
@@ -187,7 +195,7 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         ran_into = isinstance(error, CancelledError) and task is not None and not task.cancelling()
         if not isinstance(error, Exception) and not ran_into:
             raise
-        return ToolRaised(error)
+        return ToolRaisedError(error)
 
 
 # Any: whatever a tool returned.

@@ -31,7 +31,7 @@ LONGEST_WAIT = 60.0
 
 
 @final
-class ToolRaised(Exception):
+class ToolRaisedError(Exception):
     """What a tool raised: `error`. So it cannot be mistaken for what is raised around the tool."""
 
     def __init__(self, error: BaseException) -> None:
@@ -61,7 +61,7 @@ def tool_policy(times: int, on: tuple[type[Exception], ...], wait: float) -> Ret
     """
     return RetryPolicy(
         attempts=times + 1,
-        may_pass=lambda raised: isinstance(raised, ToolRaised) and isinstance(raised.error, on),
+        may_pass=lambda raised: isinstance(raised, ToolRaisedError) and isinstance(raised.error, on),
         first_wait=wait,
         longest_wait=max(wait, LONGEST_WAIT),
     )
@@ -91,7 +91,7 @@ _LIST = Constraint(
 LENGTH = whole(1, "a whole number of characters, 1 or more")
 
 
-class BadArguments(ValueError):
+class InvalidArgumentsError(ValueError):
     """A call's arguments do not fit the tool; the text tells the model what to mend."""
 
 
@@ -148,7 +148,7 @@ class Tool(Generic[P, R_co]):
     def read(self, tool_input: str | Mapping[str, Any]) -> dict[str, Any]:
         """Return the validated arguments by name. Text is the one (required) argument, or a JSON object with all.
 
-        Raises `BadArguments`.
+        Raises `InvalidArgumentsError`.
         """
         *likelier, last = self._readings(tool_input) if isinstance(tool_input, str) else (tool_input,)
         validate = self.arguments.validator.validate_python
@@ -161,7 +161,7 @@ class Tool(Generic[P, R_co]):
             faults = [f"{_where(fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False)]
             more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
             what = "; ".join(faults[:_FAULTS]) + more
-            raise BadArguments(f"{self.name} was not called: {what}. Call it as {self.signature}.") from None
+            raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it as {self.signature}.") from None
         return arguments
 
     def _readings(self, text: str) -> tuple[Mapping[str, Any], ...]:
@@ -178,7 +178,7 @@ class Tool(Generic[P, R_co]):
         if not names:
             return ({},)
         if alone is None:
-            raise BadArguments(
+            raise InvalidArgumentsError(
                 f"{self.name} was not called: its input is not a JSON object with {', '.join(names)}. "
                 f"Call it as {self.signature}."
             )

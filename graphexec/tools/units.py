@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 
-class UnknownUnit(ValueError):
+class UnknownUnitError(ValueError):
     """A unit is not known, or two do not measure the same; the message names those that would do."""
 
 
@@ -39,22 +39,24 @@ class Unit:
 
 
 def convert(value: float, source: Unit, target: Unit) -> float:
-    """Return `value` of `source` in `target`, rounded once. Raises `UnknownUnit` if they do not measure the same."""
+    """Return `value` of `source` in `target`, rounded; raise `UnknownUnitError` if they do not measure the same."""
     if source.dimension != target.dimension:
-        raise UnknownUnit(
+        raise UnknownUnitError(
             f"{source.plural} measure {source.dimension} and {target.plural} {target.dimension}; convert to one of "
             f"{_listed(source.dimension)}"
         )
     if not math.isfinite(value):
-        raise UnknownUnit(f"{value} is not a number that can be converted; give a finite one")
+        raise UnknownUnitError(f"{value} is not a number that can be converted; give a finite one")
     try:
         return float((Fraction(value) * source.factor + source.zero - target.zero) / target.factor)
     except OverflowError:
-        raise UnknownUnit(f"{value:g} {source.plural} are too many {target.plural}; convert a smaller number") from None
+        raise UnknownUnitError(
+            f"{value:g} {source.plural} are too many {target.plural}; convert a smaller number"
+        ) from None
 
 
 def unit(name: str) -> Unit:
-    """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnit` with those that are close."""
+    """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnitError` with those that are close."""
     # The case tells Mb from MB, so it is looked at first.
     key = _plain(name)
     found = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
@@ -62,7 +64,7 @@ def unit(name: str) -> Unit:
         close = difflib.get_close_matches(key.lower(), _BY_NAME, n=3)
         near = [_BY_NAME[spelling].plural for spelling in close]
         hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"use one of {_listed(*_DIMENSIONS)}"
-        raise UnknownUnit(f"{name!r} is not a unit that is known here; {hint}")
+        raise UnknownUnitError(f"{name!r} is not a unit that is known here; {hint}")
     return found
 
 

@@ -216,7 +216,7 @@ def test_an_async_batch_has_no_more_runs_under_way_than_allowed() -> None:
 
 
 def test_an_executor_that_may_run_for_ever_stays_so_with_other_limits_and_machines() -> None:
-    forever = executor(max_iterations=None, may_run_forever=True)
+    forever = executor(max_iterations=None, allow_nonterminating=True)
     assert not forever.verify().proved
     assert forever.world.ranks is None
     assert not forever.with_limits(Limits(iterations=None)).verify().proved

@@ -73,11 +73,11 @@ def answer(steps, inputs):
     return AgentFinish({})
 
 rows = edges(again, on(Ready, plan, resets=[ITERATIONS]))
-extended = splice(AGENT_EXECUTOR, rows, after=plan, on=LimitReached, may_run_forever=True)
+extended = splice(AGENT_EXECUTOR, rows, after=plan, on=LimitReached, allow_nonterminating=True)
 executor = None
 if rows:
     executor = _Executor(
-        agent=answer, tools=[], max_iterations=None, handle_parsing_errors=True, may_run_forever=True
+        agent=answer, tools=[], max_iterations=None, handle_parsing_errors=True, allow_nonterminating=True
     )
 
 class Company:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import World
+from graphexec.runtime.runner import RunContext
 from tests.three_drivers import Script
 
 S = TypeVar("S")
@@ -24,7 +24,7 @@ def bounded(script: Script[S, F]) -> Script[S, F]:
     return dataclasses.replace(script, world=bounded_world(script.world))
 
 
-def bounded_world(world: World) -> World:
+def bounded_world(world: RunContext) -> RunContext:
     """The same world, which fails whoever asks for too much."""
     asked = itertools.count(1)
     handlers = {effect: _counted(handler, asked) for effect, handler in world.handlers.items()}

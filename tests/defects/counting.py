@@ -115,7 +115,7 @@ COUNTING = (
         "empty action list loops",
         SEMANTICS,
         Change(
-            "machine.py",
+            "executor/table.py",
             """\
     if not decision:
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")

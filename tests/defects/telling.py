@@ -11,7 +11,7 @@ TELLING = (
         "one failing tool loses its siblings",
         TOGETHER,
         Change(
-            "machine.py",
+            "executor/table.py",
             """\
     run = observed.run.observed(
         [
@@ -60,7 +60,7 @@ TELLING = (
         "return_direct with several steps",
         LONE,
         Change(
-            "machine.py",
+            "executor/table.py",
             'if len(results) == 1 or policies.return_direct == "any":',
             "if results:",
         ),
@@ -70,7 +70,7 @@ TELLING = (
         "mutation of the agent's finish",
         FINISH,
         Change(
-            "executor.py",
+            "executor/executor.py",
             "        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}",
             """\
         returned: Any = result.ending.return_values
@@ -104,7 +104,7 @@ TELLING = (
 """,
             "",
         ),
-        Change("kernel/execution.py", "raise UnhandledOutcome(step.name, outcome) from None", "following = None"),
+        Change("kernel/execution.py", "raise UnhandledOutcomeError(step.name, outcome) from None", "following = None"),
     ),
     # What is to be done is told when it is done.
     Defect(

@@ -30,7 +30,7 @@ from graphexec import (
     Snapshot,
     replace,
 )
-from graphexec.errors import UndeclaredOutcome
+from graphexec.errors import UndeclaredOutcomeError
 from graphexec.executor.result import Ending
 from graphexec.runtime.runner import astream, stream
 from tests.defects.bounds import bounded, bounded_world
@@ -227,7 +227,7 @@ def test_an_outcome_that_a_node_does_not_declare_is_never_followed(
     name = names[liar % len(names)]
     assume(type(lie) not in plans[int(name.removeprefix("node"))].outcomes)
     changed = replace(table, lying(table[name], lie))
-    with pytest.raises(UndeclaredOutcome) as raised:
+    with pytest.raises(UndeclaredOutcomeError) as raised:
         driver(script(changed))
     assert (raised.value.node, raised.value.outcome) == (name, lie)
 

@@ -214,7 +214,7 @@ def drive_that_reads(clocks: SimpleNamespace) -> ModuleType:
 
 @given(
     calls=st.lists(st.tuples(st.integers(0, 100), st.integers(-1000, 1000)), min_size=1, max_size=4),
-    how=st.sampled_from(["World", "world"]),
+    how=st.sampled_from(["RunContext", "make_run_context"]),
 )
 def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwhile(
     calls: list[tuple[int, int]], how: str
@@ -232,7 +232,9 @@ def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwh
     actions = [AgentAction("take", {"seconds": seconds, "set_by": set_by}) for seconds, set_by in calls]
     executor = AgentExecutor(agent=scripted(*actions, answer()), tools=[take])
     handlers, limits = executor.world.handlers, executor.limits
-    world = drive.World(handlers, limits) if how == "World" else drive.world(handlers, limits=limits)
+    world = (
+        drive.RunContext(handlers, limits) if how == "RunContext" else drive.make_run_context(handlers, limits=limits)
+    )
     *events, done = drive.stream(executor.graph, Ready(Run({"input": "q"})), world)
     assert done.spent.seconds == sum(seconds for seconds, _ in calls)
     took = [event.seconds for event in events if isinstance(event, Answered) and event.node == "dispatch_tools"]

@@ -71,12 +71,12 @@ TIMING = (
         ),
         Change(
             "runtime/runner.py",
-            "    execution = Execution(graph, start, world.limits, world.ranks)",
+            "    execution = Execution(graph, start, run_context.limits, run_context.ranks)",
             """\
     if isinstance(value, Snapshot):
         spent = Spent(seconds=value.spent.seconds)
         start = Snapshot(value.node, value.value, value.replies, spent, value.entered)
-    execution = Execution(graph, start, world.limits, world.ranks)""",
+    execution = Execution(graph, start, run_context.limits, run_context.ranks)""",
         ),
     ),
     # What was spent before the pause is forgotten.

@@ -253,7 +253,7 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         ("agent", "Agent"),
         ("tool", "look_up"),
         ("person", "Person"),
-        ("world", "World"),
+        ("world", "RunContext"),
         ("function", "tidy"),
     ]
     assert [one.lines for one in shown.messages[1:]] == [

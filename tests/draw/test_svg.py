@@ -303,7 +303,9 @@ def test_hostile_text_is_text_wherever_it_stands(hostile: str) -> None:
 
 
 def test_the_same_machine_is_drawn_with_the_same_bytes_in_any_process() -> None:
-    program = "import sys; from graphexec import AGENT_EXECUTOR; sys.stdout.write(format(AGENT_EXECUTOR, 'svg'))"
+    program = (
+        "import sys; from graphexec.executor import AGENT_EXECUTOR; sys.stdout.write(format(AGENT_EXECUTOR, 'svg'))"
+    )
     drawn = {format(AGENT_EXECUTOR, "svg")}
     for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}

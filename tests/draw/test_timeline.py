@@ -21,7 +21,7 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
 from graphexec.kernel import ITERATIONS
 from graphexec.kernel.effects import All
-from graphexec.runtime.runner import stream, world
+from graphexec.runtime.runner import make_run_context, stream
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 widths = st.integers(40, 160)
@@ -213,7 +213,7 @@ def three_entries() -> Recording:
     machine = graph(edges(work, on(Job, work, resets=[ITERATIONS]) | on(Finished, END) | on(Stopped, END)), start=work)
     limits = Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
-    for event in stream(machine, Job(2), world({}, limits=limits)):
+    for event in stream(machine, Job(2), make_run_context({}, limits=limits)):
         recorder(event)
     return recorder.recording
 

@@ -74,7 +74,7 @@ def astream(steps: int) -> Callable[[], object]:
 
 
 def observe(steps: int) -> Callable[[], object]:
-    executor = executor_for(agent_for(steps), add_one, watchers=[ignore])
+    executor = executor_for(agent_for(steps), add_one, observers=[ignore])
     return lambda: executor.run("go")
 
 

@@ -262,7 +262,7 @@ def test_the_picture_is_the_same_with_another_node_that_is_stopped_too(strict: b
     assert executor.verify().proved
 
 
-# ---- trimmed steps, watchers, errors, time
+# ---- trimmed steps, observers, errors, time
 
 
 def test_it_is_shown_the_steps_that_the_agent_would_be() -> None:
@@ -276,7 +276,7 @@ def test_it_is_shown_the_steps_that_the_agent_would_be() -> None:
 
 def test_watchers_see_the_last_question_and_its_answer() -> None:
     seen: list[Any] = []
-    executor, _ = react(ACT, ACT, DONE, watchers=[seen.append])
+    executor, _ = react(ACT, ACT, DONE, observers=[seen.append])
     executor.run("q")
     at = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
     assert [type(event) for event in at[1:]] == [Asked, Answered, Moved]

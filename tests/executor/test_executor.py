@@ -19,7 +19,7 @@ from graphexec import (
     tool,
 )
 from graphexec.effects import reported_tokens
-from graphexec.errors import InputError, NoHandler
+from graphexec.errors import InputError, MissingHandlerError
 from graphexec.messages import ModelReply, Usage
 from graphexec.models.scripted import ScriptedModel
 from tests.executor.actors import act, answer, call, echo, run_async, run_sync, scripted
@@ -279,7 +279,7 @@ def test_an_agent_without_a_model_is_told_that_nobody_answers(run: Run) -> None:
     agent = create_tool_calling_agent(ScriptedModel([]), [])
     from graphexec import Agent
 
-    with pytest.raises(NoHandler, match="nobody answers CallModel; pass handlers="):
+    with pytest.raises(MissingHandlerError, match="nobody answers CallModel; pass handlers="):
         run(AgentExecutor(agent=Agent(agent.ask, agent.read), tools=[]))
 
 

@@ -25,10 +25,10 @@ from graphexec import (
     splice,
 )
 from graphexec.actions import AgentAction, AgentFinish, Steps, StoppedResponse
-from graphexec.errors import InputError, NoHandler, ParseError, ToolDefinitionError
+from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
 from graphexec.executor import parse
 from graphexec.executor.table import LimitReached
-from graphexec.kernel import Asking
+from graphexec.kernel import PendingEffect
 from graphexec.memory import BufferMemory
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
@@ -98,11 +98,11 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
         ),
         ({"handlers": [print]}, r"handlers is \[.*\]; give a dict: \{AskHuman: function\}, say"),
         ({"verbose": "no"}, "verbose is 'no'; give True or False"),
-        ({"may_run_forever": "no"}, "may_run_forever is 'no'; give True or False"),
+        ({"allow_nonterminating": "no"}, "allow_nonterminating is 'no'; give True or False"),
         ({"return_intermediate_steps": 1}, "return_intermediate_steps is 1; give True or False"),
         ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give how many steps to show"),
         ({"return_direct": ["any"]}, r"return_direct is \['any'\]; give 'single' or 'any'"),
-        ({"watchers": print}, "watchers is .*; pass a list of functions of an event"),
+        ({"observers": print}, "observers is .*; pass a list of functions of an event"),
         ({"tool_concurrency": "2"}, "tool_concurrency is '2'; give a whole number, 1 or more"),
         ({"tool_concurrency": True}, "tool_concurrency is True; give a whole number, 1 or more"),
         (
@@ -185,12 +185,12 @@ def test_a_paused_run_goes_on_with_the_executor() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: said"])
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
     executor = executor.with_graph(splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
-    with pytest.raises(NoHandler) as caught:
+    with pytest.raises(MissingHandlerError) as caught:
         executor.run("Say hello.")
     paused = snapshot_of(caught.value)
     assert paused is not None
     state = advance(executor.graph, paused, executor.limits)
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     assert isinstance(state.effect, AskHuman)
     result = executor.run(state.reply("yes"))
     assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("said", 2, 1)

@@ -131,7 +131,9 @@ def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> Non
 def test_no_limit_of_iterations_is_none_and_not_a_large_one() -> None:
     turns = [act("echo", text="a")] * 40
     told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted(*turns, answer()), tools=[echo], max_iterations=None, may_run_forever=True)
+        lambda: AgentExecutor(
+            agent=scripted(*turns, answer()), tools=[echo], max_iterations=None, allow_nonterminating=True
+        )
     )
     assert told.outcome.output == "done"
     assert told.spent.iterations == 41

@@ -135,7 +135,7 @@ def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) ->
 def test_what_it_reports_is_news_before_the_end(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
-    executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, watchers=[watched.append])
+    executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, observers=[watched.append])
 
     async def collected() -> list[Any]:
         return [event async for event in executor.astream("tea?")]
@@ -259,7 +259,7 @@ def test_a_watcher_that_fails_at_the_end_loses_nothing() -> None:
             raise LookupError("of the watcher")
 
     memory = Notebook()
-    executor = AgentExecutor(agent=answering, tools=[], memory=memory, watchers=[failing])
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory, observers=[failing])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
     assert len(memory.told) == 1

@@ -1,4 +1,4 @@
-"""`watchers`: whoever is told of each event of every run, whichever door it came through."""
+"""`observers`: whoever is told of each event of every run, whichever door it came through."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from graphexec.runtime.runner import run as run_table
 from tests.executor.actors import act, answer, echo, scripted
 
 
-def executor_of(*watchers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], watchers=watchers, **settings)
+def executor_of(*observers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
+    return AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], observers=observers, **settings)
 
 
 async def _collected(executor: AgentExecutor) -> list[Any]:
@@ -92,7 +92,7 @@ def test_a_watcher_is_told_before_whoever_iterates() -> None:
     order: list[str] = []
     executor = executor_of(lambda event: order.append(f"watcher {type(event).__name__}"))
     for event in executor.stream("q"):
-        order.append(f"iterates {type(event).__name__}")  # noqa: PERF401 - watchers append meanwhile
+        order.append(f"iterates {type(event).__name__}")  # noqa: PERF401 - observers append meanwhile
     assert order[::2] == [line.replace("iterates", "watcher") for line in order[1::2]]
 
 
@@ -118,7 +118,7 @@ def test_the_result_is_the_same_with_and_without() -> None:
 
 
 def test_a_run_that_nobody_watches_is_told_to_nobody() -> None:
-    # The table itself, driven without the executor, knows of no watchers.
+    # The table itself, driven without the executor, knows of no observers.
     seen: list[Any] = []
     executor = executor_of(seen.append)
     run_table(executor.graph, Ready(Run({"input": "q"})), executor.world)
@@ -133,7 +133,7 @@ def test_a_watched_run_keeps_none_of_its_events(how: str) -> None:
         if isinstance(event, Done):
             alive.append(sum(type(one) is Asked for one in gc.get_objects()))
 
-    executor = AgentExecutor(agent=scripted(*[act("echo", text="a")] * 20, answer()), tools=[echo], watchers=[watch])
+    executor = AgentExecutor(agent=scripted(*[act("echo", text="a")] * 20, answer()), tools=[echo], observers=[watch])
     executor = executor.with_limits(Limits(iterations=30))
     before = sum(type(one) is Asked for one in gc.get_objects())
     result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
@@ -159,6 +159,6 @@ WRONG: dict[str, object] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_watch_is_refused_when_the_executor_is_made(what: str) -> None:
-    watchers: Any = WRONG[what]
-    with pytest.raises(InputError, match=r"^watchers (is|has) .*; pass"):
-        AgentExecutor(agent=scripted(answer()), tools=[], watchers=watchers)
+    observers: Any = WRONG[what]
+    with pytest.raises(InputError, match=r"^observers (is|has) .*; pass"):
+        AgentExecutor(agent=scripted(answer()), tools=[], observers=observers)

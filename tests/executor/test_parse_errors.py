@@ -174,7 +174,7 @@ def test_an_agent_of_ones_own_that_reads_no_actions_does_not_loop_without_a_word
     agent = create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
     idle = Agent(agent.ask, lambda reply: (), model=agent.model)
     with pytest.raises(ParseError, match="empty list of actions"):
-        AgentExecutor(agent=idle, tools=[], max_iterations=None, may_run_forever=True).run("q")
+        AgentExecutor(agent=idle, tools=[], max_iterations=None, allow_nonterminating=True).run("q")
 
 
 @HOW

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, Exhausted, RunResult, Snapshot, StoppedResponse, create_react_agent, tool
-from graphexec.errors import ModelTimeout
+from graphexec.errors import ModelTimeoutError
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done
@@ -228,11 +228,11 @@ def test_a_model_that_gives_up_in_the_time_it_is_given_does_not_get_ahead_of_the
 
         def complete(self, request: Any, *, timeout: float | None = None) -> Any:
             released.wait((timeout or 30) - 0.01)
-            raise ModelTimeout("the server did not answer in time")
+            raise ModelTimeoutError("the server did not answer in time")
 
         async def acomplete(self, request: Any, *, timeout: float | None = None) -> Any:
             await asyncio.sleep((timeout or 30) - 0.01)
-            raise ModelTimeout("the server did not answer in time")
+            raise ModelTimeoutError("the server did not answer in time")
 
     executor = AgentExecutor(agent=create_react_agent(Punctual(), []), tools=[], max_execution_time=0.1)
     result, _ = timed(executor, how, released)
@@ -284,7 +284,7 @@ def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
             tools=[ticking(clock)],
             max_iterations=None,
             max_execution_time=3,
-            may_run_forever=True,
+            allow_nonterminating=True,
         )
         return dataclasses.replace(script_of(executor), world=dataclasses.replace(executor.world, clock=clock))
 

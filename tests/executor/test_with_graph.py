@@ -33,7 +33,7 @@ from graphexec import (
     tool,
     wrap,
 )
-from graphexec.errors import GraphError, NoHandler, UndeclaredOutcome
+from graphexec.errors import GraphError, MissingHandlerError, UndeclaredOutcomeError
 from graphexec.executor import (
     AGENT_EXECUTOR,
     Acted,
@@ -126,7 +126,7 @@ def test_the_first_executor_is_as_it_was() -> None:
     assert "approve" in guarded.graph
     assert "approve" not in plain.graph
     assert plain.run("q").output == "done"
-    with pytest.raises(NoHandler, match="nobody answers AskHuman; pass handlers="):
+    with pytest.raises(MissingHandlerError, match="nobody answers AskHuman; pass handlers="):
         guarded.run("q")
 
 
@@ -293,7 +293,7 @@ def test_an_undeclared_outcome_of_a_node_of_ones_own_is_never_followed(run: Run)
 
     plain = AgentExecutor(agent=scripted(act("note", text="a")), tools=[note])
     rows = edges(node(lie), on(Acted, dispatch_tools) | on(AgentFinish, END))
-    with pytest.raises(UndeclaredOutcome, match="lie returned a Ready, which its annotation does not declare"):
+    with pytest.raises(UndeclaredOutcomeError, match="lie returned a Ready, which its annotation does not declare"):
         run(plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted)))
     assert called == []
 

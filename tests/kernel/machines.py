@@ -10,7 +10,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import World, world
+from graphexec.runtime.runner import RunContext, make_run_context
 
 # ---- what the machines are started with, and how a limit leaves any of them
 
@@ -212,9 +212,9 @@ INTERVIEW: Graph[Topic, Interview | Stopped] = graph(
 )
 
 
-def reporter() -> World:
+def reporter() -> RunContext:
     """Answers questions, each with itself."""
-    return world({Question: lambda question: f"re: {question.text}"})
+    return make_run_context({Question: lambda question: f"re: {question.text}"})
 
 
 # ---- a survey: one node that asks several effects at once; each is a tool call, which has a reply for being cut
@@ -239,9 +239,9 @@ SURVEY: Graph[Topics, Survey | Stopped] = graph(
 )
 
 
-def surveyors(limits: Limits | None = None) -> World:
+def surveyors(limits: Limits | None = None) -> RunContext:
     """Answers tool calls, each with its own name."""
-    return world({CallTool: lambda call: ToolResult(call.name)}, limits=limits)
+    return make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=limits)
 
 
 # ---- prompts: a loop of model calls that is bounded by no iteration, only by what the calls cost
@@ -260,9 +260,9 @@ PROMPTS: Graph[Prompt, Stopped] = graph(
 )
 
 
-def model_of(usage: Usage, limits: Limits) -> World:
+def model_of(usage: Usage, limits: Limits) -> RunContext:
     """Answers model calls; each takes so many tokens."""
-    return world({CallModel: lambda call: ModelReply("so", usage=usage)}, limits=limits)
+    return make_run_context({CallModel: lambda call: ModelReply("so", usage=usage)}, limits=limits)
 
 
 # ---- a road: a loop that pays a toll at each turn, and is told how far it came
@@ -328,13 +328,13 @@ ERRAND: Graph[Errand, Home | Stopped] = graph(
 )
 
 
-def nobody(limits: Limits | None = None) -> World:
-    """A world in which nobody answers anything."""
-    return world({}, limits=limits)
+def nobody(limits: Limits | None = None) -> RunContext:
+    """A context in which nobody answers anything."""
+    return make_run_context({}, limits=limits)
 
 
-def limited(**limits: int) -> World:
-    """A world in which nobody answers anything, and so much may be spent."""
+def limited(**limits: int) -> RunContext:
+    """A context in which nobody answers anything, and so much may be spent."""
     given: dict[str, Any] = {"iterations": None, **limits}
     return nobody(agent_limits(**given))
 

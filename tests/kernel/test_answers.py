@@ -27,11 +27,11 @@ from graphexec import (
     opaque,
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
-from graphexec.errors import InputError, UndeclaredOutcome
-from graphexec.kernel import Asking
+from graphexec.errors import InputError, UndeclaredOutcomeError
+from graphexec.kernel import PendingEffect
 from graphexec.kernel.execution import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import run, world
+from graphexec.runtime.runner import make_run_context, run
 from tests.kernel.machines import (
     INTERVIEW,
     PROMPTS,
@@ -53,9 +53,9 @@ from tests.kernel.machines import (
 from tests.three_drivers import Script, agreed
 
 
-def asking(machine: Graph[Any, Any], value: object, limits: Limits | None = None) -> Asking:
+def asking(machine: Graph[Any, Any], value: object, limits: Limits | None = None) -> PendingEffect:
     state = advance(machine, begin(machine, value), limits or Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     return state
 
 
@@ -105,7 +105,7 @@ def test_only_the_engine_says_that_a_limit_is_spent() -> None:
     with pytest.raises(InputError, match=text):
         asking(INTERVIEW, Topic("tea")).reply(spent)
     with pytest.raises(InputError, match="only the engine says that a limit is spent"):
-        run(INTERVIEW, Topic("tea"), world({Question: lambda question: spent}))
+        run(INTERVIEW, Topic("tea"), make_run_context({Question: lambda question: spent}))
 
 
 def test_what_is_cut_has_had_all_the_time_there_was() -> None:
@@ -218,7 +218,7 @@ def test_what_an_opaque_node_did_not_declare_is_refused_when_it_comes_and_not_st
 
     machine = graph(edges(fetch, on(Total, END) | on(Stopped, END)), start=fetch)
     state = asking(machine, Left(1))
-    with pytest.raises(UndeclaredOutcome, match="fetch returned a Number"):
+    with pytest.raises(UndeclaredOutcomeError, match="fetch returned a Number"):
         state.reply(Number(3))
     assert ended(machine, state.reply(Total("so"))).outcome == Total("so")
 
@@ -323,7 +323,7 @@ def test_time_does_not_go_back_and_stands_still_where_nobody_says_it() -> None:
     first = asking(INTERVIEW, Topic("tea")).reply("a", at=3.0)
     assert first.spent.seconds == 3.0
     second = advance(INTERVIEW, first, Limits())
-    assert isinstance(second, Asking)
+    assert isinstance(second, PendingEffect)
     assert second.reply("b").spent.seconds == 3.0
     assert second.reply("b", at=1.0).spent.seconds == 3.0
     assert second.reply("b", at=4.0).spent.seconds == 4.0

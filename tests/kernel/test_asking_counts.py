@@ -27,10 +27,10 @@ from graphexec import (
     opaque,
 )
 from graphexec.effects import CallTool, ToolResult, agent_limits
-from graphexec.errors import NodeError, UndeclaredCount
-from graphexec.kernel import Asking
+from graphexec.errors import NodeError, UndeclaredCountError
+from graphexec.kernel import PendingEffect
 from graphexec.kernel.node import Count, Node
-from graphexec.runtime.runner import World, world
+from graphexec.runtime.runner import RunContext, make_run_context
 from tests.kernel.machines import Landed, Left, Number, Question, Stopped, Total, leave, nobody
 from tests.three_drivers import Script, agreed
 
@@ -74,11 +74,11 @@ def fetching(asks: Count | None = None) -> Graph[Plan, Fetched | Cut]:
     return graph(edges(counted, on(Fetched, END) | on(Plan, counted) | on(Cut, END)), start=counted)
 
 
-def tools(**limits: Any) -> World:
-    return world({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
+def tools(**limits: Any) -> RunContext:
+    return make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
 
 
-def outcome(machine: Graph[Plan, Any], plan: Plan, within: World) -> Any:
+def outcome(machine: Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
     return agreed(lambda: Script(machine, plan, within)).outcome
 
 
@@ -108,9 +108,9 @@ def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ..
 
     def script() -> Script[Any, Any]:
         called.clear()
-        return Script(fetching(asks), Plan(batches), world({CallTool: call}))
+        return Script(fetching(asks), Plan(batches), make_run_context({CallTool: call}))
 
-    with pytest.raises(UndeclaredCount) as caught:
+    with pytest.raises(UndeclaredCountError) as caught:
         agreed(script)
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
@@ -121,7 +121,7 @@ def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ..
 
 @pytest.mark.parametrize(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
 def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
-    with pytest.raises(UndeclaredCount) as caught:
+    with pytest.raises(UndeclaredCountError) as caught:
         agreed(lambda: Script(fetching(asks), Plan(batches), tools()))
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
@@ -130,7 +130,7 @@ def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tupl
 
 def test_the_error_says_what_was_asked_for_and_what_is_declared() -> None:
     def text(asks: Count, *batches: int) -> str:
-        with pytest.raises(UndeclaredCount) as caught:
+        with pytest.raises(UndeclaredCountError) as caught:
             agreed(lambda: Script(fetching(asks), Plan(batches), tools()))
         return str(caught.value)
 
@@ -154,13 +154,13 @@ def test_a_visit_that_a_limit_cuts_short_need_not_ask_for_the_rest() -> None:
 def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
     machine = fetching(2)
     state = advance(machine, begin(machine, Plan((1, 2))), Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     answered = Snapshot.from_json(state.reply(ToolResult("")).to_json(), machine)
-    with pytest.raises(UndeclaredCount, match="asked for 3 effects"):
+    with pytest.raises(UndeclaredCountError, match="asked for 3 effects"):
         advance(machine, answered, Limits())
     machine = fetching(3)
     state = advance(machine, answered, Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     assert isinstance(advance(machine, state.reply([ToolResult(""), ToolResult("")]), Limits()), Done)
 
 
@@ -220,7 +220,7 @@ def test_of_several_limits_the_fan_out_is_named_before_the_calls() -> None:
 def test_a_resumed_visit_has_not_got_its_fan_out_anew() -> None:
     machine = fetching()
     state = advance(machine, begin(machine, Plan((2, 2))), Limits(fan_out=3))
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     answered = Snapshot.from_json(state.reply([ToolResult(""), ToolResult("")]).to_json(), machine)
     done = advance(machine, answered, Limits(fan_out=3))
     assert isinstance(done, Done)
@@ -288,10 +288,10 @@ def test_effects_without_a_budget_are_counted_as_well() -> None:
         return Landed()
 
     machine = graph(edges(wonder, on(Landed, END) | on(Stopped, END)), start=wonder)
-    answering = world({Question: lambda question: question.text})
+    answering = make_run_context({Question: lambda question: question.text})
     assert agreed(lambda: Script(machine, Left(1), answering)).outcome == Landed()
     for steps in (0, 2):
-        with pytest.raises(UndeclaredCount):
+        with pytest.raises(UndeclaredCountError):
             agreed(lambda steps=steps: Script(machine, Left(steps), answering))  # type: ignore[misc]
 
 

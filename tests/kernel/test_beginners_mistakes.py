@@ -35,8 +35,8 @@ from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
 from graphexec.kernel import bind, reserved
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.stepping import Asking, advance, begin
-from graphexec.runtime.runner import arun, run, world
+from graphexec.kernel.stepping import PendingEffect, advance, begin
+from graphexec.runtime.runner import arun, make_run_context, run
 
 
 @final
@@ -388,7 +388,7 @@ def test_a_node_that_forgets_to_yield_is_named() -> None:
     machine = graph(edges(forgetful, on(Told, END)), start=forgetful)
     text = "forgetful is to ask and returned a Told at once; write reply = yield from ask(...)"
     with pytest.raises(NodeError) as caught:
-        run(machine, Asked("?"), world({}))
+        run(machine, Asked("?"), make_run_context({}))
     assert str(caught.value) == text
 
 
@@ -420,14 +420,14 @@ def test_a_value_with_the_members_of_a_protocol_fits_it() -> None:
 )
 def test_handlers_that_are_none_are_refused(handlers: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
-        world(handlers)
+        make_run_context(handlers)
     assert str(caught.value) == text
 
 
-def asking() -> Asking:
+def asking() -> PendingEffect:
     machine = graph(edges(inquire, on(Told, END)), start=inquire)
     state = advance(machine, begin(machine, Asked("why?")), Limits(seconds=10))
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     assert isinstance(state.effect, Effect)
     return state
 
@@ -447,7 +447,7 @@ def test_an_async_function_behind_a_lambda_is_awaited() -> None:
         return question.upper()
 
     machine = graph(edges(inquire, on(Told, END)), start=inquire)
-    behind = world({AskHuman: lambda asked: fetched(asked.question)})
+    behind = make_run_context({AskHuman: lambda asked: fetched(asked.question)})
     assert run(machine, Asked("why"), behind).outcome == Told("WHY")
     assert asyncio.run(arun(machine, Asked("why"), behind)).outcome == Told("WHY")
 
@@ -461,8 +461,8 @@ def test_a_batch_is_answered_by_as_many_replies() -> None:
 
     machine = graph(edges(both, on(Told, END)), start=both)
     state = advance(machine, begin(machine, Asked("?")), Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     for wrong_reply in ("yes", ("yes",), None):
         with pytest.raises(InputError, match="a batch of 2 is answered by"):
             state.reply(wrong_reply)
-    assert run(machine, state.reply(["y", "n"]), world({})).outcome == Told("yn")
+    assert run(machine, state.reply(["y", "n"]), make_run_context({})).outcome == Told("yn")

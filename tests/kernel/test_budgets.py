@@ -29,8 +29,8 @@ from graphexec import (
 )
 from graphexec.effects import agent_limits
 from graphexec.errors import LimitsError
-from graphexec.kernel import ITERATIONS, Asking
-from graphexec.runtime.runner import World
+from graphexec.kernel import ITERATIONS, PendingEffect
+from graphexec.runtime.runner import RunContext
 from tests.kernel.machines import CLOCK, INTERVIEW, Interview, Question, Stopped, Tick, Topic, limited, nobody, reporter
 from tests.three_drivers import Script, Told, agreed
 
@@ -103,12 +103,12 @@ def book(*, resets: tuple[Budget, ...] = (REVISIONS,)) -> Graph[Chapters, Book |
     )
 
 
-def written(*flaws: int, of: Graph[Chapters, Any] | None = None, within: World | None = None) -> Told[Any]:
+def written(*flaws: int, of: Graph[Chapters, Any] | None = None, within: RunContext | None = None) -> Told[Any]:
     machine = book() if of is None else of
     return agreed(lambda: Script(machine, Chapters(flaws), within or nobody()))
 
 
-def allowing(revisions: int | None) -> World:
+def allowing(revisions: int | None) -> RunContext:
     return nobody(Limits(budgets={"revisions": revisions}))
 
 
@@ -296,7 +296,7 @@ def test_a_stored_run_keeps_what_it_has_spent_of_each_budget() -> None:
 def crashed(times: int) -> Snapshot:
     """The interview after its first answer, taken up again after so many crashes."""
     state = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     snapshot = state.reply("hot")
     for _ in range(times):
         snapshot = Snapshot.from_json(snapshot.to_json(), INTERVIEW).restarted()
@@ -307,7 +307,7 @@ def crashed(times: int) -> Snapshot:
 def test_a_run_may_be_taken_up_again_as_often_as_the_limit_says(limit: int, times: int, ends: bool) -> None:
     snapshot = crashed(times)
     assert snapshot.spent.restarts == times
-    world = World(reporter().handlers, Limits(restarts=limit))
+    world = RunContext(reporter().handlers, Limits(restarts=limit))
     told = agreed(lambda: Script(INTERVIEW, snapshot, world))
     assert told.spent.restarts == times
     if ends:
@@ -338,7 +338,9 @@ def test_the_seconds_are_looked_at_before_the_restarts_and_those_before_the_budg
     assert named(seconds=0, restarts=0, iterations=0) == "seconds"
     assert named(restarts=0, iterations=0) == "restarts"
     late = crashed(1)
-    stopped = agreed(lambda: Script(INTERVIEW, late, World(reporter().handlers, Limits(restarts=0, seconds=0)))).outcome
+    stopped = agreed(
+        lambda: Script(INTERVIEW, late, RunContext(reporter().handlers, Limits(restarts=0, seconds=0)))
+    ).outcome
     assert isinstance(stopped, Stopped)
     assert stopped.limit.limit == "seconds"
 

@@ -34,7 +34,7 @@ from graphexec.executor import Ready
 from graphexec.kernel.node import charged, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.runtime.runner import World, run, world
+from graphexec.runtime.runner import RunContext, make_run_context, run
 from graphexec.verify import check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.explore import explore
@@ -48,14 +48,14 @@ from tests.verify.traces import proof_of, trace_of
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
-def costing(limits: Limits, *costs: float) -> World:
+def costing(limits: Limits, *costs: float) -> RunContext:
     """Model calls that cost so much, one after another; the last for ever."""
     left = list(costs)
 
     def answered(call: CallModel) -> ModelReply:
         return ModelReply("so", cost=left.pop(0) if len(left) > 1 else left[0])
 
-    return world({CallModel: answered}, limits=limits)
+    return make_run_context({CallModel: answered}, limits=limits)
 
 
 def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
@@ -221,7 +221,7 @@ def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
     assert (told.spent["model_calls"], told.spent["cost"], len(told.outcome.steps)) == (3, 1.0, 3)
 
 
-def _begun(executor: AgentExecutor) -> tuple[Any, World]:
+def _begun(executor: AgentExecutor) -> tuple[Any, RunContext]:
     return Ready(Run({"input": "q"})), executor.world
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on
-from graphexec.errors import NodeError, UnhandledOutcome
+from graphexec.errors import NodeError, UnhandledOutcomeError
 from graphexec.kernel import Edge
 from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, nobody, split, triple
 from tests.three_drivers import LIVE, Script, agreed
@@ -39,13 +39,13 @@ def test_a_right_table_makes_the_same_machine_either_way() -> None:
 
 
 def test_a_draft_runs_as_far_as_its_edges_go() -> None:
-    with pytest.raises(UnhandledOutcome) as caught:
+    with pytest.raises(UnhandledOutcomeError) as caught:
         agreed(lambda: Script(unfinished(), Number(3), nobody()))
     error = caught.value
     assert (error.node, error.outcome) == ("split", Odd(3))
     assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
     assert error.__cause__ is None
-    with pytest.raises(UnhandledOutcome, match="join returned a Total, which no edge takes"):
+    with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
         agreed(lambda: Script(unfinished(), Number(4), nobody()))
 
 
@@ -56,7 +56,7 @@ def test_a_node_that_is_only_named_has_no_edges_and_a_row_that_nothing_leads_to_
 
     machine = lax(row(split, on(Even, halve) | on(Odd, triple)) | row(settle, on(Sum, join)), start=split)
     assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
-    with pytest.raises(UnhandledOutcome, match="join returned a Total"):
+    with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
         agreed(lambda: Script(machine, Snapshot("settle", Total("so")), nobody()), among=LIVE)
 
 
@@ -68,9 +68,9 @@ def test_an_edge_of_or_to_a_node_that_the_machine_does_not_have_is_listed_and_le
         "split",
     )
     assert len(machine.edges) == 3
-    with pytest.raises(UnhandledOutcome, match="halve returned a Sum"):
+    with pytest.raises(UnhandledOutcomeError, match="halve returned a Sum"):
         agreed(lambda: Script(machine, Number(4), nobody()))
-    with pytest.raises(UnhandledOutcome, match="split returned an Odd"):
+    with pytest.raises(UnhandledOutcomeError, match="split returned an Odd"):
         agreed(lambda: Script(machine, Number(3), nobody()))
 
 

@@ -1,4 +1,4 @@
-"""What a run tells its watchers: each thing when it happens, in the same order whoever drives."""
+"""What a run tells its observers: each thing when it happens, in the same order whoever drives."""
 
 import asyncio
 import dataclasses
@@ -27,7 +27,7 @@ from graphexec import (
     on,
 )
 from graphexec.effects import CallTool, ToolResult, agent_limits
-from graphexec.runtime.runner import astream, stream, world
+from graphexec.runtime.runner import astream, make_run_context, stream
 from tests.kernel.machines import (
     CLOCK,
     INTERVIEW,
@@ -99,7 +99,7 @@ def test_an_event_comes_before_the_next_thing_happens() -> None:
         seen.append("answered")
         return "fine"
 
-    events = stream(INTERVIEW, Topic("tea", 1), world({Question: answer}))
+    events = stream(INTERVIEW, Topic("tea", 1), make_run_context({Question: answer}))
     while (event := next(events, None)) is not None:
         seen.append(type(event).__name__)
     assert seen == ["Entered", "Asked", "answered", "Answered", "Moved", "Done"]
@@ -188,7 +188,7 @@ def test_nothing_is_carried_out_after_a_stream_is_closed() -> None:
         asked.append(question.text)
         return "fine"
 
-    events = stream(INTERVIEW, Topic("tea", 3), world({Question: answer}))
+    events = stream(INTERVIEW, Topic("tea", 3), make_run_context({Question: answer}))
     until(events, Answered)
     events.close()
     assert asked == ["tea 0 0"]
@@ -197,7 +197,7 @@ def test_nothing_is_carried_out_after_a_stream_is_closed() -> None:
 def test_a_stream_that_is_never_iterated_does_nothing() -> None:
     asked: list[object] = []
     answer: Any = asked.append
-    stream(INTERVIEW, Topic("tea"), world({Question: answer})).close()
+    stream(INTERVIEW, Topic("tea"), make_run_context({Question: answer})).close()
     assert asked == []
 
 
@@ -219,7 +219,9 @@ def test_a_call_took_the_time_it_took_and_no_more() -> None:
         return "fine"
 
     seconds: list[float] = []
-    for event in stream(INTERVIEW, Topic("tea", 2), dataclasses.replace(world({Question: answer}), clock=clock)):
+    for event in stream(
+        INTERVIEW, Topic("tea", 2), dataclasses.replace(make_run_context({Question: answer}), clock=clock)
+    ):
         clock.advance(100)
         if isinstance(event, Answered):
             seconds.append(event.seconds)

@@ -63,8 +63,8 @@ def test_every_way_of_running_keeps_the_same_journal() -> None:
     assert isinstance(kept[1][0], ToolResult)
     assert kept == replies(asyncio.run(executor(script).arun("?")))
     seen: list[Any] = []
-    assert kept == replies(executor(script, watchers=[seen.append]).run("?"))
-    assert kept == replies(asyncio.run(executor(script, watchers=[seen.append]).arun("?")))
+    assert kept == replies(executor(script, observers=[seen.append]).run("?"))
+    assert kept == replies(asyncio.run(executor(script, observers=[seen.append]).arun("?")))
 
 
 def test_a_run_that_is_gone_on_with_has_a_journal_from_there() -> None:

@@ -25,9 +25,9 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.errors import LimitsError
 from graphexec.kernel.events import Done
 from graphexec.kernel.execution import Cut
-from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
-from graphexec.runtime.runner import world
+from graphexec.runtime.runner import make_run_context
 from tests.kernel.machines import (
     CLOCK,
     PROMPTS,
@@ -116,7 +116,7 @@ def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | No
     def script() -> Script[Any, Any]:
         called.clear()
         topics = Topics(tuple(str(number) for number in range(calls)))
-        return Script(SURVEY, topics, world({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
+        return Script(SURVEY, topics, make_run_context({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
 
     told = agreed(script)
     if carried_out is None:
@@ -156,7 +156,7 @@ def test_a_call_that_fails_was_charged() -> None:
     from graphexec.runtime.runner import run
 
     with pytest.raises(OSError, match="the line is dead") as caught:
-        run(SURVEY, Topics(("a", "b")), world({CallTool: failing}))
+        run(SURVEY, Topics(("a", "b")), make_run_context({CallTool: failing}))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.spent["tool_calls"] == 2
@@ -290,7 +290,7 @@ def test_the_tokens_of_finished_calls_count_though_a_sibling_was_cut() -> None:
 
     machine = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
     state = advance(machine, begin(machine, Left(1)), Limits(seconds=1))
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     done = advance(machine, state.cut(at=1.0, finished=(ModelReply("", usage=Usage(7, 5)), Cut())), Limits(seconds=1))
     assert isinstance(done, Done)
     assert (type(done.outcome), reported_tokens(done.spent)) == (Stopped, 12)

@@ -30,8 +30,8 @@ from graphexec import (
     on,
 )
 from graphexec.errors import NodeError
-from graphexec.kernel import ITERATIONS, Asking
-from graphexec.runtime.runner import World
+from graphexec.kernel import ITERATIONS, PendingEffect
+from graphexec.runtime.runner import RunContext
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
 from tests.three_drivers import Script, agreed
 
@@ -122,7 +122,7 @@ def office(solve: Node[Task, Any]) -> Graph[Task, Report]:
     return machine
 
 
-def reported(machine: Graph[Task, Any], *tries: int, within: World | None = None) -> str:
+def reported(machine: Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
     outcome = agreed(lambda: Script(machine, Task(tries), within or nobody())).outcome
     assert isinstance(outcome, Report)
     return outcome.text
@@ -345,7 +345,7 @@ def test_a_run_in_a_nested_graph_can_be_stored_and_taken_up_again() -> None:
     asking: Any = embed(graph(edges(consult, on(Solved, END) | on(Failed, END)), start=consult), "asking")
     machine = office(asking)
     state = advance(machine, begin(machine, Task((1, 1))), Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     assert (state.snapshot.node, state.effect) == ("asking.consult", Question("how?"))
     again = Snapshot.from_json(state.reply("so").to_json(), machine)
     told = agreed(lambda: Script(machine, again, reporter()))

@@ -12,7 +12,7 @@ from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snap
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.kernel.node import END, Node, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import World, world
+from graphexec.runtime.runner import RunContext, make_run_context
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
 
 # ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
@@ -164,7 +164,7 @@ def longest_unmetered_path(plans: list[Plan]) -> int:
     return max((from_node(number) for number in starts), default=0)
 
 
-def answers(limits: Limits, calls: list[str]) -> World:
+def answers(limits: Limits, calls: list[str]) -> RunContext:
     def model(call: CallModel) -> ModelReply:
         calls.append("model")
         return ModelReply("so", usage=Usage(2, 1))
@@ -173,7 +173,7 @@ def answers(limits: Limits, calls: list[str]) -> World:
         calls.append("tool")
         return ToolResult(call.name)
 
-    return world({CallModel: model, CallTool: tool}, limits=limits)
+    return make_run_context({CallModel: model, CallTool: tool}, limits=limits)
 
 
 LIMITS = st.builds(

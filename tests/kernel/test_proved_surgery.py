@@ -101,7 +101,7 @@ def test_a_loop_that_spends_nothing_is_not_spliced_into_a_machine_that_is_proved
 
 
 def test_it_is_where_the_runs_may_go_on_for_ever() -> None:
-    changed = again(machine(Budget("patience", 5)), may_run_forever=True)
+    changed = again(machine(Budget("patience", 5)), allow_nonterminating=True)
     assert "ponder" in changed
     assert not changed.verify().proved
     assert agreed(lambda: Script(changed, Step(0), nobody())).outcome == Result(3)
@@ -129,7 +129,7 @@ def test_a_budget_without_a_limit_is_taken_to_have_one_as_the_run_may_give_it() 
 
 def test_a_replacement_keeps_the_meters_of_what_it_replaces() -> None:
     with pytest.raises(GraphError) as caught:
-        replace(machine(PATIENCE), metered(when_spent=Halted)(advance), may_run_forever=True)
+        replace(machine(PATIENCE), metered(when_spent=Halted)(advance), allow_nonterminating=True)
     assert [(fault.code, fault.node) for fault in caught.value.faults] == [("GX025", "advance")]
     assert caught.value.faults[0].text == (
         "advance is metered by patience in the graph and not in its replacement; decorate it with @metered(...)"

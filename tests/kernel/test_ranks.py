@@ -31,16 +31,16 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.errors import CertificateError
 from graphexec.kernel.execution import Rank, Ranks
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import World, run, stream, world
+from graphexec.runtime.runner import RunContext, make_run_context, run, stream
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody
 from tests.three_drivers import LIVE, Script, agreed
 
 
-def ranked(ranks: Ranks, **limits: Any) -> World:
-    return World({}, agent_limits(**limits), ranks=ranks)
+def ranked(ranks: Ranks, **limits: Any) -> RunContext:
+    return RunContext({}, agent_limits(**limits), ranks=ranks)
 
 
-def refused(machine: Graph[Any, Any], value: object, within: World) -> str:
+def refused(machine: Graph[Any, Any], value: object, within: RunContext) -> str:
     """What the run of a machine is ended with, watched or not."""
     with pytest.raises(CertificateError) as caught:
         agreed(lambda: Script(machine, value, within), among=LIVE)
@@ -243,12 +243,12 @@ patient = metered(when_spent=Over, budget=PATIENCE)(think)
 THINKING: Graph[Turn, Over] = graph(edges(patient, on(Turn, patient) | on(Over, END)), start=patient)
 
 
-def thinking(counted: str, usage: Usage, **limits: Any) -> World:
-    told = world(
+def thinking(counted: str, usage: Usage, **limits: Any) -> RunContext:
+    told = make_run_context(
         {CallModel: lambda call: ModelReply("so", usage=usage), CallTool: lambda call: ToolResult("")},
         limits=agent_limits(**limits),
     )
-    return World(told.handlers, told.limits, ranks={"think": ((1, (counted,)),)})
+    return RunContext(told.handlers, told.limits, ranks={"think": ((1, (counted,)),)})
 
 
 @pytest.mark.parametrize(
@@ -283,13 +283,13 @@ def test_a_call_takes_one_token_at_least_also_where_its_provider_reports_none() 
 
 
 def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_rank_too() -> None:
-    def within() -> World:
+    def within() -> RunContext:
         usages = iter([Usage(3, 3), *[Usage()] * 9])
-        told = world(
+        told = make_run_context(
             {CallModel: lambda call: ModelReply("so", usage=next(usages)), CallTool: lambda call: ToolResult("")},
             limits=agent_limits(tokens=8),
         )
-        return World(told.handlers, told.limits, ranks={"think": ((1, ("tokens",)),)})
+        return RunContext(told.handlers, told.limits, ranks={"think": ((1, ("tokens",)),)})
 
     told = agreed(lambda: Script(THINKING, Turn(0), within()), among=LIVE)
     assert told.outcome == Over(Turn(3), Exhausted("tokens", 8, 8))

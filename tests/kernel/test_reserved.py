@@ -37,12 +37,12 @@ from graphexec.errors import NodeError
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
-from graphexec.kernel import Asking, reserved
+from graphexec.kernel import PendingEffect, reserved
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.meters import Budget, Spent
 from graphexec.kernel.node import charged
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import World, arun, run, world
+from graphexec.runtime.runner import RunContext, arun, make_run_context, run
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
@@ -99,8 +99,8 @@ LAST_WORDS: Graph[Prompt, Said | Silent] = graph(
 )
 
 
-def office(limits: Limits, *, cost: float = 0.0) -> World:
-    return world(
+def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
+    return make_run_context(
         {
             CallModel: lambda call: ModelReply(f"re: {call.request.prompt}", usage=Usage(3, 4), cost=cost),
             CallTool: lambda call: ToolResult(f"sent {call.tool_input}"),
@@ -150,13 +150,13 @@ def test_a_run_that_was_taken_up_too_often_is_left_by_its_spent_limit() -> None:
 TEN = Limits(seconds=10)
 
 
-def concluding(limits: Limits = TEN, *, at: float = 11.0) -> Asking:
+def concluding(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
     """The run at its first reserved call, its time being over."""
     first = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), limits)
-    assert isinstance(first, Asking)
+    assert isinstance(first, PendingEffect)
     assert first.deadline == limits.seconds
     last = advance(LAST_WORDS, Snapshot.from_json(first.reply(ModelReply(""), at=at).to_json(), LAST_WORDS), limits)
-    assert isinstance(last, Asking)
+    assert isinstance(last, PendingEffect)
     assert last.snapshot.node == "conclude"
     return last
 
@@ -164,7 +164,7 @@ def concluding(limits: Limits = TEN, *, at: float = 11.0) -> Asking:
 def test_its_deadline_is_so_much_later_and_none_where_there_is_none() -> None:
     assert concluding().deadline == 12
     other = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
-    assert isinstance(other, Asking)
+    assert isinstance(other, PendingEffect)
     assert other.deadline is None
 
 
@@ -172,7 +172,7 @@ def test_cut_there_it_leaves_by_its_spent_limit_with_the_runs_own_limit() -> Non
     settled = concluding().cut(at=11.5)
     done = advance(LAST_WORDS, Snapshot.from_json(settled.to_json(), LAST_WORDS), TEN)
     assert done == advance(LAST_WORDS, settled, TEN)
-    assert not isinstance(done, Asking)
+    assert not isinstance(done, PendingEffect)
     # It has had all the time there was, also where the clock is a little behind.
     assert done.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
     assert done.spent.seconds == 12
@@ -181,37 +181,39 @@ def test_cut_there_it_leaves_by_its_spent_limit_with_the_runs_own_limit() -> Non
 
 def test_it_asks_for_nothing_any_more_when_its_grace_is_over() -> None:
     state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=12.0), TEN)
-    assert not isinstance(state, Asking)
+    assert not isinstance(state, PendingEffect)
     assert state.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
     assert state.spent["model_calls"] == 2
 
 
 def test_it_asks_on_as_long_as_its_grace_lasts() -> None:
     state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=11.9), TEN)
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     assert state.deadline == 12
 
 
 def test_of_a_batch_that_is_cut_what_has_finished_is_kept() -> None:
     words = concluding().reply(ModelReply("a"), at=11.0)
     second = advance(LAST_WORDS, words, TEN)
-    assert isinstance(second, Asking)
+    assert isinstance(second, PendingEffect)
     mails = advance(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
-    assert isinstance(mails, Asking)
+    assert isinstance(mails, PendingEffect)
     done = advance(LAST_WORDS, mails.cut(at=12.0, finished=(ToolResult("sent"), Cut())), TEN)
-    assert not isinstance(done, Asking)
+    assert not isinstance(done, PendingEffect)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
     assert done.outcome == Said(("a", "b", "sent", cut))
 
 
-def slow(clock: FakeClock, seconds: float, limits: Limits = TEN) -> World:
+def slow(clock: FakeClock, seconds: float, limits: Limits = TEN) -> RunContext:
     """Each model call takes so many seconds of the fake clock."""
 
     def answered(call: CallModel) -> ModelReply:
         clock.advance(seconds)
         return ModelReply("so")
 
-    return world({CallModel: answered, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock)
+    return make_run_context(
+        {CallModel: answered, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_a_call_that_never_answers_is_cut_when_the_grace_is_over(driver: str) ->
             clock.advance(11.99)
         return ModelReply("so")
 
-    made = world({CallModel: answered}, limits=TEN, clock=clock)
+    made = make_run_context({CallModel: answered}, limits=TEN, clock=clock)
     try:
         done = run(LAST_WORDS, Prompt(), made) if driver == "sync" else asyncio.run(arun(LAST_WORDS, Prompt(), made))
     finally:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from graphexec import Done, Exhausted, Limits, Snapshot, Spent, advance, begin
 from graphexec.effects import CallModel, agent_limits, reported_tokens
 from graphexec.errors import SnapshotError
-from graphexec.kernel import Asking
+from graphexec.kernel import PendingEffect
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime.handlers import handlers_for
-from graphexec.runtime.runner import World, run, world
+from graphexec.runtime.runner import RunContext, make_run_context, run
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,
@@ -56,7 +56,7 @@ def test_from_every_state_only_what_is_not_answered_is_asked(driver: Driver) -> 
             return f"re: {question.text}"
 
         snapshot = Snapshot.from_json(text, INTERVIEW)
-        told = driver(Script(INTERVIEW, snapshot, world({Question: answer})))
+        told = driver(Script(INTERVIEW, snapshot, make_run_context({Question: answer})))
         assert asked == [f"tea {n} {n}" for n in range(number, 4)]
         assert told.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
 
@@ -76,7 +76,7 @@ def test_a_batch_that_is_answered_is_not_asked_again() -> None:
     from graphexec.effects import CallTool, ToolResult
 
     def script() -> Script[Any, Any]:
-        return Script(SURVEY, Topics(("a", "b")), world({CallTool: lambda call: ToolResult(call.name)}))
+        return Script(SURVEY, Topics(("a", "b")), make_run_context({CallTool: lambda call: ToolResult(call.name)}))
 
     *_, last = texts(script())
     done = run(SURVEY, Snapshot.from_json(last, SURVEY), nobody())
@@ -106,7 +106,7 @@ def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
     snapshot = begin(PROMPTS, Prompt())
     for attempt in range(3):
         state = advance(PROMPTS, snapshot, limits)
-        assert isinstance(state, Asking)
+        assert isinstance(state, PendingEffect)
         snapshot = Snapshot.from_json(state.snapshot.to_json(), PROMPTS)
         assert snapshot.spent["model_calls"] == attempt + 1
     end = advance(PROMPTS, snapshot, limits)
@@ -120,7 +120,7 @@ def test_a_crash_loop_ends_like_any_other_loop() -> None:
 
     calls = 0
     value: Any = Prompt()
-    crashing = world({CallModel: failing}, limits=agent_limits(model_calls=4))
+    crashing = make_run_context({CallModel: failing}, limits=agent_limits(model_calls=4))
     while True:
         try:
             done = run(PROMPTS, value, crashing)
@@ -145,7 +145,7 @@ def test_an_entry_that_is_paid_for_is_not_charged_again_on_a_resume() -> None:
     machine = graph(edges(enter, on(Interview, END) | on(Stopped, END)), start=enter)
 
     def script(value: Any) -> Script[Any, Any]:
-        return Script(machine, value, world({Question: lambda q: q.text}, limits=Limits(iterations=1)))
+        return Script(machine, value, make_run_context({Question: lambda q: q.text}, limits=Limits(iterations=1)))
 
     whole = amnesiac(script(Topic("tea")))
     assert isinstance(whole.outcome, Interview)
@@ -156,7 +156,7 @@ def test_an_entry_that_is_paid_for_is_not_charged_again_on_a_resume() -> None:
 
 @pytest.mark.parametrize("driver", [*LIVE, amnesiac], ids=lambda driver: driver.__name__)
 def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
-    def made() -> World:
+    def made() -> RunContext:
         # Another process: its clock says something else entirely.
         clock = FakeClock(5_000_000.0)
 
@@ -164,7 +164,7 @@ def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
             clock.advance(4.0)
             return "fine"
 
-        return World(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
+        return RunContext(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
 
     snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=7.0))
     told = driver(Script(INTERVIEW, snapshot, made()))
@@ -215,7 +215,7 @@ def test_snapshot_of_another_version_is_refused() -> None:
 
 
 def test_a_snapshot_that_was_read_can_be_written_again() -> None:
-    machines: list[tuple[Any, object, World]] = [
+    machines: list[tuple[Any, object, RunContext]] = [
         (INTERVIEW, Topic("tea"), reporter()),
         (ERRAND, Errand(), nobody()),
         (PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=2))),
@@ -229,7 +229,7 @@ def test_a_snapshot_that_was_read_can_be_written_again() -> None:
 
 def test_a_cut_is_stored() -> None:
     state = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits(seconds=1))
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     text = state.cut(at=2.0).to_json()
     assert json.loads(text)["replies"] == [
         {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1}}
@@ -316,7 +316,7 @@ def test_a_stored_reply_of_another_type_is_refused(reply: object, machine: Any) 
 
 def test_a_stored_batch_of_another_length_is_refused() -> None:
     first = advance(SURVEY, begin(SURVEY, Topics(("a", "b"))), Limits())
-    assert isinstance(first, Asking)
+    assert isinstance(first, PendingEffect)
     data = json.loads(first.snapshot.to_json())
     result = {"observation": "a", "status": "ok", "return_direct": False}
     data["replies"] = [{"reply": {"class": "tuple", "data": [result]}}]
@@ -370,5 +370,6 @@ def test_a_class_that_pydantic_cannot_read_is_refused() -> None:
 
 def test_a_handler_may_reply_anything_json_has() -> None:
     for reply in ("", "ü\n\x00", "9" * 1000):
-        told = agreed(lambda reply=reply: Script(INTERVIEW, Topic("tea", 1), world({Question: lambda _: reply})))  # type: ignore[misc]
+        context = make_run_context({Question: lambda _, reply=reply: reply})  # type: ignore[misc]
+        told = agreed(lambda context=context: Script(INTERVIEW, Topic("tea", 1), context))  # type: ignore[misc]
         assert told.outcome == Interview((reply,))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import Effect, Graph, Limits, Snapshot, UnprovedError, snapshot_of
-from graphexec.errors import InputError, LimitsError, NoHandler
+from graphexec.errors import InputError, LimitsError, MissingHandlerError
 from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.runtime import runner
 from graphexec.runtime.handlers import HandlerLike
@@ -109,7 +109,7 @@ MACHINES: dict[str, tuple[Graph[Any, Any], Callable[[int], object], Handlers]] =
 def test_methods_run_as_the_runner_does(name: str, number: int, most: int) -> None:
     machine, start, handlers = MACHINES[name]
     limits = Limits({TOLLS: most, MILES: 6.5}, iterations=most)
-    expected = comparable(runner.run(machine, start(number), runner.world(handlers, limits=limits)))
+    expected = comparable(runner.run(machine, start(number), runner.make_run_context(handlers, limits=limits)))
     for way in WAYS:
         assert comparable(way(machine, start(number), handlers=handlers, limits=limits)) == expected, way
 
@@ -117,7 +117,7 @@ def test_methods_run_as_the_runner_does(name: str, number: int, most: int) -> No
 def test_streams_yield_the_events_of_the_runner() -> None:
     limits = Limits({TOLLS: 3})
     handlers = travels(1.0)
-    expected = list(runner.stream(ROAD, Trip(9), runner.world(handlers, limits=limits)))
+    expected = list(runner.stream(ROAD, Trip(9), runner.make_run_context(handlers, limits=limits)))
     sync = list(ROAD.stream(Trip(9), handlers=handlers, limits=limits))
     unblocking = asyncio.run(_collected(ROAD.astream(Trip(9), handlers=handlers, limits=limits)))
     kinds = [type(event) for event in expected]
@@ -145,7 +145,7 @@ def test_streams_refuse_before_they_are_iterated(start: Callable[..., object]) -
 
 @in_every_way
 def test_unproved_machine_may_run_forever(way: Way) -> None:
-    done = way(ROAD, Trip(20), handlers=travels(1.0), may_run_forever=True)
+    done = way(ROAD, Trip(20), handlers=travels(1.0), allow_nonterminating=True)
     assert (done.outcome, done.spent[TOLLS], done.spent[MILES]) == (Arrived(), 20, 20.0)
 
 
@@ -231,7 +231,7 @@ def test_resumed_run_keeps_what_is_spent(way: Way) -> None:
 
 @in_every_way
 def test_effect_without_handler_is_an_error(way: Way) -> None:
-    with pytest.raises(NoHandler, match="nobody answers Question; pass handlers=") as caught:
+    with pytest.raises(MissingHandlerError, match="nobody answers Question; pass handlers=") as caught:
         way(INTERVIEW, Topic("tea"))
     assert caught.value.effect == Question("tea 0 0")
 

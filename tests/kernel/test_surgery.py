@@ -23,7 +23,7 @@ from graphexec import (
     wrap,
 )
 from graphexec.kernel import bind, renamed
-from graphexec.runtime.runner import world
+from graphexec.runtime.runner import make_run_context
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -296,12 +296,12 @@ def test_wrap_does_not_see_what_a_spent_limit_makes() -> None:
 
 
 def test_a_wrap_that_returns_what_the_node_does_not_declare_is_stopped() -> None:
-    from graphexec.errors import UndeclaredOutcome
+    from graphexec.errors import UndeclaredOutcomeError
 
     def wrong(_: object) -> Any:
         return Total("wrong")
 
-    with pytest.raises(UndeclaredOutcome, match="halve returned a Total"):
+    with pytest.raises(UndeclaredOutcomeError, match="halve returned a Total"):
         outcome_of(wrap(DIAMOND, halve, after=wrong), Number(6))
 
 
@@ -399,7 +399,7 @@ def test_nodes_that_are_not_on_the_edge_are_the_same_objects() -> None:
         assert guarded()[name] is DIAMOND[name]
     assert CLOCK["tock"] is tock
     assert DIAMOND["triple"] is triple
-    assert world({}).limits.iterations == 15
+    assert make_run_context({}).limits.iterations == 15
 
 
 def test_a_replacement_keeps_the_meter() -> None:

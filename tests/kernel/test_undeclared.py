@@ -24,12 +24,18 @@ from graphexec import (
     opaque,
 )
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, NoHandler, SnapshotError, UndeclaredEffect, UndeclaredOutcome
+from graphexec.errors import (
+    InputError,
+    MissingHandlerError,
+    SnapshotError,
+    UndeclaredEffectError,
+    UndeclaredOutcomeError,
+)
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.node import metered
 from graphexec.kernel.snapshot import snapshot_of
-from graphexec.kernel.stepping import Asking, advance, begin
-from graphexec.runtime.runner import run, world
+from graphexec.kernel.stepping import PendingEffect, advance, begin
+from graphexec.runtime.runner import make_run_context, run
 from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, limited, nobody
 from tests.three_drivers import EVERY, LIVE, Driver, Script, agreed
 
@@ -109,8 +115,8 @@ def test_an_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> Non
         row(liar, routes) | edges(consume_honest, on(Honest, END) | on(Lie, consume)) | edges(consume, on(Total, END)),
         start=liar,
     )
-    with pytest.raises(UndeclaredOutcome) as caught:
-        driver(Script(machine, Left(1), world({Question: lambda question: "yes"})))
+    with pytest.raises(UndeclaredOutcomeError) as caught:
+        driver(Script(machine, Left(1), make_run_context({Question: lambda question: "yes"})))
     assert CONSUMED == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
     declared = ("Honest",)
@@ -129,7 +135,7 @@ def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
         return told
 
     machine = graph(edges(lying, on(Total, END)), start=lying)
-    with pytest.raises(UndeclaredOutcome, match=f"lying returned an? {type(lie).__name__}, which"):
+    with pytest.raises(UndeclaredOutcomeError, match=f"lying returned an? {type(lie).__name__}, which"):
         agreed(lambda: Script(machine, Left(1), nobody()))
 
 
@@ -142,7 +148,7 @@ def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
         return told
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
-    with pytest.raises(UndeclaredOutcome, match="pretending returned an Exhausted"):
+    with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
         agreed(lambda: Script(machine, Left(1), nobody()))
 
 
@@ -156,7 +162,7 @@ def test_a_node_that_asks_cannot_pretend_it_either() -> None:
         return told
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
-    with pytest.raises(UndeclaredOutcome, match="pretending returned an Exhausted"):
+    with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
         agreed(lambda: Script(machine, Left(1), served([])))
 
 
@@ -168,7 +174,7 @@ def served(calls: list[object]) -> Any:
         calls.append(effect)
         return "yes"
 
-    return world({Question: called, CallTool: called})
+    return make_run_context({Question: called, CallTool: called})
 
 
 @charged(when_spent=Stopped)
@@ -207,7 +213,7 @@ def test_who_forgets_from_is_told_to_write_it() -> None:
 
     machine = graph(edges(forgetful, on(Total, END) | on(Stopped, END)), start=forgetful)
     with pytest.raises(
-        UndeclaredEffect, match="forgetful yielded a generator, which is no effect; write reply = yield from"
+        UndeclaredEffectError, match="forgetful yielded a generator, which is no effect; write reply = yield from"
     ):
         run(machine, Left(1), served([]))
 
@@ -221,7 +227,7 @@ def test_who_forgets_from_is_told_to_write_it() -> None:
 def test_an_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
     machine = graph(edges(sneak, on(Total, END) | on(Stopped, END)), start=sneak)
     calls: list[object] = []
-    with pytest.raises(UndeclaredEffect) as caught:
+    with pytest.raises(UndeclaredEffectError) as caught:
         driver(Script(machine, Left(1), served(calls)))
     assert calls == [Question("may I?")]
     assert caught.value.node == sneak.name
@@ -243,12 +249,12 @@ def test_effects_are_matched_by_exact_class() -> None:
         return Total((yield from ask(Louder("hey"))))
 
     machine = graph(edges(loud, on(Total, END) | on(Stopped, END)), start=loud)
-    with pytest.raises(UndeclaredEffect, match="loud asked for a Louder"):
+    with pytest.raises(UndeclaredEffectError, match="loud asked for a Louder"):
         agreed(lambda: Script(machine, Left(1), served([])))
 
 
 def test_an_effect_that_nobody_answers_is_said_with_what_to_pass() -> None:
-    with pytest.raises(NoHandler) as caught:
+    with pytest.raises(MissingHandlerError) as caught:
         agreed(lambda: Script(INTERVIEW, Topic("tea"), nobody()))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
@@ -274,14 +280,14 @@ BOTH = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
 
 def test_a_batch_of_which_one_has_no_handler_is_not_begun() -> None:
     calls: list[object] = []
-    with pytest.raises(NoHandler, match="nobody answers Fetch"):
+    with pytest.raises(MissingHandlerError, match="nobody answers Fetch"):
         agreed(lambda: Script(BOTH, Left(1), served(calls)))
     assert calls == []
 
 
 def test_a_batch_of_which_one_has_no_reply_for_being_cut_is_left() -> None:
     state = advance(BOTH, begin(BOTH, Left(1)), Limits(seconds=5))
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     done = advance(BOTH, state.cut(at=5.0, finished=("yes", Cut())), Limits(seconds=5))
     assert isinstance(done, Done)
     assert done.outcome == Stopped(Left(1), Exhausted("seconds", 5, 5))
@@ -289,7 +295,7 @@ def test_a_batch_of_which_one_has_no_reply_for_being_cut_is_left() -> None:
 
 def test_a_batch_may_be_of_different_effects() -> None:
     def answers() -> Any:
-        return world({Question: lambda _: "yes", Fetch: lambda _: "page"})
+        return make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
 
     assert agreed(lambda: Script(BOTH, Left(1), answers())).outcome == Total("yes, page")
 
@@ -322,7 +328,7 @@ def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed(
     for driver in LIVE:
         asked: list[Question] = []
         with pytest.raises(OSError, match="the line is dead") as caught:
-            driver(Script(INTERVIEW, Topic("tea"), world({Question: once_well})))
+            driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: once_well})))
         snapshot = snapshot_of(caught.value)
         assert (
             snapshot == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True)
@@ -330,7 +336,7 @@ def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed(
             else False
         )
         assert snapshot is not None
-        done = run(INTERVIEW, snapshot, world({Question: once_well}))
+        done = run(INTERVIEW, snapshot, make_run_context({Question: once_well}))
         assert [question.text for question in asked] == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
         assert len(done.outcome.answers if not isinstance(done.outcome, Stopped) else ()) == 3
 
@@ -358,7 +364,7 @@ def test_a_node_may_mend_what_it_can_after_a_reply_and_is_closed_when_the_run_fa
     for driver in LIVE:
         closed.clear()
         with pytest.raises(OSError, match="the line is dead"):
-            driver(Script(machine, Left(1), world({Question: failing})))
+            driver(Script(machine, Left(1), make_run_context({Question: failing})))
         assert closed == ["careful"]
 
 
@@ -386,9 +392,9 @@ def test_a_run_does_not_start_while_a_setting_is_missing() -> None:
 def test_the_engine_alone_raises_before_the_step_is_taken() -> None:
     machine = graph(edges(sneaking, on(Total, END) | on(Stopped, END)), start=sneaking)
     state = advance(machine, begin(machine, Left(1)), Limits())
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     after = state.reply("yes", at=0.0)
-    with pytest.raises(UndeclaredEffect):
+    with pytest.raises(UndeclaredEffectError):
         advance(machine, after, Limits())
     assert after.spent["tool_calls"] == 0
 
@@ -408,7 +414,7 @@ def test_the_outcome_for_a_spent_limit_is_not_the_nodes_to_return() -> None:
         return told
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
-    with pytest.raises(UndeclaredOutcome, match="pretending returned a Stopped"):
+    with pytest.raises(UndeclaredOutcomeError, match="pretending returned a Stopped"):
         agreed(lambda: Script(machine, Left(1), nobody()))
 
 
@@ -429,7 +435,7 @@ def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
         return Total("")
 
     machine = graph(edges(honest, on(Total, END) | on(Stopped, END)), start=honest)
-    with pytest.raises(UndeclaredOutcome, match=r"honest returned a Total.*return one of Stopped"):
+    with pytest.raises(UndeclaredOutcomeError, match=r"honest returned a Total.*return one of Stopped"):
         agreed(lambda: Script(machine, Left(1), limited(iterations=0)))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import BadReply, InputError, RateLimited
+from graphexec.errors import InputError, InvalidReplyError, RateLimitError
 from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, Turn
 from graphexec.messages import (
     AssistantMessage,
@@ -40,7 +40,7 @@ class EchoModel:
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         self.requests.append(request)
         if self.failing:
-            raise RateLimited("too many requests")
+            raise RateLimitError("too many requests")
         return ModelReply(prompt_of(request).replace("\n", " "))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
@@ -156,7 +156,7 @@ async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
 def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
     """So whoever saves again what a save raised about never stores it twice."""
     failing: list[SummaryMemory] = [
-        SummaryMemory(ScriptedModel([RateLimited("too many requests")])),
+        SummaryMemory(ScriptedModel([RateLimitError("too many requests")])),
         # Of the user's own, and in breach of what a model raises.
         SummaryMemory(ScriptedModel([ValueError("a bug")])),
         SummaryMemory(ScriptedModel(["A summary."]), summaries=Full()),
@@ -178,9 +178,9 @@ def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
 
 
 def test_a_summary_that_failed_says_why() -> None:
-    failed = SummaryFailed(RateLimited("too many requests"))
+    failed = SummaryFailed(RateLimitError("too many requests"))
     assert str(failed) == (
-        "the summary failed with RateLimited: too many requests; the turns are told as they were said"
+        "the summary failed with RateLimitError: too many requests; the turns are told as they were said"
     )
 
 
@@ -191,7 +191,7 @@ def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply
         save(memory, 1)
     (failed,) = news
     assert isinstance(failed, SummaryFailed)
-    assert isinstance(failed.error, BadReply)
+    assert isinstance(failed.error, InvalidReplyError)
     assert told(memory) == "Human: in1\nAI: out1"
     save(memory, 2)
     assert told(memory) == "Summary: Both."

@@ -1,7 +1,7 @@
 """Every kind of agent on the real small model: whatever it says, each run ends within what was proved.
 
 So small a model forgets forms, invents tools and repeats itself: of its words nothing is asserted. What it is asked is
-short: a prompt beyond its context is a `ContextOverflow`, which ends a run as every `ModelError` does.
+short: a prompt beyond its context is a `ContextOverflowError`, which ends a run as every `ModelError` does.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from graphexec.agents import (
 )
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
-from graphexec.errors import BadRequest
+from graphexec.errors import BadRequestError
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.observers import Watcher
+from graphexec.executor.observers import Observer
 from graphexec.executor.result import Ending, RunResult
 from graphexec.kernel.events import Answered, Asked, Done, Event, Moved, Reported
 from graphexec.kernel.meters import Spent
@@ -83,7 +83,7 @@ def executor_of(
     model: Model,
     stopping: Stopping = "force",
     iterations: int = ITERATIONS,
-    watchers: Sequence[Watcher] = (),
+    observers: Sequence[Observer] = (),
 ) -> AgentExecutor:
     tools: tuple[AnyTool, ...] = (intermediate_answer,) if kind == "self_ask" else TOOLS
     return AgentExecutor(
@@ -94,7 +94,7 @@ def executor_of(
         max_iterations=iterations,
         max_execution_time=SECONDS,
         max_fan_out=FAN_OUT,
-        watchers=watchers,
+        observers=observers,
     )
 
 
@@ -169,7 +169,7 @@ def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel)
 
 def test_a_template_that_knows_no_tools_is_enough_for_the_structured_agent_but_not_for_tool_calls() -> None:
     with LocalModel(max_tokens=4) as plain:
-        with pytest.raises(BadRequest, match="knows no tools"):
+        with pytest.raises(BadRequestError, match="knows no tools"):
             ran("tool_calling", plain)
         assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
 
@@ -203,7 +203,7 @@ def test_agents_run_on_one_event_loop_and_stream_there(model: LocalModel) -> Non
     async def all_kinds() -> None:
         seen: list[list[Event[Ending]]] = [[], []]
         kinds = zip(("mrkl", "self_ask"), seen, strict=True)
-        many = [executor_of(kind, model, watchers=[events.append]) for kind, events in kinds]
+        many = [executor_of(kind, model, observers=[events.append]) for kind, events in kinds]
         results = await asyncio.gather(*(executor.arun(inputs_of(executor)) for executor in many))
         for executor, result, events in zip(many, results, seen, strict=True):
             assert isinstance(result.ending, AgentFinish | StoppedResponse)

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import BadReply, BadRequest, ContextOverflow, ModelError, RateLimited, ServerError
+from graphexec.errors import (
+    BadRequestError,
+    ContextOverflowError,
+    InvalidReplyError,
+    ModelError,
+    RateLimitError,
+    ServerError,
+)
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -151,18 +158,18 @@ def test_what_the_api_refuses_and_means_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize("stop", ["\n", " ", "", "\t\n"])
 def test_a_blank_stop_text_is_refused_before_it_is_sent(stop: str) -> None:
-    with pytest.raises(BadRequest, match="blanks alone; stop at a text with a letter or a sign") as caught:
+    with pytest.raises(BadRequestError, match="blanks alone; stop at a text with a letter or a sign") as caught:
         sent(CompletionRequest("a", stop=("ok", stop)))
     assert str(caught.value).startswith(f"claude-9 cannot stop at {stop!r}")
 
 
 def test_a_conversation_without_a_word_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(BadRequest, match="add a user message with text"):
+    with pytest.raises(BadRequestError, match="add a user message with text"):
         sent(ChatRequest([SystemMessage("be brief"), UserMessage(" ")]))
 
 
 def test_a_schema_that_is_not_json_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(BadRequest, match="set is not JSON"):
+    with pytest.raises(BadRequestError, match="set is not JSON"):
         sent(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
 
 
@@ -265,7 +272,7 @@ def test_what_the_filter_says_stands_in_place_of_a_refused_text() -> None:
     ],
 )
 def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
-    with pytest.raises(BadReply) as caught:
+    with pytest.raises(InvalidReplyError) as caught:
         decode(body, PEER)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -319,8 +326,8 @@ def test_the_deltas_of_a_call_carry_its_position() -> None:
         ("overloaded_error", ServerError),
         ("api_error", ServerError),
         ("timeout_error", ServerError),
-        ("rate_limit_error", RateLimited),
-        ("invalid_request_error", BadReply),
+        ("rate_limit_error", RateLimitError),
+        ("invalid_request_error", InvalidReplyError),
     ],
 )
 def test_an_error_within_a_stream_is_the_one_that_it_names(kind: str, error: type[ModelError]) -> None:
@@ -344,7 +351,7 @@ def test_an_error_within_a_stream_is_the_one_that_it_names(kind: str, error: typ
 def test_an_overflow_tells_its_numbers(message: str, prompt: int, context: int) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}, "request_id": "req_1"}
     error = refusal(PEER, 400, httpx.Headers(), json.dumps(body).encode(), now=0.0).error
-    assert isinstance(error, ContextOverflow)
+    assert isinstance(error, ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
@@ -352,7 +359,7 @@ def test_errors_name_anthropics_own_variables() -> None:
     assert "ANTHROPIC_API_KEY" in str(refusal(PEER, 401, httpx.Headers(), b"", now=0.0).error)
     lost = str(refusal(PEER, 404, httpx.Headers(), b"", now=0.0).error)
     assert "ANTHROPIC_BASE_URL), which ends before /v1/messages" in lost
-    with pytest.raises(BadReply, match="server for Anthropic's Messages API"):
+    with pytest.raises(InvalidReplyError, match="server for Anthropic's Messages API"):
         decode(b'{"choices": []}', PEER)
 
 

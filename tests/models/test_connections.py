@@ -13,7 +13,7 @@ import httpx
 import httpx2
 import pytest
 
-from graphexec.errors import BadReply, ConnectionFailed, ModelTimeout, RateLimited
+from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, RateLimitError
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models import OpenAICompatible
 from tests.models.actors import HELLO, FakeTime, Loopback, awhole, chunks, response, send, send_and_drop, whole
@@ -139,7 +139,7 @@ def test_a_connection_dropped_in_the_middle_of_a_stream_is_an_error_after_its_pi
         pieces = model.stream(HELLO)
         assert next(pieces) == ReplyDelta("Café")
         assert next(pieces) == ReplyDelta(" costs €4.")
-        with pytest.raises(ConnectionFailed, match="broke"):
+        with pytest.raises(ModelConnectionError, match="broke"):
             next(pieces)
 
 
@@ -147,7 +147,7 @@ def test_a_stream_that_ends_properly_and_too_early_is_a_bad_reply() -> None:
     with (
         Loopback(send(chunks(*EVENTS[:3]))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
-        pytest.raises(BadReply, match="ended its stream before the reply was complete"),
+        pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete"),
     ):
         whole(model.stream(HELLO))
 
@@ -158,7 +158,7 @@ def test_a_server_that_does_not_run_is_asked_after(way: Callable[[OpenAICompatib
         url = server.url
     time = FakeTime()
     model = OpenAICompatible("tiny", base_url=url, clock=time.clock)
-    with model, pytest.raises(ConnectionFailed, match="is the server running at http://127"):
+    with model, pytest.raises(ModelConnectionError, match="is the server running at http://127"):
         way(model)
     assert len(time.slept) == 2
 
@@ -168,13 +168,13 @@ def test_a_slow_server_is_a_timeout_and_is_let_go(sent: bytes) -> None:
     with Loopback() as server:
         server.does(server.stall(sent), server.stall(sent), server.stall(sent))
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
-            with pytest.raises(ModelTimeout, match=r"within 0\.05 s"):
+            with pytest.raises(ModelTimeoutError, match=r"within 0\.05 s"):
                 model.complete(HELLO)
             assert server.gone.wait(10)
         with OpenAICompatible("tiny", base_url=server.url) as model:
-            with pytest.raises(ModelTimeout, match=r"within 0\.05 s"):
+            with pytest.raises(ModelTimeoutError, match=r"within 0\.05 s"):
                 model.complete(HELLO, timeout=0.05)
-            with pytest.raises(ModelTimeout, match=r"within 0\.05 s"):
+            with pytest.raises(ModelTimeoutError, match=r"within 0\.05 s"):
                 asyncio.run(model.acomplete(HELLO, timeout=0.05))
 
 
@@ -182,9 +182,9 @@ def test_a_stream_that_stalls_is_a_timeout() -> None:
     with Loopback() as server:
         server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
-            with pytest.raises(ModelTimeout):
+            with pytest.raises(ModelTimeoutError):
                 whole(model.stream(HELLO))
-            with pytest.raises(ModelTimeout):
+            with pytest.raises(ModelTimeoutError):
                 asyncio.run(awhole(model))
 
 
@@ -280,14 +280,14 @@ class TestClientsOfTheUsers:
             server.does(busy, GOOD, send_and_drop(), server.stall(), GOOD, busy)
             model = OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock)
             assert model.complete(HELLO) == CHAT_REPLY
-            with pytest.raises(ModelTimeout):
+            with pytest.raises(ModelTimeoutError):
                 model.complete(HELLO, timeout=0.05)
             assert model.complete(HELLO) == CHAT_REPLY
-            with pytest.raises(RateLimited):
+            with pytest.raises(RateLimitError):
                 OpenAICompatible("tiny", base_url=server.url, client=client, max_retries=0).complete(HELLO)
-        with httpx2.Client() as client, pytest.raises(ConnectionFailed, match="is the server running"):
+        with httpx2.Client() as client, pytest.raises(ModelConnectionError, match="is the server running"):
             OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock).complete(HELLO)
-        with httpx2.Client() as client, pytest.raises(ConnectionFailed, match="must be an address"):
+        with httpx2.Client() as client, pytest.raises(ModelConnectionError, match="must be an address"):
             OpenAICompatible("tiny", base_url="nonsense", api_key="", client=client).complete(HELLO)
 
 

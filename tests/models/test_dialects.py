@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec.errors import BadReply, ConnectionFailed, MissingAPIKey, ModelError, ServerError
+from graphexec.errors import InvalidReplyError, MissingAPIKeyError, ModelConnectionError, ModelError, ServerError
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, UserMessage
 from graphexec.models import Anthropic, Clock, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
@@ -115,7 +115,7 @@ def test_no_part_of_a_stream_is_taken_for_the_whole(side: Side) -> None:
         for _ in ends:
             try:
                 got = whole(model.stream(HELLO))
-            except BadReply:
+            except InvalidReplyError:
                 assert not complete
             else:
                 assert got == reply
@@ -267,10 +267,10 @@ class TestKeys:
 
     def test_a_missing_key_is_told_before_anything_is_sent(self) -> None:
         with pytest.raises(
-            MissingAPIKey, match=r"claude-9 at https://api.anthropic.com needs .* set ANTHROPIC_API_KEY"
+            MissingAPIKeyError, match=r"claude-9 at https://api.anthropic.com needs .* set ANTHROPIC_API_KEY"
         ):
             Anthropic("claude-9").complete(HELLO)
-        with pytest.raises(MissingAPIKey, match=r"gpt-9 at https://api.openai.com/v1 needs .* set OPENAI_API_KEY"):
+        with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://api.openai.com/v1 needs .* set OPENAI_API_KEY"):
             OpenAIResponses("gpt-9").complete(HELLO)
 
     def test_the_environment_gives_what_is_not_passed(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ class TestKeys:
         assert script.requests[0].headers["x-api-key"] == "from-the-environment"
 
     def test_an_address_without_its_scheme_is_told_with_an_example(self) -> None:
-        with pytest.raises(ConnectionFailed, match=r"ANTHROPIC_BASE_URL\) must be .* as http://127.0.0.1:8080$"):
+        with pytest.raises(ModelConnectionError, match=r"ANTHROPIC_BASE_URL\) must be .* as http://127.0.0.1:8080$"):
             Anthropic("claude-9", base_url="api.example").complete(HELLO)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from graphexec.errors import AuthenticationFailed, BadRequest, ContextOverflow, ModelNotFound
+from graphexec.errors import AuthenticationError, BadRequestError, ContextOverflowError, ModelNotFoundError
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ReplyDelta, SystemMessage, UserMessage
 from graphexec.models import Anthropic, OpenAIResponses, pull
 from graphexec.models.http.remote import RemoteModel
@@ -103,12 +103,12 @@ def test_the_text_ends_before_its_stop_text(make: Make) -> None:
 
 
 def test_what_the_server_refuses_is_told(make: Make) -> None:
-    with make() as model, pytest.raises(ContextOverflow) as caught:
+    with make() as model, pytest.raises(ContextOverflowError) as caught:
         model.complete(ChatRequest([UserMessage("hi " * 1000)]))
     assert caught.value.context_tokens == 512
-    with make(key="another") as stranger, pytest.raises(AuthenticationFailed):
+    with make(key="another") as stranger, pytest.raises(AuthenticationError):
         stranger.complete(QUESTION)
-    with make(at="/v7") as lost, pytest.raises(ModelNotFound):
+    with make(at="/v7") as lost, pytest.raises(ModelNotFoundError):
         lost.complete(QUESTION)
 
 
@@ -116,7 +116,7 @@ def test_a_blank_stop_text_is_refused_by_the_one_that_cannot_have_it(make: Make)
     request = CompletionRequest("Say: one", stop=("\n",))
     with make() as model:
         if isinstance(model, Anthropic):
-            with pytest.raises(BadRequest, match="blanks alone"):
+            with pytest.raises(BadRequestError, match="blanks alone"):
                 model.complete(request)
         else:
             assert "\n" not in model.complete(request).content

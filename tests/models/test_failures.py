@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import (
-    AuthenticationFailed,
-    BadRequest,
-    ConnectionFailed,
-    ContextOverflow,
-    MissingAPIKey,
+    AuthenticationError,
+    BadRequestError,
+    ContextOverflowError,
+    MissingAPIKeyError,
+    ModelConnectionError,
     ModelError,
-    ModelNotFound,
-    ModelTimeout,
-    RateLimited,
+    ModelNotFoundError,
+    ModelTimeoutError,
+    RateLimitError,
     ServerError,
 )
 from graphexec.models import OpenAICompatible
@@ -38,13 +38,17 @@ def refused(status: int, body: bytes = b"", **headers: str) -> ModelError:
 @pytest.mark.parametrize(
     ("status", "kind", "remedy"),
     [
-        (400, BadRequest, "change what it names"),
-        (401, AuthenticationFailed, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
-        (402, BadRequest, "change what it names"),
-        (403, AuthenticationFailed, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
-        (404, ModelNotFound, "check the model's name, and the base URL (given, or in OPENAI_BASE_URL), which usually"),
-        (422, BadRequest, "change what it names"),
-        (429, RateLimited, "try again later, or ask less often"),
+        (400, BadRequestError, "change what it names"),
+        (401, AuthenticationError, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
+        (402, BadRequestError, "change what it names"),
+        (403, AuthenticationError, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
+        (
+            404,
+            ModelNotFoundError,
+            "check the model's name, and the base URL (given, or in OPENAI_BASE_URL), which usually",
+        ),
+        (422, BadRequestError, "change what it names"),
+        (429, RateLimitError, "try again later, or ask less often"),
         (500, ServerError, "look at the server's log"),
         (503, ServerError, "look at the server's log"),
     ],
@@ -125,12 +129,12 @@ def test_a_long_message_is_cut() -> None:
 )
 def test_an_overflow_tells_its_numbers(body: bytes, prompt: int | None, context: int | None) -> None:
     error = refused(400, body)
-    assert isinstance(error, ContextOverflow)
+    assert isinstance(error, ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
 def test_an_unknown_model_is_not_found_whatever_the_status() -> None:
-    assert isinstance(refused(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFound)
+    assert isinstance(refused(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFoundError)
 
 
 def test_a_redirect_tells_where_to() -> None:
@@ -160,7 +164,7 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 
 def test_a_rate_limit_carries_the_wait() -> None:
     error = refused(429, b"", retry_after="7")
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitError)
     assert error.retry_after == 7
     assert "try again in 7 s" in str(error)
 
@@ -174,7 +178,7 @@ def test_a_wait_longer_than_the_clients_is_told_as_that(status: int) -> None:
 
 def test_a_used_up_quota_is_not_told_to_wait() -> None:
     error = refused(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}')
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitError)
     assert "(429: pay); look at your account's plan and billing" in str(error)
     assert "try again" not in str(error)
 
@@ -186,16 +190,16 @@ def test_the_longest_wait_is_documented() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (httpx.ConnectError("refused"), ConnectionFailed, "is the server running at https://api.example/v1?"),
-        (httpx.ConnectTimeout(""), ConnectionFailed, "(ConnectTimeout); is the server running"),
-        (httpx.ReadTimeout(""), ModelTimeout, "did not answer within 3 s; allow a longer timeout"),
-        (httpx.PoolTimeout(""), ModelTimeout, "did not answer within 3 s; allow a longer timeout"),
-        (TimeoutError(), ModelTimeout, "did not answer within 3 s; allow a longer timeout"),
-        (httpx.RemoteProtocolError("cut"), ConnectionFailed, "the connection to gpt-9"),
-        (httpx.ReadError("cut"), ConnectionFailed, "broke (cut); try again"),
-        (ConnectionResetError("cut"), ConnectionFailed, "broke (cut); try again"),
-        (httpx.UnsupportedProtocol("no scheme"), ConnectionFailed, "must be an address such as"),
-        (httpx.InvalidURL("bad port"), ConnectionFailed, "must be an address such as"),
+        (httpx.ConnectError("refused"), ModelConnectionError, "is the server running at https://api.example/v1?"),
+        (httpx.ConnectTimeout(""), ModelConnectionError, "(ConnectTimeout); is the server running"),
+        (httpx.ReadTimeout(""), ModelTimeoutError, "did not answer within 3 s; allow a longer timeout"),
+        (httpx.PoolTimeout(""), ModelTimeoutError, "did not answer within 3 s; allow a longer timeout"),
+        (TimeoutError(), ModelTimeoutError, "did not answer within 3 s; allow a longer timeout"),
+        (httpx.RemoteProtocolError("cut"), ModelConnectionError, "the connection to gpt-9"),
+        (httpx.ReadError("cut"), ModelConnectionError, "broke (cut); try again"),
+        (ConnectionResetError("cut"), ModelConnectionError, "broke (cut); try again"),
+        (httpx.UnsupportedProtocol("no scheme"), ModelConnectionError, "must be an address such as"),
+        (httpx.InvalidURL("bad port"), ModelConnectionError, "must be an address such as"),
     ],
 )
 def test_each_exception_of_the_client_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
@@ -217,7 +221,7 @@ def test_exceptions_of_others_are_left_alone() -> None:
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
 def test_a_wrong_address_is_a_connection_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url or "nonsense")
-    with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(ConnectionFailed):
+    with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(ModelConnectionError):
         model.complete(HELLO)
 
 
@@ -238,12 +242,14 @@ class TestKeys:
 
     def test_a_missing_key_is_told_before_anything_is_sent(self) -> None:
         model = OpenAICompatible("gpt-9")
-        with pytest.raises(MissingAPIKey, match=r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"):
+        with pytest.raises(
+            MissingAPIKeyError, match=r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"
+        ):
             model.complete(HELLO)
 
     @pytest.mark.parametrize("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
     def test_an_address_without_its_scheme_is_told_before_any_talk_of_a_key(self, url: str) -> None:
-        with pytest.raises(ConnectionFailed, match="begins with neither http:// nor https://") as caught:
+        with pytest.raises(ModelConnectionError, match="begins with neither http:// nor https://") as caught:
             self.ask(url, None)
         assert "key" not in str(caught.value)
 
@@ -265,7 +271,7 @@ class TestKeys:
 
     @pytest.mark.parametrize("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
     def test_a_key_that_no_header_can_carry_is_refused_unseen(self, key: str) -> None:
-        with pytest.raises(AuthenticationFailed) as caught:
+        with pytest.raises(AuthenticationError) as caught:
             self.ask("http://elsewhere/v1", key)
         assert key not in str(caught.value)
 
@@ -273,7 +279,7 @@ class TestKeys:
         model = OpenAICompatible(
             "gpt-9", base_url="http://me:password@127.0.0.1:1/v1", api_key="sk-secret", max_retries=0
         )
-        with model, pytest.raises(ConnectionFailed) as caught:
+        with model, pytest.raises(ModelConnectionError) as caught:
             model.complete(HELLO)
         assert repr(model) == "OpenAICompatible('gpt-9', base_url='http://127.0.0.1:1/v1')"
         assert "secret" not in str(caught.value) + repr(model)

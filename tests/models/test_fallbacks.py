@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import ContextOverflow, InputError, ModelError, ModelTimeout, ServerError
+from graphexec.errors import ContextOverflowError, InputError, ModelError, ModelTimeoutError, ServerError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.notices import FellBack
 from graphexec.models.scripted import ScriptedModel
@@ -19,7 +19,7 @@ DOWN = ServerError("503: busy")
 
 @every_way
 def test_the_next_model_is_asked_where_one_fails(ask: Ask) -> None:
-    long = ContextOverflow("too long")
+    long = ContextOverflowError("too long")
     second, third = Typewriter([long], identity="second"), Typewriter(["yes"], identity="third")
     unasked = ScriptedModel([])
     with overheard() as news:
@@ -31,13 +31,13 @@ def test_the_next_model_is_asked_where_one_fails(ask: Ask) -> None:
 @every_way
 def test_where_all_fail_the_last_error_is_raised_with_notes_of_the_others(ask: Ask) -> None:
     last = ServerError("the last")
-    first, second = Typewriter([DOWN], identity="first"), Typewriter([ModelTimeout("slow")], identity="second")
+    first, second = Typewriter([DOWN], identity="first"), Typewriter([ModelTimeoutError("slow")], identity="second")
     with pytest.raises(ServerError) as caught:
         ask(with_fallbacks(first, second, ScriptedModel([last])))
     assert caught.value is last
     assert caught.value.__notes__ == [
         "before that, <first> failed with ServerError: 503: busy",
-        "before that, <second> failed with ModelTimeout: slow",
+        "before that, <second> failed with ModelTimeoutError: slow",
     ]
 
 
@@ -47,7 +47,7 @@ def test_another_error_is_raised_at_once(ask: Ask) -> None:
     with pytest.raises(ValueError, match="a bug"):
         ask(with_fallbacks(ScriptedModel([ValueError("a bug")]), second))
     with pytest.raises(ServerError):
-        ask(with_fallbacks(ScriptedModel([DOWN]), second, on=(ModelTimeout,)))
+        ask(with_fallbacks(ScriptedModel([DOWN]), second, on=(ModelTimeoutError,)))
     assert second.requests == []
 
 
@@ -64,8 +64,11 @@ def test_the_models_share_the_timeout(ask: Ask) -> None:
 def test_where_no_time_is_left_nobody_else_is_asked(ask: Ask) -> None:
     time = FakeTime()
     second = ScriptedModel(["too late"])
-    with overheard() as news, pytest.raises(ModelTimeout) as caught:
-        ask(with_fallbacks(Typewriter([ModelTimeout("slow")], time, takes=10), second, clock=time.clock), timeout=10)
+    with overheard() as news, pytest.raises(ModelTimeoutError) as caught:
+        ask(
+            with_fallbacks(Typewriter([ModelTimeoutError("slow")], time, takes=10), second, clock=time.clock),
+            timeout=10,
+        )
     assert (news, second.requests) == ([], [])
     assert not hasattr(caught.value, "__notes__")
 

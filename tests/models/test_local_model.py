@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from graphexec.errors import (
-    AuthenticationFailed,
-    BadRequest,
-    ConnectionFailed,
-    ContextOverflow,
-    ModelNotFound,
+    AuthenticationError,
+    BadRequestError,
+    ContextOverflowError,
+    ModelConnectionError,
+    ModelNotFoundError,
     ServerError,
     WeightsError,
 )
@@ -137,14 +137,14 @@ def test_tools_that_the_template_would_drop_are_refused_and_all_else_is_served(m
     with_tools = ChatRequest(QUESTION.messages, (ADD,))
 
     async def in_a_loop() -> None:
-        with pytest.raises(BadRequest, match=NO_TOOLS):
+        with pytest.raises(BadRequestError, match=NO_TOOLS):
             await model.acomplete(with_tools)
-        with pytest.raises(BadRequest, match=NO_TOOLS):
+        with pytest.raises(BadRequestError, match=NO_TOOLS):
             await anext(model.astream(with_tools))
 
-    with pytest.raises(BadRequest, match=NO_TOOLS):
+    with pytest.raises(BadRequestError, match=NO_TOOLS):
         model.complete(with_tools)
-    with pytest.raises(BadRequest, match=NO_TOOLS):
+    with pytest.raises(BadRequestError, match=NO_TOOLS):
         next(model.stream(with_tools))
     asyncio.run(in_a_loop())
     assert model.complete(QUESTION).content
@@ -198,7 +198,7 @@ def test_loops_come_and_go(model: LocalModel) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_prompt_that_is_too_long_is_told_in_tokens(server: LlamaProcess, streamed: bool) -> None:
     request = ChatRequest([UserMessage("hi " * 500)])
-    with client(server) as tiny, pytest.raises(ContextOverflow) as caught:
+    with client(server) as tiny, pytest.raises(ContextOverflowError) as caught:
         next(tiny.stream(request)) if streamed else tiny.complete(request)
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 500
@@ -206,17 +206,20 @@ def test_a_prompt_that_is_too_long_is_told_in_tokens(server: LlamaProcess, strea
 
 
 def test_a_wrong_key_and_a_wrong_route_are_told(server: LlamaProcess) -> None:
-    with client(server, key="another") as stranger, pytest.raises(AuthenticationFailed):
+    with client(server, key="another") as stranger, pytest.raises(AuthenticationError):
         stranger.complete(QUESTION)
-    with OpenAICompatible("tiny", base_url=f"{server.url}/v7", api_key="the-key") as lost, pytest.raises(ModelNotFound):
+    with (
+        OpenAICompatible("tiny", base_url=f"{server.url}/v7", api_key="the-key") as lost,
+        pytest.raises(ModelNotFoundError),
+    ):
         lost.complete(QUESTION)
 
 
 def test_a_wrong_schema_and_a_wrong_request_are_told(server: LlamaProcess) -> None:
     with client(server) as tiny:
-        with pytest.raises(BadRequest, match="nonsense"):
+        with pytest.raises(BadRequestError, match="nonsense"):
             tiny.complete(ChatRequest(QUESTION.messages, schema={"type": "nonsense"}))
-        with pytest.raises((BadRequest, ServerError)):
+        with pytest.raises((BadRequestError, ServerError)):
             tiny.complete(ChatRequest(QUESTION.messages, (ToolSpec("", "", {"type": "nonsense"}),)))
 
 
@@ -243,7 +246,7 @@ def test_closing_ends_a_call_in_flight_and_a_later_call_starts_again() -> None:
         try:
             for _ in model.stream(STORY):
                 begun.set()
-        except ConnectionFailed as error:
+        except ModelConnectionError as error:
             failed.append(error)
 
     thread = threading.Thread(target=listen)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, create_react_agent
-from graphexec.errors import InputError, ModelTimeout
+from graphexec.errors import InputError, ModelTimeoutError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import Clock
 from graphexec.models.notices import Waited
@@ -42,7 +42,9 @@ def test_a_turn_that_would_come_too_late_is_refused_at_once_and_given_to_the_nex
     model = rate_limited(inner, per_minute=1, clock=time.clock)
     ask(model, timeout=10)
     for _ in range(3):
-        with pytest.raises(ModelTimeout, match=r"its turn after its timeout of 10 s \(1 per minute\); give it more ti"):
+        with pytest.raises(
+            ModelTimeoutError, match=r"its turn after its timeout of 10 s \(1 per minute\); give it more ti"
+        ):
             ask(model, timeout=10)
     assert time.slept == []
     assert ask(model, timeout=61).content == "b"
@@ -64,7 +66,7 @@ def test_a_call_that_gets_no_turn_in_time_is_a_timeout(ask: Ask) -> None:
     model = rate_limited(Typewriter(["held", "free"]), at_once=1)
     holder = model.stream(HELLO)
     next(holder)
-    with pytest.raises(ModelTimeout, match=r"no turn within its timeout of 0 s.*\(1 at once\); give it more time"):
+    with pytest.raises(ModelTimeoutError, match=r"no turn within its timeout of 0 s.*\(1 at once\); give it more time"):
         ask(model, timeout=0)
     holder.close()
     assert ask(model, timeout=5).content == "free"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import BadReply, ContextOverflow, ModelError, RateLimited, ServerError
+from graphexec.errors import ContextOverflowError, InvalidReplyError, ModelError, RateLimitError, ServerError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -264,7 +264,7 @@ def test_streamed_or_whole_a_text_is_cut_alike(text: str, stops: tuple[str, ...]
     ],
 )
 def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
-    with pytest.raises(BadReply) as caught:
+    with pytest.raises(InvalidReplyError) as caught:
         decode(body, PEER)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -275,9 +275,9 @@ def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: s
     [
         ("server_error", ServerError),
         ("server_is_overloaded", ServerError),
-        ("rate_limit_exceeded", RateLimited),
-        ("context_length_exceeded", ContextOverflow),
-        ("invalid_prompt", BadReply),
+        ("rate_limit_exceeded", RateLimitError),
+        ("context_length_exceeded", ContextOverflowError),
+        ("invalid_prompt", InvalidReplyError),
     ],
 )
 def test_an_error_is_the_one_that_it_names_wherever_it_stands(code: str, error: type[ModelError]) -> None:
@@ -296,5 +296,5 @@ def test_an_error_is_the_one_that_it_names_wherever_it_stands(code: str, error: 
 
 
 def test_a_stream_that_ends_before_the_response_is_told_so() -> None:
-    with pytest.raises(BadReply, match="before the reply was complete"):
+    with pytest.raises(InvalidReplyError, match="before the reply was complete"):
         folded(say("a"))

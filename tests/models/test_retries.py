@@ -9,12 +9,12 @@ import httpx
 import pytest
 
 from graphexec.errors import (
-    BadReply,
-    BadRequest,
-    ConnectionFailed,
+    BadRequestError,
+    InvalidReplyError,
+    ModelConnectionError,
     ModelError,
-    ModelTimeout,
-    RateLimited,
+    ModelTimeoutError,
+    RateLimitError,
     ServerError,
 )
 from graphexec.messages import ModelReply
@@ -76,10 +76,10 @@ def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, failure: ht
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (httpx.Response(400), BadRequest),
-        (httpx.Response(200, content=b"hm"), BadReply),
-        (httpx.ReadTimeout("slow"), ModelTimeout),
-        (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), RateLimited),
+        (httpx.Response(400), BadRequestError),
+        (httpx.Response(200, content=b"hm"), InvalidReplyError),
+        (httpx.ReadTimeout("slow"), ModelTimeoutError),
+        (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), RateLimitError),
     ],
 )
 def test_what_will_not_pass_is_raised_at_once(
@@ -110,7 +110,7 @@ def test_the_server_may_say_how_long_to_wait(ask: Ask, after: str, wait: float) 
 @every_way
 def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(RateLimited, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
+    with pytest.raises(RateLimitError, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
         ask(scripted_server(busy("61"), GOOD, time=time))
     assert time.slept == []
     assert caught.value.retry_after == 61
@@ -121,14 +121,14 @@ def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
 @every_way
 def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimitError):
         ask(scripted_server(busy("7"), busy("7"), GOOD, time=time), timeout=10)
     assert time.slept == [7.0]
 
 
 @every_way
 def test_no_time_is_a_timeout_before_anything_is_sent(ask: Ask) -> None:
-    with pytest.raises(ModelTimeout, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
+    with pytest.raises(ModelTimeoutError, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
         ask(scripted_server(), timeout=0)
 
 
@@ -152,7 +152,7 @@ def test_a_dropped_connection_that_lay_idle_is_replaced_at_once_and_only_once(as
     assert ask(model) == CHAT_REPLY
     assert ask(model) == CHAT_REPLY
     assert time.slept == [0.0]
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ModelConnectionError):
         ask(model)
     # Once anew, then the two retries.
     assert [seconds > 0 for seconds in time.slept] == [False, False, True, True]
@@ -194,7 +194,7 @@ def test_a_stream_is_tried_again_until_something_was_handed_out_and_then_never()
     assert len(time.slept) == 1
     pieces = scripted_server(broken_after(STREAM[:200]), sse(STREAM), time=time).stream(HELLO)
     next(pieces)
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ModelConnectionError):
         next(pieces)
     assert len(time.slept) == 1
 
@@ -214,6 +214,6 @@ def test_a_stream_may_not_pass_its_timeout() -> None:
 
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
 
-    with pytest.raises(ModelTimeout, match="within 5 s"):
+    with pytest.raises(ModelTimeoutError, match="within 5 s"):
         whole(scripted_server(slow, time=time).stream(HELLO, timeout=5))
     assert whole(scripted_server(slow, time=time).stream(HELLO, timeout=50)) == CHAT_REPLY

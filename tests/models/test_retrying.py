@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import (
-    Abandoned,
-    BadReply,
-    BadRequest,
-    ConnectionFailed,
+    AbandonedError,
+    BadRequestError,
+    InvalidReplyError,
+    ModelConnectionError,
     ModelError,
-    ModelTimeout,
-    RateLimited,
+    ModelTimeoutError,
+    RateLimitError,
     ServerError,
 )
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
@@ -31,7 +31,9 @@ DOWN = ServerError("503: busy")
 
 
 @every_way
-@pytest.mark.parametrize("error", [DOWN, RateLimited("slow down"), ConnectionFailed("reset"), ModelTimeout("slow")])
+@pytest.mark.parametrize(
+    "error", [DOWN, RateLimitError("slow down"), ModelConnectionError("reset"), ModelTimeoutError("slow")]
+)
 def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, error: ModelError) -> None:
     time = FakeTime()
     model = retrying(ScriptedModel([error, error, "up"]), clock=time.clock)
@@ -43,7 +45,7 @@ def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, error: Mode
 
 
 @every_way
-@pytest.mark.parametrize("error", [BadRequest("no"), BadReply("hm"), ValueError("a bug")])
+@pytest.mark.parametrize("error", [BadRequestError("no"), InvalidReplyError("hm"), ValueError("a bug")])
 def test_what_will_not_pass_is_raised_at_once(ask: Ask, error: Exception) -> None:
     time = FakeTime()
     with overheard() as news, pytest.raises(type(error)) as caught:
@@ -65,33 +67,35 @@ def test_after_the_last_attempt_its_error_is_raised(ask: Ask) -> None:
 
 @every_way
 def test_the_errors_to_retry_may_be_chosen(ask: Ask) -> None:
-    model = retrying(ScriptedModel([BadReply("hm"), "fine"]), on=(BadReply,), clock=FakeTime().clock)
+    model = retrying(ScriptedModel([InvalidReplyError("hm"), "fine"]), on=(InvalidReplyError,), clock=FakeTime().clock)
     assert ask(model).content == "fine"
     with pytest.raises(ServerError):
-        ask(retrying(ScriptedModel([DOWN]), on=(BadReply,), clock=FakeTime().clock))
+        ask(retrying(ScriptedModel([DOWN]), on=(InvalidReplyError,), clock=FakeTime().clock))
 
 
 @every_way
 @pytest.mark.parametrize("advised", [0.0, 7.0, 60.0])
 def test_the_server_may_say_how_long_to_wait(ask: Ask, advised: float) -> None:
     time = FakeTime()
-    assert ask(retrying(ScriptedModel([RateLimited("", retry_after=advised), "up"]), clock=time.clock)).content == "up"
+    assert (
+        ask(retrying(ScriptedModel([RateLimitError("", retry_after=advised), "up"]), clock=time.clock)).content == "up"
+    )
     assert time.slept == [advised]
 
 
 @every_way
 def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(RateLimited):
-        ask(retrying(ScriptedModel([RateLimited("", retry_after=61)]), clock=time.clock))
+    with pytest.raises(RateLimitError):
+        ask(retrying(ScriptedModel([RateLimitError("", retry_after=61)]), clock=time.clock))
     assert time.slept == []
 
 
 @every_way
 def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
     time = FakeTime()
-    busy = RateLimited("busy", retry_after=6)
-    with pytest.raises(RateLimited):
+    busy = RateLimitError("busy", retry_after=6)
+    with pytest.raises(RateLimitError):
         ask(retrying(ScriptedModel([busy, busy, "late"]), clock=time.clock), timeout=10)
     assert time.slept == [6]
 
@@ -99,7 +103,7 @@ def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
 @every_way
 def test_each_attempt_is_given_the_time_that_is_left(ask: Ask) -> None:
     time = FakeTime()
-    inner = Typewriter([RateLimited("", retry_after=3), "up"], time, takes=1.0)
+    inner = Typewriter([RateLimitError("", retry_after=3), "up"], time, takes=1.0)
     assert ask(retrying(inner, clock=time.clock), timeout=10).content == "up"
     assert inner.timeouts == [10, 6]
 
@@ -210,7 +214,7 @@ def test_a_model_that_returns_no_reply_is_told_so(ask: Ask, reply: object) -> No
             return reply
 
     wrong: Model = Wrong()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # wrong on purpose
-    with pytest.raises(BadReply, match=r"the model Wrong returned .*; return a ModelReply"):
+    with pytest.raises(InvalidReplyError, match=r"the model Wrong returned .*; return a ModelReply"):
         ask(retrying(wrong))
 
 
@@ -243,5 +247,5 @@ def test_a_call_that_nobody_waits_for_any_more_is_not_made_again() -> None:
         assert asked.wait(10)
     # It would sleep for half a minute at least.
     assert ended.wait(10)
-    assert isinstance(future.exception(10), Abandoned)
+    assert isinstance(future.exception(10), AbandonedError)
     assert calls == [1]

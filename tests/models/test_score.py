@@ -12,7 +12,7 @@ import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
-from graphexec.errors import ContextOverflow
+from graphexec.errors import ContextOverflowError
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
@@ -76,7 +76,7 @@ def test_anything_else_is_wrong(replies: tuple[ScriptedReply, ...]) -> None:
 def test_a_prompt_that_is_too_long_is_a_wrong_answer_and_the_next_question_is_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    executor = executor_of(ContextOverflow("the prompt is too long"), calculate("352 - 187"), "165")
+    executor = executor_of(ContextOverflowError("the prompt is too long"), calculate("352 - 187"), "165")
     assert SCORE["asked"](executor, [CELSIUS, BOOK]) == 1
     overflown, _, answered, told = capsys.readouterr().out.splitlines()
     assert "WRONG" in overflown

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.errors import BadRequest, WeightsError
+from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMessage
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
 from graphexec.models.local.llama_process import Settings
@@ -392,7 +392,7 @@ class TestTemplatesWithoutTools:
     def test_a_request_with_tools_is_refused_and_others_are_served(self, server: Loopback, model: LocalModel) -> None:
         server.does(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
         assert model.complete(HELLO) == CHAT_REPLY
-        with pytest.raises(BadRequest, match="chat template of mine knows no tools"):
+        with pytest.raises(BadRequestError, match="chat template of mine knows no tools"):
             model.complete(WITH_TOOLS)
         assert model.complete(HELLO) == CHAT_REPLY
 

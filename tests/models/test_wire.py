@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import BadReply, BadRequest, ContextOverflow, ModelError
+from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError, ModelError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -123,7 +123,7 @@ def test_arguments_that_are_no_object_are_not_sent_back(arguments: str) -> None:
 
 
 def test_a_schema_that_is_not_json_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(BadRequest, match="set is not JSON"):
+    with pytest.raises(BadRequestError, match="set is not JSON"):
         sent(ChatRequest([], schema={"enum": {1, 2}}))
 
 
@@ -153,7 +153,7 @@ def test_any_text_is_sent_unharmed(text: str) -> None:
 def test_a_recorded_reply_is_read_and_no_part_of_one_is(body: bytes, chat: bool, reply: ModelReply) -> None:
     assert decode(body, PEER, chat=chat) == reply
     for end in range(len(body)):
-        with pytest.raises(BadReply):
+        with pytest.raises(InvalidReplyError):
             decode(body[:end], PEER, chat=chat)
 
 
@@ -163,7 +163,7 @@ def test_a_recorded_stream_is_the_reply_only_once_it_is_whole(body: bytes, reply
     for end in range(len(body) + 1):
         try:
             got = whole(scripted_server(sse(body[:end])).stream(HELLO))
-        except BadReply:
+        except InvalidReplyError:
             assert not complete
         else:
             assert got == reply
@@ -227,7 +227,7 @@ def test_any_json_is_a_reply_or_a_model_error(body: object) -> None:
     ],
 )
 def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
-    with pytest.raises(BadReply) as caught:
+    with pytest.raises(InvalidReplyError) as caught:
         decode(body, PEER, chat=True)
     assert fault in str(caught.value)
     assert str(caught.value).startswith("tiny at http://127.0.0.1:1/v1 ")
@@ -288,12 +288,12 @@ def test_an_error_within_a_stream_is_a_bad_reply() -> None:
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
     pieces = scripted_server(sse(body)).stream(CompletionRequest("a"))
     assert next(pieces) == ReplyDelta("hi")
-    with pytest.raises(BadReply, match="out of memory"):
+    with pytest.raises(InvalidReplyError, match="out of memory"):
         next(pieces)
 
 
 def test_an_overflow_told_with_status_200_is_an_overflow() -> None:
-    with pytest.raises(ContextOverflow):
+    with pytest.raises(ContextOverflowError):
         decode(OVERFLOW, PEER, chat=True)
 
 

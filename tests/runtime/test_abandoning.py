@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, Limits, tool
-from graphexec.errors import Abandoned
+from graphexec.errors import AbandonedError
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import in_thread, somebody_waits
 from graphexec.tools import AnyTool
@@ -67,7 +67,7 @@ def test_a_run_within_a_tool_that_was_cut_asks_for_nothing_more() -> None:
         """Let another agent do it."""
         try:
             return str(inner.run("?").output)
-        except Abandoned:
+        except AbandonedError:
             ended.set()
             raise
 
@@ -97,7 +97,7 @@ def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
         async def _run(self, inputs: Any, io: IO) -> Any:
             try:
                 return await super()._run(inputs, io)
-            except Abandoned:
+            except AbandonedError:
                 ended.set()
                 raise
 

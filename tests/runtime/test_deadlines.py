@@ -9,11 +9,11 @@ import pytest
 
 from graphexec import Done, Exhausted, Limits, Snapshot, advance, begin
 from graphexec.effects import CallTool, ToolResult
-from graphexec.kernel import Asking
+from graphexec.kernel import PendingEffect
 from graphexec.kernel.execution import Cut
 from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import World, arun, run, world
+from graphexec.runtime.runner import RunContext, arun, make_run_context, run
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,
@@ -36,9 +36,9 @@ from tests.three_drivers import EVERY, Driver, FakeClock, Script, agreed
 TEN = Limits(seconds=10)
 
 
-def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Asking:
+def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
     state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
-    assert isinstance(state, Asking)
+    assert isinstance(state, PendingEffect)
     return state
 
 
@@ -112,7 +112,7 @@ def test_an_opaque_node_that_is_cut_leaves_along_its_drawn_edge() -> None:
 # ---- in the drivers, with a clock that stands still until a handler moves it
 
 
-def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None) -> World:
+def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None) -> RunContext:
     """Questions are answered at once, but the clock says that each took so long."""
     clock = FakeClock(1000.0)
 
@@ -122,7 +122,7 @@ def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None)
         clock.advance(seconds_each)
         return "fine"
 
-    return World(handlers_for({Question: answer}), limits, clock=clock)
+    return RunContext(handlers_for({Question: answer}), limits, clock=clock)
 
 
 @pytest.mark.parametrize(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
@@ -139,10 +139,10 @@ def test_the_clock_is_looked_at_between_one_effect_and_the_next(seconds_each: fl
     assert isinstance(told.outcome, Interview if answers == 3 else Stopped)
 
 
-def late(answers: Any) -> World:
+def late(answers: Any) -> RunContext:
     """Ten seconds, of which eleven are over when the first effect is asked: its node computed for long."""
     times = iter([0.0, *[11.0] * 9])
-    return World(handlers_for(answers), TEN, clock=lambda: next(times))
+    return RunContext(handlers_for(answers), TEN, clock=lambda: next(times))
 
 
 def test_a_deadline_that_is_past_when_a_batch_is_asked_cuts_it_whole() -> None:
@@ -190,7 +190,7 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> 
         over.wait()
         return "too late"
 
-    told = driver(Script(INTERVIEW, Topic("tea"), world({Question: block}, limits=Limits(seconds=SOON))))
+    told = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
     assert isinstance(told.outcome, Stopped)
     assert told.outcome.limit.limit == "seconds"
     assert told.outcome.limit.reached >= SOON
@@ -202,7 +202,7 @@ def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
         await asyncio.get_running_loop().create_future()
         return "never"
 
-    told = driver(Script(INTERVIEW, Topic("tea"), world({Question: block}, limits=Limits(seconds=SOON))))
+    told = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
     assert isinstance(told.outcome, Stopped)
 
 
@@ -215,7 +215,7 @@ def test_of_a_batch_only_what_blocks_is_cut(driver: Driver, at_once: int, over: 
         return ToolResult(call.name)
 
     # Time enough for the others to begin and end on a busy machine.
-    made = world({CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
+    made = make_run_context({CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
     told = driver(Script(SURVEY, Topics(("a", "slow", "c")), made))
     statuses = [result.status for result in told.outcome.results]
     # One at a time, what comes behind the slow one never begins.
@@ -242,7 +242,7 @@ def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine"):
-        driver(Script(INTERVIEW, Topic("tea"), world({Question: failing}, limits=TEN)))
+        driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: failing}, limits=TEN)))
 
 
 @pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
@@ -255,10 +255,10 @@ def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
         clock.advance(3)
         return "fine"
 
-    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(answer)}, TEN, clock=clock)))
+    driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, TEN, clock=clock)))
     assert told == [10, 7, 4]
     told.clear()
-    driver(Script(INTERVIEW, Topic("tea"), World({Question: Handler(answer)}, Limits(), clock=clock)))
+    driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, Limits(), clock=clock)))
     assert told == [None, None, None]
 
 
@@ -272,7 +272,7 @@ def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float |
         return ToolResult("x") if isinstance(effect, CallTool) else "x"
 
     instant = Handler(answer, instant=True)
-    made = World({Question: instant, CallTool: instant}, Limits(seconds=seconds))
+    made = RunContext({Question: instant, CallTool: instant}, Limits(seconds=seconds))
     runs: list[Callable[[], object]] = [
         lambda: run(INTERVIEW, Topic("tea"), made),
         lambda: run(SURVEY, Topics(("a", "b")), made),

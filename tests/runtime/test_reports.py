@@ -13,14 +13,14 @@ import pytest
 
 from graphexec import Exhausted, Limits
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.errors import Abandoned
+from graphexec.errors import AbandonedError
 from graphexec.executor.handlers import asking_model
 from graphexec.kernel.events import Answered, Asked, Done, Event, Reported
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import Listener, heard_by, pieces_wanted, report
-from graphexec.runtime.runner import World, arun, astream, run, stream, world
+from graphexec.runtime.runner import RunContext, arun, astream, make_run_context, run, stream
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
 from tests.three_drivers import LIVE, FakeClock, Script, agreed
 
@@ -37,7 +37,7 @@ def kinds(events: Any) -> list[str]:
 
 
 def streamed(
-    graph: Any, value: Any, made: World, *, how: str, pieces: bool, seen: list[Event[Any]] | None = None
+    graph: Any, value: Any, made: RunContext, *, how: str, pieces: bool, seen: list[Event[Any]] | None = None
 ) -> list[Event[Any]]:
     """All events of a run, in a sync or an async run; `seen` has those before an exception."""
     events: list[Event[Any]] = [] if seen is None else seen
@@ -79,7 +79,9 @@ async def thinking_too(question: Question) -> str:
 def test_what_a_handler_reports_comes_between_the_question_and_the_answer(
     how: str, pieces: bool, handler: Any, limits: Limits
 ) -> None:
-    events = streamed(INTERVIEW, Topic("tea", 2), world({Question: handler}, limits=limits), how=how, pieces=pieces)
+    events = streamed(
+        INTERVIEW, Topic("tea", 2), make_run_context({Question: handler}, limits=limits), how=how, pieces=pieces
+    )
     assert kinds(events) == ["Asked", "Reported", "Reported", "Answered"] * 2
     assert news(events) == ["thinking", "tea 0 0", "thinking", "tea 1 1"]
     for asked, first, second in ((events[1], events[2], events[3]), (events[5], events[6], events[7])):
@@ -91,7 +93,7 @@ def test_what_a_handler_reports_comes_between_the_question_and_the_answer(
 
 @pytest.mark.parametrize("handler", [thinking, thinking_too])
 def test_every_driver_tells_the_same_and_those_without_watchers_hear_nothing(handler: Any) -> None:
-    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 2), world({Question: handler})), among=LIVE)
+    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), among=LIVE)
     assert len(news(told.events)) == 4
 
 
@@ -103,7 +105,7 @@ def test_nobody_listens_to_a_run_that_nobody_watches() -> None:
         report("to nobody")
         return "42"
 
-    made = world({Question: answered})
+    made = make_run_context({Question: answered})
     run(INTERVIEW, Topic("tea", 1), made)
     asyncio.run(arun(INTERVIEW, Topic("tea", 1), made))
     list(stream(INTERVIEW, Topic("tea", 1), made))
@@ -119,7 +121,7 @@ def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) 
         report(call.name)
         return ToolResult(call.name)
 
-    made = world({CallTool: answered}, limits=limits)
+    made = make_run_context({CallTool: answered}, limits=limits)
     events = streamed(SURVEY, Topics(("tea", "milk", "rum")), made, how=how, pieces=pieces)
     assert sorted(map(str, news(events))) == ["milk", "rum", "tea"]
     assert kinds(events) == ["Asked", "Reported", "Reported", "Reported", "Answered"]
@@ -136,7 +138,7 @@ def test_before_an_exception_what_was_reported_is_seen(how: str, pieces: bool, k
     async def broken_too(question: Question) -> str:
         return broken(question)
 
-    made = world({Question: broken if kind == "def" else broken_too})
+    made = make_run_context({Question: broken if kind == "def" else broken_too})
     seen: list[Event[Any]] = []
     with pytest.raises(OSError, match="it broke"):
         streamed(INTERVIEW, Topic("tea"), made, how=how, pieces=pieces, seen=seen)
@@ -211,9 +213,9 @@ class StreamingModel:
             self.closed.set()
 
 
-def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> World:
+def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> RunContext:
     limits = agent_limits(model_calls=1, seconds=seconds)
-    made = world({CallModel: asking_model(model)}, limits=limits)
+    made = make_run_context({CallModel: asking_model(model)}, limits=limits)
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
@@ -324,12 +326,12 @@ def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seco
     async def noted(effect: CallModel, left: float | None, io: IO) -> ModelReply:
         try:
             reply: ModelReply = await handler.answer(effect, left, io)
-        except Abandoned:
+        except AbandonedError:
             abandoned.set()
             raise
         return reply
 
-    made = world({CallModel: Handler(noted)}, limits=agent_limits(model_calls=1, seconds=seconds))
+    made = make_run_context({CallModel: Handler(noted)}, limits=agent_limits(model_calls=1, seconds=seconds))
     events = stream(PROMPTS, Prompt(), made, pieces=True)
     model.going.release()
     assert isinstance(next(event for event in events if isinstance(event, Reported)), Reported)
@@ -388,7 +390,9 @@ def test_what_an_abandoned_call_reports_at_last_reaches_nobody_and_breaks_nothin
 
     async def scenario() -> list[Event[Any]]:
         seen: list[Event[Any]] = []
-        async with aclosing(astream(INTERVIEW, Topic("tea"), world({Question: answered}), pieces=True)) as events:
+        async with aclosing(
+            astream(INTERVIEW, Topic("tea"), make_run_context({Question: answered}), pieces=True)
+        ) as events:
             async for event in events:
                 seen.append(event)
                 if isinstance(event, Reported):

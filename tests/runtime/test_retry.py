@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import Abandoned
+from graphexec.errors import AbandonedError
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
@@ -175,7 +175,7 @@ def test_an_abandoned_thread_makes_no_further_attempt() -> None:
 
     with somebody_waits() as waiter:
         error = in_thread(lambda: run_sync(run()), waiter).exception(10)
-    assert isinstance(error, Abandoned)
+    assert isinstance(error, AbandonedError)
     assert (one.made, one.slept) == (1, [])
 
 

@@ -18,7 +18,7 @@ from graphexec.kernel.node import END, charged, node
 from graphexec.runtime import report
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import World, run
+from graphexec.runtime.runner import RunContext, run
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
 
 LONG = 20.0
@@ -84,7 +84,7 @@ def test_observers_see_the_end_that_the_consumer_leaves() -> None:
     seen: list[str] = []
     memory: Any = Reporting()
     executor = AgentExecutor(
-        agent=finish, tools=[], memory=memory, watchers=[lambda event: seen.append(type(event).__name__)]
+        agent=finish, tools=[], memory=memory, observers=[lambda event: seen.append(type(event).__name__)]
     )
     events = executor.stream("q")
     assert any(type(event).__name__ == "Reported" for event in events)
@@ -109,7 +109,7 @@ def test_abandoned_async_handler_abandons_the_run_within() -> None:
         finally:
             ended.set()
 
-    world = World({Question: Handler(answering(answer))}, Limits(seconds=0.2))
+    world = RunContext({Question: Handler(answering(answer))}, Limits(seconds=0.2))
     done = run(INTERVIEW, Topic("tea"), world)
     assert isinstance(done.outcome, Stopped)
     assert inner.is_set()
@@ -136,7 +136,9 @@ def test_instant_handlers_may_cut_a_batch() -> None:
         return Cut()
 
     machine = graph(edges(survey, on(Total, END) | on(Stopped, END)), start=survey)
-    done: Done[Any] = run(machine, Topics(("a", "b")), World({Question: Handler(cut, instant=True)}, Limits(seconds=9)))
+    done: Done[Any] = run(
+        machine, Topics(("a", "b")), RunContext({Question: Handler(cut, instant=True)}, Limits(seconds=9))
+    )
     assert isinstance(done.outcome, Stopped)
     assert done.outcome.limit.limit == "seconds"
 

@@ -10,7 +10,7 @@ import pytest
 from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, node, on
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Usage
-from graphexec.runtime.runner import arun, run, world
+from graphexec.runtime.runner import arun, make_run_context, run
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -130,7 +130,7 @@ FETCH = graph(edges(fetch, on(Fetched, END) | on(Stopped, END)), start=fetch)
 
 def test_drivers_that_disagree_are_found_out() -> None:
     replies = iter(range(5))
-    different = world({Fetch: lambda _: next(replies)})
+    different = make_run_context({Fetch: lambda _: next(replies)})
     with pytest.raises(AssertionError, match=r"asynchronous: .*\n.*sync: "):
         agreed(lambda: Script(FETCH, Left(1), different))
 
@@ -140,7 +140,7 @@ def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
     def failing(_: Fetch) -> int:
         raise OSError("the line is dead")
 
-    scripts = iter([world({Fetch: lambda _: 1}), world({Fetch: failing})])
+    scripts = iter([make_run_context({Fetch: lambda _: 1}), make_run_context({Fetch: failing})])
     with pytest.raises(AssertionError, match="the line is dead") as caught:
         agreed(lambda: Script(FETCH, Left(1), next(scripts)), among=[sync, odd_one])
     assert isinstance(caught.value.__cause__, OSError)
@@ -151,7 +151,7 @@ def test_what_every_driver_raises_is_raised() -> None:
         raise OSError("the line is dead")
 
     with pytest.raises(OSError, match="the line is dead"):
-        agreed(lambda: Script(FETCH, Left(1), world({Fetch: failing})))
+        agreed(lambda: Script(FETCH, Left(1), make_run_context({Fetch: failing})))
 
 
 @final

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.kernel.meters import GRACE
 from graphexec.runtime.handlers import handlers_for
-from graphexec.runtime.runner import TURN, arun, run, world
+from graphexec.runtime.runner import TURN, arun, make_run_context, run
 from graphexec.runtime.tasks import await_all, await_for, from_thread
 from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
 from tests.kernel.machines import (
@@ -160,7 +160,7 @@ def test_a_batch_of_effects_is_carried_out_so_many_at_once(driver: Driver) -> No
         return ToolResult(call.name)
 
     topics = tuple(str(number) for number in range(9))
-    told = driver(Script(SURVEY, Topics(topics), world({CallTool: survey}, at_once=3)))
+    told = driver(Script(SURVEY, Topics(topics), make_run_context({CallTool: survey}, at_once=3)))
     assert told.outcome == Survey(tuple(ToolResult(name) for name in topics))
     assert crowd.most == 3
 
@@ -299,7 +299,7 @@ def test_stop_iteration_passes_through_a_thread_as_asyncio_has_it() -> None:
 def test_a_handler_that_raises_stop_iteration_does_not_end_the_run_quietly(driver: Driver) -> None:
     empty: Iterator[str] = iter(())
     with pytest.raises((RuntimeError, StopIteration)):
-        driver(Script(INTERVIEW, Topic("tea"), world({Question: lambda _: next(empty)})))
+        driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: lambda _: next(empty)})))
 
 
 def test_cancelling_an_async_run_cancels_what_it_waits_for() -> None:
@@ -318,7 +318,7 @@ def test_cancelling_an_async_run_cancels_what_it_waits_for() -> None:
                 cancelled.append(type(effect).__name__)
                 raise
 
-        made = world({Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
+        made = make_run_context({Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
         task = asyncio.create_task(arun(machine, value, made))
         await begun.wait()
         task.cancel()
@@ -344,7 +344,7 @@ def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> N
             over.wait()
             return "too late"
 
-        task = asyncio.create_task(arun(INTERVIEW, Topic("tea"), world({Question: answer})))
+        task = asyncio.create_task(arun(INTERVIEW, Topic("tea"), make_run_context({Question: answer})))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -382,7 +382,7 @@ def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
     from graphexec.executor.handlers import asking_model
     from graphexec.messages import ModelReply, ModelRequest, Usage
     from graphexec.runtime.handlers import Handler
-    from graphexec.runtime.runner import World
+    from graphexec.runtime.runner import RunContext
 
     class Instant:
         instant = True
@@ -394,7 +394,7 @@ def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
             raise AssertionError("it is instant")
 
     handler: Handler = asking_model(Instant())
-    made = World({CallModel: handler}, agent_limits(model_calls=TURN * 5))
+    made = RunContext({CallModel: handler}, agent_limits(model_calls=TURN * 5))
     turns = 0
 
     async def others() -> None:
@@ -437,7 +437,9 @@ def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | N
     try:
         for answer in (survey, asurvey):
             for topics in (("a",), ("a", "b")):
-                driver(Script(SURVEY, Topics(topics), world({CallTool: answer}, limits=Limits(seconds=seconds))))
+                driver(
+                    Script(SURVEY, Topics(topics), make_run_context({CallTool: answer}, limits=Limits(seconds=seconds)))
+                )
     finally:
         WHO.reset(token)
     assert seen == ["me"] * 6
@@ -452,7 +454,7 @@ def test_what_one_call_of_a_batch_sets_its_siblings_do_not_see(driver: Driver) -
         WHO.set(call.name)
         return ToolResult(call.name)
 
-    driver(Script(SURVEY, Topics(("a", "b", "c")), world({CallTool: survey}, at_once=1)))
+    driver(Script(SURVEY, Topics(("a", "b", "c")), make_run_context({CallTool: survey}, at_once=1)))
     assert seen == ["nobody"] * 3
     assert WHO.get() == "nobody"
 
@@ -466,7 +468,7 @@ def test_an_async_handler_serves_a_sync_run_under_a_running_loop() -> None:
         return "fine"
 
     async def notebook() -> object:
-        return run(INTERVIEW, Topic("tea", 1), world({Question: answer})).outcome
+        return run(INTERVIEW, Topic("tea", 1), make_run_context({Question: answer})).outcome
 
     assert asyncio.run(notebook()) == Interview(("fine",))
 

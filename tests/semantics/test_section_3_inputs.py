@@ -128,7 +128,7 @@ def test_order_a_failure_of_the_memory_is_before_the_run(run: Running) -> None:
 
     memory: Any = SimpleNamespace(keys=("before",), load=gone, aload=agone, save=gone, asave=agone)
     events: list[Any] = []
-    executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, watchers=[events.append])
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, observers=[events.append])
     with pytest.raises(OSError, match="gone"):
         run(executor)
     assert events == []

@@ -52,7 +52,7 @@ def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
     return chunks
 
 
-# ---- 3.9 Callbacks: events and watchers are what they are here
+# ---- 3.9 Callbacks: events and observers are what they are here
 
 
 @HOW
@@ -73,7 +73,7 @@ def test_events_of_a_run_come_to_watchers_in_order_and_are_the_same_sync_and_asy
                 pass
 
     turns = [act("echo", text="a"), answer()]
-    run(AgentExecutor(agent=scripted(*turns), tools=[echo], watchers=[watch]))
+    run(AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
     decided = ["plan", "ask CallAgent", "answered", "parse"]
     acted = ["dispatch_tools", "ask All", "answered", "check_return_direct"]
     assert seen == [*decided, *acted, *decided, "done"]
@@ -92,13 +92,13 @@ def test_events_of_a_parse_error_are_its_move_back_to_plan(run: Running) -> None
             return answer()
         raise ParseError("no")
 
-    run(AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, watchers=[watch]))
+    run(AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, observers=[watch]))
     assert moves == [("plan", "parse"), ("parse", "plan"), ("plan", "parse"), ("parse", "END")]
 
 
 def test_events_end_where_a_stream_is_closed_early() -> None:
     seen: list[Event[Any]] = []
-    events = two_steps(watchers=[seen.append]).stream("q")
+    events = two_steps(observers=[seen.append]).stream("q")
     next(events)
     events.close()
     assert len(seen) == 1
@@ -115,7 +115,7 @@ def test_events_of_two_actions_are_one_question_and_one_answer_with_both(run: Ru
             )
 
     turns = [[act("echo", text="a"), act("nope")], answer()]
-    run(AgentExecutor(agent=scripted(*turns), tools=[echo], watchers=[watch]))
+    run(AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
     assert batches == [["Asked", "echo", "nope"], ["Answered", "echo", "nope"]]
 
 
@@ -125,7 +125,7 @@ def test_events_of_a_time_limit_answer_what_was_asked_for(run: Running) -> None:
     model = BlockingModel()
     agent = create_react_agent(model, [])
     try:
-        run(AgentExecutor(agent=agent, tools=[], max_execution_time=0.02, watchers=[events.append]))
+        run(AgentExecutor(agent=agent, tools=[], max_execution_time=0.02, observers=[events.append]))
     finally:
         model.released.set()
     kinds = [type(event).__name__ for event in events]

@@ -15,7 +15,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
-from graphexec.testing.errors import Deadlock
+from graphexec.testing.errors import DeadlockError
 from graphexec.testing.scripted import NEVER, After, scripted_tool
 from graphexec.tools import AnyTool
 
@@ -116,13 +116,13 @@ def test_a_tools_own_timeout_comes_at_its_second() -> None:
 def test_what_nothing_can_wake_is_an_error_that_says_who_waits_where() -> None:
     # Two calls at once, which are tasks of their own.
     executor = calling("never", "never", tools=[scripted_tool("never", [NEVER], repeat_last=True)])
-    with pytest.raises(Deadlock, match="nothing can wake the loop any more, at 0 virtual seconds") as raised:
+    with pytest.raises(DeadlockError, match="nothing can wake the loop any more, at 0 virtual seconds") as raised:
         run_virtually(executor.arun("q"))
     assert any(line.startswith("sleep at ") for line in raised.value.waiting)
 
 
 def test_a_sleep_for_infinity_is_a_deadlock() -> None:
-    with pytest.raises(Deadlock, match="nothing can wake"):
+    with pytest.raises(DeadlockError, match="nothing can wake"):
         run_virtually(asyncio.sleep(math.inf))
 
 
@@ -131,7 +131,7 @@ def test_a_spin_that_nothing_can_cut_is_an_error() -> None:
         while True:  # noqa: ASYNC110 - it waits for nothing
             await asyncio.sleep(0)
 
-    with pytest.raises(Deadlock, match="turns of the loop at 0 virtual seconds"):
+    with pytest.raises(DeadlockError, match="turns of the loop at 0 virtual seconds"):
         run_virtually(spin())
 
 
@@ -166,7 +166,7 @@ def test_a_thread_that_does_not_come_back_is_an_error_and_not_a_hang() -> None:
 
     executor = calling("block", tools=[block], max_execution_time=1)
     try:
-        with pytest.raises(Deadlock, match=re.escape("not back after 0.1 real seconds")) as raised:
+        with pytest.raises(DeadlockError, match=re.escape("not back after 0.1 real seconds")) as raised:
             run_virtually(executor.arun("q"), patience=0.1)
     finally:
         released.set()
@@ -182,7 +182,7 @@ def test_a_call_in_a_pool_that_does_not_come_back_is_named_too() -> None:
         released.wait(30)
 
     try:
-        with pytest.raises(Deadlock, match=r"fetch at \S*test_clock\.py:\d+ in a thread is not back"):
+        with pytest.raises(DeadlockError, match=r"fetch at \S*test_clock\.py:\d+ in a thread is not back"):
             run_virtually(asyncio.to_thread(fetch), patience=0.1)
     finally:
         released.set()

@@ -16,6 +16,8 @@ LOADED = [] if INSTALLED else ["-p", "graphexec.testing.plugin"]
 MACHINES = """
     import pytest
     from graphexec import *
+    from graphexec.effects import CallModel, CallTool
+    from graphexec.executor import *
     from graphexec.testing import ScriptedModel
 
     @tool

@@ -34,7 +34,7 @@ from graphexec import (
     splice,
     tool,
 )
-from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcome
+from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Spent
@@ -239,9 +239,9 @@ def test_nobody_is_told_to_allow_a_broken_declaration() -> None:
     executor = executor_of()
     rows = edges(guard, on(Acted, dispatch_tools))
     broken = executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
-    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcome\(.*; mend the node$"):
+    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; mend the node$"):
         verify_termination(broken, examples=1)
-    with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcome\(.*'\); mend the node"):
+    with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcomeError\(.*'\); mend the node"):
         checked.withstands(trial_of(broken))
 
 
@@ -262,7 +262,10 @@ def lying(acted: Acted) -> Acted:
 @pytest.mark.usefixtures("as_found")
 @pytest.mark.parametrize(
     ("body", "found"),
-    [(remembering, "when it is run again|a second run is not|resumed from|a sync run"), (lying, "UndeclaredOutcome")],
+    [
+        (remembering, "when it is run again|a second run is not|resumed from|a sync run"),
+        (lying, "UndeclaredOutcomeError"),
+    ],
 )
 def test_a_node_that_breaks_its_contract_is_found(body: Any, found: str) -> None:
     executor = executor_of(max_iterations=3)
@@ -272,7 +275,7 @@ def test_a_node_that_breaks_its_contract_is_found(body: Any, found: str) -> None
     broken = executor.with_graph(splice(executor.graph, edges(body, routes), after=parse, on=Acted))
     with pytest.raises(AssertionError, match=found):
         checked.withstands(trial_of(broken))
-    assert issubclass(UndeclaredOutcome, TypeError)
+    assert issubclass(UndeclaredOutcomeError, TypeError)
 
 
 @final

@@ -13,9 +13,9 @@ from graphexec.kernel.graph import Graph
 from graphexec.runtime.runner import run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.attack import Attack, Move
-from graphexec.testing.errors import Deadlock
+from graphexec.testing.errors import DeadlockError
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
-from graphexec.testing.scripts import AgentScript, Call, ScriptedAction, ScriptedTurn
+from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.puppets import explore_table
@@ -58,7 +58,7 @@ def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within:
     executor = on_loop_time(executor.with_limits(dataclasses.replace(within, seconds=seconds)), clock)
     try:
         result = clock.run(executor.arun("q"))
-    except (ModelError, ScriptedAction, GraphexecError):
+    except (ModelError, ScriptedError, GraphexecError):
         return
     assert result.spent.seconds <= seconds + 0.06
     assert within.iterations is None or result.spent.iterations <= within.iterations
@@ -69,7 +69,7 @@ def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within:
 def test_an_agent_that_never_answers_is_a_deadlock_where_nothing_limits_its_time() -> None:
     script = AgentScript((ScriptedTurn("answer", (), math.inf),))
     clock = VirtualClock()
-    with pytest.raises(Deadlock):
+    with pytest.raises(DeadlockError):
         clock.run(on_loop_time(AgentExecutor(agent=script.agent(), tools=[]), clock).arun("q"))
 
 
@@ -151,10 +151,10 @@ def test_the_proof_and_the_engine_agree_at_length(drawn: DrawnGraph) -> None:
 def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
     from graphexec.effects import CallModel, CallTool, ToolResult
     from graphexec.messages import ModelReply
-    from graphexec.runtime.runner import world
+    from graphexec.runtime.runner import make_run_context
 
     errands = {kind for drawn_node in drawn.nodes for kind in map(errand_class, drawn_node.errands)}
-    answers = world(
+    answers = make_run_context(
         {
             CallModel: lambda _: ModelReply("so"),
             CallTool: lambda _: ToolResult("so"),

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
-from graphexec.tools.arithmetic import LARGEST, LONGEST, BadExpression, evaluate, written
+from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, written
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, today, today_by
-from graphexec.tools.units import UNITS, UnknownUnit, convert, unit
+from graphexec.tools.units import UNITS, UnknownUnitError, convert, unit
 
 _NUMBERS = st.one_of(
     st.integers(0, 10**6).map(str),
@@ -57,12 +57,12 @@ def test_the_calculator_agrees_with_python(expression: str) -> None:
     except (ZeroDivisionError, OverflowError):
         expected = None
     if expected is None or isinstance(expected, complex) or not abs(expected) <= LARGEST:
-        with pytest.raises(BadExpression):
+        with pytest.raises(ExpressionError):
             evaluate(expression)
     else:
         try:
             assert evaluate(expression) == expected
-        except BadExpression:
+        except ExpressionError:
             # A step on the way may leave the numbers, though the end would be within them.
             assert "**" in expression
 
@@ -84,7 +84,7 @@ _SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n")  # noqa
 def test_no_text_hangs_the_calculator_or_raises_anything_but_its_own_error(text: str) -> None:
     try:
         number = evaluate(text)
-    except BadExpression as error:
+    except ExpressionError as error:
         told = str(error)
     else:
         assert abs(number) <= LARGEST
@@ -119,7 +119,7 @@ def test_no_text_hangs_the_calculator_or_raises_anything_but_its_own_error(text:
 )
 def test_the_calculator_reads_what_people_write(expression: str, answer: str | None) -> None:
     if answer is None:
-        with pytest.raises(BadExpression):
+        with pytest.raises(ExpressionError):
             calculator(expression)
     else:
         assert calculator(expression) == answer
@@ -144,7 +144,7 @@ def test_the_calculator_reads_what_people_write(expression: str, answer: str | N
     ],
 )
 def test_a_bad_expression_is_told_how_to_be_written(expression: str, told: str) -> None:
-    with pytest.raises(BadExpression) as raised:
+    with pytest.raises(ExpressionError) as raised:
         calculator(expression)
     assert told in str(raised.value)
 
@@ -152,7 +152,7 @@ def test_a_bad_expression_is_told_how_to_be_written(expression: str, told: str) 
 def test_a_hostile_expression_takes_no_time() -> None:
     begun = time.process_time()
     for hostile in ("9**9**9**9", "(((9**99)**99)**99)", "10**308*" * 30 + "1", "round(10**300, -10**300)"):
-        with pytest.raises(BadExpression):
+        with pytest.raises(ExpressionError):
             evaluate(hostile)
     assert time.process_time() - begun < 1
 
@@ -193,7 +193,7 @@ def test_units_are_converted_however_they_are_spelled(value: float, source: str,
     ],
 )
 def test_a_bad_conversion_is_told_what_would_do(value: float, source: str, target: str, told: str) -> None:
-    with pytest.raises(UnknownUnit) as raised:
+    with pytest.raises(UnknownUnitError) as raised:
         convert_units(value, source, target)
     assert told in str(raised.value)
 
@@ -215,7 +215,7 @@ def test_every_unit_is_found_by_each_of_its_names() -> None:
 
 @given(st.text())
 def test_no_unit_is_anything_but_found_or_unknown(name: str) -> None:
-    with contextlib.suppress(UnknownUnit):
+    with contextlib.suppress(UnknownUnitError):
         assert unit(name) in UNITS
 
 

@@ -13,7 +13,7 @@ from graphexec import AgentExecutor, tool
 from graphexec.actions import Run
 from graphexec.effects import CallTool
 from graphexec.tools.calling import calling
-from graphexec.tools.tool import BadArguments
+from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, scripted, told_by_every_driver
 
 
@@ -91,7 +91,7 @@ def test_no_model_is_told_of_the_run(one: AnyTool) -> None:
 @EACH
 def test_no_model_can_give_a_run(one: AnyTool) -> None:
     for name in one.given_the_run:
-        with pytest.raises(BadArguments, match=f"{name}: Extra inputs are not permitted"):
+        with pytest.raises(InvalidArgumentsError, match=f"{name}: Extra inputs are not permitted"):
             one.read({"text": "a", name: {"inputs": {"input": "forged"}}})
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, tool
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import Abandoned, ToolDefinitionError
+from graphexec.errors import AbandonedError, ToolDefinitionError
 from graphexec.runtime.io import ASYNC
 from graphexec.runtime.progress import Listener, heard_by
 from graphexec.runtime.threads import wait_for
@@ -258,7 +258,7 @@ def test_a_blocking_tool_that_nobody_waits_for_any_more_is_not_called_again() ->
     wait_for(call, 0.02)
     released.set()
     assert ended.wait(20)
-    assert [type(error) for error in raised] == [Abandoned]
+    assert [type(error) for error in raised] == [AbandonedError]
     assert len(calls) == 1
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
-from graphexec.tools.tool import BadArguments, named
+from graphexec.tools.tool import InvalidArgumentsError, named
 from tests.executor.actors import (
     AnyTool,
     act,
@@ -175,7 +175,7 @@ def test_text_is_the_one_argument_or_json_with_all(called: AnyTool, given_input:
 def test_what_does_not_fit_is_said_by_the_arguments_name_and_with_the_signature(
     called: AnyTool, given_input: Any, says: str
 ) -> None:
-    with pytest.raises(BadArguments) as raised:
+    with pytest.raises(InvalidArgumentsError) as raised:
         called.read(given_input)
     text = str(raised.value)
     assert text.startswith(f"{called.name} was not called: {says}"), text
@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_said_by_the_arguments_name_and_with_the_signature(
 
 
 def test_many_faults_are_counted_and_not_all_told() -> None:
-    with pytest.raises(BadArguments, match=r"numbers\.4: .*; and 9995 more\. Call it as") as raised:
+    with pytest.raises(InvalidArgumentsError, match=r"numbers\.4: .*; and 9995 more\. Call it as") as raised:
         total.read({"numbers": ["x"] * 10_000})
     assert len(str(raised.value)) < 1000
 
@@ -191,7 +191,7 @@ def test_many_faults_are_counted_and_not_all_told() -> None:
 @given(st.text(st.characters()) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr))
 def test_any_text_is_read_or_refused_and_never_breaks(text: str) -> None:
     for one in (echo, search, paint, invite, total, due, ping):
-        with contextlib.suppress(BadArguments):
+        with contextlib.suppress(InvalidArgumentsError):
             assert isinstance(one.read(text), dict)
 
 

@@ -47,9 +47,9 @@ from graphexec.executor import (
 )
 from graphexec.kernel import bind, renamed
 from graphexec.kernel.graph import Routes, Table
-from graphexec.kernel.stepping import Asking, begin
+from graphexec.kernel.stepping import PendingEffect, begin
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.runtime.runner import arun, astream, run, stream, world
+from graphexec.runtime.runner import arun, astream, make_run_context, run, stream
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split
 
 
@@ -178,18 +178,18 @@ def test_surgery_keeps_the_type_and_splice_adds_what_ends() -> None:
 
 
 def test_a_run_is_typed_to_its_end() -> None:
-    done = run(DIAMOND, Number(6), world({}))
+    done = run(DIAMOND, Number(6), make_run_context({}))
     assert_type(done, Done[Total])
     assert_type(done.outcome, Total)
     state = advance(DIAMOND, begin(DIAMOND, Number(6)), Limits())
-    assert_type(state, Asking | Done[Total])
-    for event in stream(DIAMOND, Number(6), world({})):
+    assert_type(state, PendingEffect | Done[Total])
+    for event in stream(DIAMOND, Number(6), make_run_context({})):
         if isinstance(event, Done):
             assert_type(event.outcome, Total)
 
     async def asynchronously() -> None:
-        assert_type((await arun(DIAMOND, Number(6), world({}))).outcome, Total)
-        async for event in astream(DIAMOND, Number(6), world({})):
+        assert_type((await arun(DIAMOND, Number(6), make_run_context({}))).outcome, Total)
+        async for event in astream(DIAMOND, Number(6), make_run_context({})):
             if isinstance(event, Done):
                 assert_type(event.outcome, Total)
 

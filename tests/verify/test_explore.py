@@ -41,7 +41,7 @@ from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import stream, world
+from graphexec.runtime.runner import make_run_context, stream
 from graphexec.verify.explorer.abstraction import shape, texts
 from graphexec.verify.explorer.explore import Exploration, explore
 from graphexec.verify.explorer.failure import Failure, as_test, breaks, raised_by
@@ -222,7 +222,7 @@ def test_a_step_of_the_explorer_tells_what_the_driver_tells(data: st.DataObject,
     handler = Handler(chosen, instant=True)
     answers: Any = {CallModel: handler, CallAgent: handler, CallTool: handler}
     limits = Limits(iterations=iterations)
-    driven = list(stream(executor.graph, READY, world(answers, limits=limits, clock=lambda: 0.0)))
+    driven = list(stream(executor.graph, READY, make_run_context(answers, limits=limits, clock=lambda: 0.0)))
     assert isinstance(driven[-1], Done)
     assert told(executor.graph, limits, given) == driven
 
@@ -434,7 +434,8 @@ def approved(executor: AgentExecutor, *properties: Assertion, **options: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("body", "name"), [(crashing, "KeyError"), (asking_twice, "UndeclaredCount"), (undeclared, "UndeclaredOutcome")]
+    ("body", "name"),
+    [(crashing, "KeyError"), (asking_twice, "UndeclaredCountError"), (undeclared, "UndeclaredOutcomeError")],
 )
 def test_a_node_that_raises_is_found_with_the_shortest_run(
     body: Callable[[Acted], Asks[AskHuman, Acted | AgentFinish]], name: str
@@ -553,7 +554,7 @@ def test_an_assertion_of_a_tool_that_there_is_not_is_refused() -> None:
     )
     # A model may call any, by the name that stands for all that there are not.
     assert not approved(CAREFUL, never(calls_tool("no_such_tool"))).holds
-    # Which tools a bare graph's world has is not known.
+    # Which tools a bare graph's run_context has is not known.
     assert approval(GUARDED, never(calls_tool("anything"))).holds
 
 
@@ -801,7 +802,7 @@ def test_dominates_approve_calls_tool_delete_file() -> None:
 
 def test_an_outcome_that_a_draft_does_not_route_ends_the_run_with_an_exception() -> None:
     found = explore(UNROUTED, Limits(), Parcel(None), Oracle(lambda _: []))
-    assert found.exceptions == {"UnhandledOutcome": 1}
+    assert found.exceptions == {"UnhandledOutcomeError": 1}
 
 
 def test_a_large_batch_is_answered_with_one_member_that_differs() -> None:

@@ -34,7 +34,7 @@ from graphexec.errors import GraphError, LimitsError
 from graphexec.kernel.meters import Meter
 from graphexec.kernel.node import Node, reserved
 from graphexec.kernel.stepping import advance, begin
-from graphexec.runtime.runner import stream, world
+from graphexec.runtime.runner import make_run_context, stream
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Certificate, Verdict, check, verify
@@ -334,7 +334,9 @@ def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, A
     def send(effect: Ship) -> float:
         return 0.5
 
-    for happened in stream(ORDERS, Order(), world({Pay: accept, Ship: send}, limits=limits, clock=lambda: 0.0)):
+    for happened in stream(
+        ORDERS, Order(), make_run_context({Pay: accept, Ship: send}, limits=limits, clock=lambda: 0.0)
+    ):
         recorder(happened)
     certificate = certified(ORDERS, limits).certificate
     assert certificate is not None

@@ -280,7 +280,7 @@ def test_a_crash_costs_at_most_the_call_that_is_made_again(restarts: int) -> Non
 
 def test_an_outcome_without_an_edge_ends_the_run_of_a_draft() -> None:
     found = explore_table(UNROUTED, Limits())
-    assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcome": 1})
+    assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcomeError": 1})
 
 
 # ---- nodes that ask for several kinds of things

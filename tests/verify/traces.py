@@ -12,7 +12,7 @@ from graphexec.cli.following import Setup, follow
 from graphexec.cli.records import Records
 from graphexec.draw import Recorder
 from graphexec.kernel.events import Done
-from graphexec.runtime.runner import stream, world
+from graphexec.runtime.runner import make_run_context, stream
 from graphexec.verify import Certificate, verify
 from tests.verify.writing import WRITER, Chapter
 
@@ -49,7 +49,7 @@ def written(wishes: str, limits: Limits) -> Trace:
     """What a run of the writer would print, whose machine is no agent's."""
     recorder = Recorder(WRITER, limits=limits)
     result: dict[str, Any] = {}
-    for event in stream(WRITER, Chapter(wishes), world({}, limits=limits)):
+    for event in stream(WRITER, Chapter(wishes), make_run_context({}, limits=limits)):
         if not isinstance(event, Done):
             recorder(event)
         else:

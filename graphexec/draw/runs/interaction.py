@@ -26,7 +26,13 @@ Key: TypeAlias = tuple[Role, str]
 ParticipantKind: TypeAlias = Literal["call", "reply", "failure"]
 # Who stands left of whom.
 _ROLES: tuple[Role, ...] = ("user", "agent", "model", "tool", "person", "world", "function")
-_NAMES: Mapping[Role, str] = {"user": "User", "agent": "Agent", "model": "Model", "person": "Person", "world": "World"}
+_NAMES: Mapping[Role, str] = {
+    "user": "User",
+    "agent": "Agent",
+    "model": "Model",
+    "person": "Person",
+    "world": "RunContext",
+}
 # What asks whom; an effect of one's own asks the world.
 _ASKED: Mapping[str, Role] = {
     "CallModel": "model",

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from graphexec.errors import ModelError, RateLimited, ServerError
+from graphexec.errors import ModelError, RateLimitError, ServerError
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import LONGEST_ADVISED, CallFailure, breakdown, refusal, timed_out
 from graphexec.runtime.io import IO
@@ -93,7 +93,7 @@ class Attempts:
         except ModelError as error:
             if self._failure is None or self._failure.error is not error:
                 # Told in a body or an event that came with status 200.
-                self._failure = CallFailure(error, transient=isinstance(error, ServerError | RateLimited))
+                self._failure = CallFailure(error, transient=isinstance(error, ServerError | RateLimitError))
             raise
         # Any exception of the client's; those of others go on as they are.
         except Exception as error:
@@ -104,7 +104,7 @@ class Attempts:
             raise failure.error from error
 
     def check_time(self) -> None:
-        """Raise `ModelTimeout` where the deadline has passed."""
+        """Raise `ModelTimeoutError` where the deadline has passed."""
         if self.left is not None and self.left <= 0:
             raise timed_out(self.endpoint, self._timeout or 0)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from graphexec.errors import BadReply, BadRequest
+from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
 
@@ -35,13 +35,13 @@ W = TypeVar("W", bound=Wire)
 def write(body: JSON) -> bytes:
     """Return a body's bytes.
 
-    Raises `BadRequest` where it holds what is not JSON.
+    Raises `BadRequestError` where it holds what is not JSON.
     """
     try:
         # ASCII: a lone surrogate in a message is escaped instead of failing here.
         return json.dumps(body, default=_plain, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(
+        raise BadRequestError(
             f"the request to {body['model']} cannot be written as JSON ({error}); "
             "give tool parameters and schemas as plain dicts, lists, texts and numbers"
         ) from error
@@ -50,7 +50,7 @@ def write(body: JSON) -> bytes:
 def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
     """Return a body as what it should be.
 
-    Raises `BadReply` where it is not.
+    Raises `InvalidReplyError` where it is not.
     """
     try:
         return kind.model_validate_json(body)
@@ -62,9 +62,11 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
         raise bad(endpoint, f"sent what is no reply ({fault}): {shown or 'nothing'}") from error
 
 
-def bad(endpoint: Endpoint, fact: str) -> BadReply:
+def bad(endpoint: Endpoint, fact: str) -> InvalidReplyError:
     """Return the error of a reply that is not what the protocol says."""
-    return BadReply(f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200)
+    return InvalidReplyError(
+        f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200
+    )
 
 
 # Any: an object's values are arbitrary JSON.

@@ -32,7 +32,7 @@ class Folding(Protocol):
         ...
 
     def reply(self) -> ModelReply:
-        """Return the whole reply. Raises `BadReply` where the stream ended before the reply did."""
+        """Return the whole reply. Raises `InvalidReplyError` where the stream ended before the reply did."""
         ...
 
 
@@ -40,7 +40,7 @@ class Encode(Protocol):
     """What writes the body of a POST."""
 
     def __call__(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
-        """Return it. Raises `BadRequest` for what the protocol cannot say."""
+        """Return it. Raises `BadRequestError` for what the protocol cannot say."""
         ...
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from graphexec.errors import ConnectionFailed, ModelError
+from graphexec.errors import ModelConnectionError, ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, Used
@@ -78,7 +78,7 @@ class Exchange:
         async def once() -> T:
             try:
                 return await attempt()
-            except ConnectionFailed:
+            except ModelConnectionError:
                 if not self.attempts.begin_anew():
                     raise
             await self.attempts.sleep(0.0)

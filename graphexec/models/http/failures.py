@@ -12,16 +12,16 @@ from http import HTTPStatus
 from typing import Any
 
 from graphexec.errors import (
-    AuthenticationFailed,
-    BadReply,
-    BadRequest,
-    ConnectionFailed,
-    ContextOverflow,
-    MissingAPIKey,
+    AuthenticationError,
+    BadRequestError,
+    ContextOverflowError,
+    InvalidReplyError,
+    MissingAPIKeyError,
+    ModelConnectionError,
     ModelError,
-    ModelNotFound,
-    ModelTimeout,
-    RateLimited,
+    ModelNotFoundError,
+    ModelTimeoutError,
+    RateLimitError,
     ServerError,
 )
 from graphexec.models.http.endpoint import Endpoint
@@ -98,13 +98,13 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     if overflowed is not None:
         return CallFailure(overflowed)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        error = AuthenticationFailed(
+        error = AuthenticationError(
             f"{endpoint} refuses the API key ({said}); check that {_key(endpoint)} is one of this server's",
             status=status,
         )
         return CallFailure(error)
     if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
-        error = ModelNotFound(
+        error = ModelNotFoundError(
             f"{endpoint} was not found ({said}); check the model's name, and {_base_url(endpoint)}, "
             f"{endpoint.provider.hint}",
             status=status,
@@ -112,7 +112,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         return CallFailure(error)
     if status == HTTPStatus.TOO_MANY_REQUESTS and complaint.code == "insufficient_quota":
         # It does not come back by waiting.
-        error = RateLimited(
+        error = RateLimitError(
             f"{endpoint} has no quota left for you ({said}); look at your account's plan and billing there",
             status=status,
             retry_after=advised,
@@ -120,7 +120,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         return CallFailure(error)
     waited_for = advised is None or advised <= LONGEST_ADVISED
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        error = RateLimited(
+        error = RateLimitError(
             f"{endpoint} has had too many requests ({said}); {_again(advised)}, or ask less often",
             status=status,
             retry_after=advised,
@@ -133,12 +133,12 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         return CallFailure(error, transient=waited_for, advised=advised)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
-        error = BadRequest(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
+        error = BadRequestError(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
         return CallFailure(error)
     if status >= HTTPStatus.BAD_REQUEST:
-        error = BadRequest(f"{endpoint} refuses the request ({said}); change what it names", status=status)
+        error = BadRequestError(f"{endpoint} refuses the request ({said}); change what it names", status=status)
         return CallFailure(error)
-    error = BadReply(
+    error = InvalidReplyError(
         f"{endpoint} answered neither 200 nor an error ({said}); check {_base_url(endpoint)}", status=status
     )
     return CallFailure(error)
@@ -159,16 +159,18 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFa
         return CallFailure(address_unusable(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
         return CallFailure(
-            BadReply(f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again")
+            InvalidReplyError(
+                f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
+            )
         )
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
-        failed = ConnectionFailed(
+        failed = ModelConnectionError(
             f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
             f"Start it, or change {_base_url(endpoint)}"
         )
         return CallFailure(failed, transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
-        failed = ConnectionFailed(
+        failed = ModelConnectionError(
             f"the connection to {endpoint} broke ({fact}); try again, and look whether the server is still running "
             f"at {endpoint.shown_url}"
         )
@@ -176,32 +178,32 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFa
     return None
 
 
-def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeout:
+def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeoutError:
     """Return the error of a server that took longer than `seconds`."""
-    return ModelTimeout(
+    return ModelTimeoutError(
         f"{endpoint} did not answer within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
     )
 
 
-def address_unusable(endpoint: Endpoint, fact: str) -> ConnectionFailed:
+def address_unusable(endpoint: Endpoint, fact: str) -> ModelConnectionError:
     """Return the error of a base URL that nothing can be sent to."""
-    return ConnectionFailed(
+    return ModelConnectionError(
         f"{endpoint} cannot be asked ({fact}); {_base_url(endpoint)} must be an address such as "
         f"{endpoint.provider.example}"
     )
 
 
-def key_missing(endpoint: Endpoint) -> MissingAPIKey:
+def key_missing(endpoint: Endpoint) -> MissingAPIKeyError:
     """Return the error of a request that would go out without a key."""
-    return MissingAPIKey(
+    return MissingAPIKeyError(
         f"{endpoint} needs an API key; set {endpoint.provider.key_variable} to it, "
         "or to any word where the server asks for none"
     )
 
 
-def key_unusable(endpoint: Endpoint) -> AuthenticationFailed:
+def key_unusable(endpoint: Endpoint) -> AuthenticationError:
     """Return the error of a key that no HTTP header can carry."""
-    return AuthenticationFailed(
+    return AuthenticationError(
         f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; "
         f"copy {_key(endpoint)} anew"
     )
@@ -210,7 +212,7 @@ def key_unusable(endpoint: Endpoint) -> AuthenticationFailed:
 def told(endpoint: Endpoint, complaint: Complaint) -> ModelError:
     """Return the error that a server tells of in a body, or an event of a stream, that came with status 200.
 
-    A `ServerError` and a `RateLimited` may pass.
+    A `ServerError` and a `RateLimitError` may pass.
     """
     overflowed = overflow(endpoint, complaint, status=200)
     if overflowed is not None:
@@ -218,15 +220,15 @@ def told(endpoint: Endpoint, complaint: Complaint) -> ModelError:
     said = endpoint.quote(complaint.message)
     words = {complaint.code, complaint.kind}
     if words & _LIMITED:
-        return RateLimited(
+        return RateLimitError(
             f"{endpoint} has had too many requests ({said}); {_again(None)}, or ask less often", status=200
         )
     if words & _PASSING:
         return ServerError(f"{endpoint} failed ({said}); {_again(None)}, or look at the server's log", status=200)
-    return BadReply(f"{endpoint} reports an error in its reply: {said}; try again", status=200)
+    return InvalidReplyError(f"{endpoint} reports an error in its reply: {said}; try again", status=200)
 
 
-def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> ContextOverflow | None:
+def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> ContextOverflowError | None:
     """Return the error of a prompt that is too long, where the complaint is about that."""
     prompt = _tokens(complaint.members.get("n_prompt_tokens")) or _number(_PROMPT, complaint.message)
     context = _tokens(complaint.members.get("n_ctx")) or _number(_CONTEXT, complaint.message)
@@ -235,7 +237,7 @@ def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> Contex
     if not (told or complaint.code == "context_length_exceeded" or _CONTEXT.search(complaint.message)):
         return None
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
-    return ContextOverflow(
+    return ContextOverflowError(
         f"{endpoint} cannot take so long a prompt: {sizes}; shorten it, or use a model with a longer context",
         status=status,
         prompt_tokens=prompt,

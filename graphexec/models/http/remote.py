@@ -177,8 +177,8 @@ class RemoteModel:
     def _endpoint(self) -> Endpoint:
         """Return who is asked.
 
-        Raises `ConnectionFailed` for an address without a scheme, `MissingAPIKey` and `AuthenticationFailed` where no
-        key can be sent.
+        Raises `ModelConnectionError` for an address without a scheme, `MissingAPIKeyError` and `AuthenticationError`
+        where no key can be sent.
         """
         provider = self._dialect.provider
         given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from graphexec._arguments import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
-from graphexec.errors import BadRequest, WeightsError
+from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.remote import TEMPERATURE
@@ -51,8 +51,8 @@ class LocalModel:
     not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
     `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
     `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own. A request
-    with tools is a `BadRequest` where the template knows none, as that of the default weights: the model would not see
-    them.
+    with tools is a `BadRequestError` where the template knows none, as that of the default weights: the model would not
+    see them.
 
     The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
     call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
@@ -188,14 +188,14 @@ class LocalModel:
         return await io.call(partial(self._start_if_needed, request))
 
     def _start_if_needed(self, request: ModelRequest) -> OpenAICompatible:
-        """Return the client of the running server; start one where none runs. Raises `BadRequest` for tools in vain."""
+        """Return the client of the server, started if none runs. Raises `BadRequestError` for tools in vain."""
         with self._lock:
             if self._running is None or not self._running.process.alive:
                 self._running = self._start()
             running = self._running
             if not running.serves(request):
                 if not _tells_tools(running.process.url, running.key):
-                    raise BadRequest(
+                    raise BadRequestError(
                         f"the chat template of {self._name} knows no tools, so the model would see none; use the "
                         "structured agent, or give a chat template that knows tools"
                     )

@@ -40,9 +40,9 @@ class Anthropic(RemoteModel):
     the server's where `None`.
 
     System messages are told apart from the conversation, joined, wherever they stand in it; a `CompletionRequest` is
-    asked as a user message; a stop text of blanks alone is a `BadRequest`, since the API refuses it. Of a schema, what
-    the API cannot hold a reply to (ranges, sizes, patterns) is told to the model in descriptions. Prompt tokens include
-    those that were read from a cache or written to one.
+    asked as a user message; a stop text of blanks alone is a `BadRequestError`, since the API refuses it. Of a schema,
+    what the API cannot hold a reply to (ranges, sizes, patterns) is told to the model in descriptions. Prompt tokens
+    include those that were read from a cache or written to one.
 
     `timeout`, `max_retries`, `client` and `async_client` are as in `OpenAICompatible`. Every failure is a `ModelError`.
     Threads and event loops may share a model.

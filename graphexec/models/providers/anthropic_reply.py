@@ -78,7 +78,7 @@ class _Event(Wire):
 def decode(body: bytes, endpoint: Endpoint) -> ModelReply:
     """Return the reply in the body of a 200.
 
-    Raises `BadReply` where it is not what the protocol says.
+    Raises `InvalidReplyError` where it is not what the protocol says.
     """
     message = read(body, _Message, endpoint)
     if message.error is not None:
@@ -117,7 +117,7 @@ class AnthropicStream:
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
 
-        Raises `BadReply` where it is no event, and another `ModelError` where it tells of one.
+        Raises `InvalidReplyError` where it is no event, and another `ModelError` where it tells of one.
         """
         if self.done or not data:
             return
@@ -172,7 +172,7 @@ class AnthropicStream:
     def reply(self) -> ModelReply:
         """Return the whole reply.
 
-        Raises `BadReply` where the stream ended before the reply did.
+        Raises `InvalidReplyError` where the stream ended before the reply did.
         """
         if not self.complete:
             raise self._draft.incomplete()

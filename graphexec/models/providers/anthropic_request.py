@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard, assert_never
 
-from graphexec.errors import BadRequest
+from graphexec.errors import BadRequestError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -90,13 +90,13 @@ def headers(key: str) -> dict[str, str]:
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     """Return the body of the POST. A completion is asked for as a single user message.
 
-    Raises `BadRequest` where a stop text is blank, nothing is said but by the system, or a tool's parameters or the
-    schema are not JSON.
+    Raises `BadRequestError` where a stop text is blank, nothing is said but by the system, or a tool's parameters or
+    the schema are not JSON.
     """
     messages = conversation(request)
     turns = _turns(messages)
     if not turns:
-        raise BadRequest(
+        raise BadRequestError(
             f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
             "refuses; add a user message with text"
         )
@@ -128,7 +128,7 @@ def _options(request: ChatRequest) -> JSON:
 def _stops(stops: Sequence[str], model: str) -> list[str]:
     for stop in stops:
         if not stop.strip():
-            raise BadRequest(
+            raise BadRequestError(
                 f"{model} cannot stop at {stop!r}: Anthropic's API refuses a stop text of blanks alone; "
                 "stop at a text with a letter or a sign in it"
             )

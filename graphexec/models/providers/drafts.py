@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphexec.errors import BadReply
+from graphexec.errors import InvalidReplyError
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.bodies import bad
 from graphexec.models.http.endpoint import Endpoint
@@ -20,7 +20,7 @@ class Pieces:
     arguments: list[str] = field(default_factory=list[str])
 
     def whole(self, endpoint: Endpoint) -> ToolCall:
-        """Return the call. Raises `BadReply` where it has no name."""
+        """Return the call. Raises `InvalidReplyError` where it has no name."""
         if not self.name:
             raise bad(endpoint, "sent a tool call without a name")
         return ToolCall(self.id, self.name, "".join(self.arguments))
@@ -59,10 +59,10 @@ class Draft:
             yield ReplyDelta(index=position, arguments=arguments)
 
     def whole(self, usage: Usage, finish: FinishReason, model: str | None) -> ModelReply:
-        """Return the reply, of which nothing is missing. Raises `BadReply` where a call has no name."""
+        """Return the reply, of which nothing is missing. Raises `InvalidReplyError` where a call has no name."""
         calls = tuple(pieces.whole(self.endpoint) for pieces in self.calls)
         return ModelReply("".join(self.said), calls, usage, finish, model or "")
 
-    def incomplete(self) -> BadReply:
+    def incomplete(self) -> InvalidReplyError:
         """Return the error of a stream that ended before the reply did."""
         return bad(self.endpoint, "ended its stream before the reply was complete")

@@ -31,7 +31,7 @@ def route(request: ModelRequest) -> str:
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     """Return the body of the POST.
 
-    Raises `BadRequest` where a tool's parameters or the schema are not JSON.
+    Raises `BadRequestError` where a tool's parameters or the schema are not JSON.
     """
     body: JSON = {"model": sampling.model}
     if isinstance(request, ChatRequest):

@@ -67,7 +67,7 @@ class _Body(Wire):
 def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
     """Return the reply in the body of a 200.
 
-    Raises `BadReply` where it is not what the protocol says.
+    Raises `InvalidReplyError` where it is not what the protocol says.
     """
     parsed = _parse(body, endpoint)
     if not parsed.choices:
@@ -104,7 +104,7 @@ class ChatStream:
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
 
-        Raises `BadReply` where it is no chunk, or tells of an error.
+        Raises `InvalidReplyError` where it is no chunk, or tells of an error.
         """
         if self.done or not data:
             return
@@ -156,7 +156,7 @@ class ChatStream:
     def reply(self) -> ModelReply:
         """Return the whole reply.
 
-        Raises `BadReply` where the stream ended before the reply did.
+        Raises `InvalidReplyError` where the stream ended before the reply did.
         """
         if not self.complete:
             raise self._draft.incomplete()

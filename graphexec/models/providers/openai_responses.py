@@ -32,8 +32,8 @@ def route(_request: ModelRequest) -> str:
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     """Return the body of the POST, without its stop texts, which the API does not know.
 
-    A completion is asked for as a single user message. Raises `BadRequest` where a tool's parameters or the schema are
-    not JSON.
+    A completion is asked for as a single user message. Raises `BadRequestError` where a tool's parameters or the schema
+    are not JSON.
     """
     messages = conversation(request)
     # The server is to keep nothing: what was said is told anew each time.

@@ -107,7 +107,7 @@ class _Event(Wire):
 def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> ModelReply:
     """Return the reply in the body of a 200, its text cut before the first of the `stop` texts.
 
-    Raises `BadReply` where it is not what the protocol says, and another `ModelError` where it tells of one.
+    Raises `InvalidReplyError` where it is not what the protocol says, and another `ModelError` where it tells of one.
     """
     response = read(body, _Response, endpoint)
     fold = ResponsesStream(endpoint, StopCutter(stop))
@@ -138,7 +138,7 @@ class ResponsesStream:
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds.
 
-        Raises `BadReply` where it is no event, and another `ModelError` where it tells of one.
+        Raises `InvalidReplyError` where it is no event, and another `ModelError` where it tells of one.
         """
         if self.complete or not data or data.strip() == "[DONE]":
             return
@@ -202,7 +202,7 @@ class ResponsesStream:
     def reply(self) -> ModelReply:
         """Return the whole reply.
 
-        Raises `BadReply` where the stream ended before the reply did.
+        Raises `InvalidReplyError` where the stream ended before the reply did.
         """
         if self._end is None:
             raise self._draft.incomplete()

@@ -10,7 +10,7 @@ from collections import deque
 from concurrent.futures import Future
 
 from graphexec._arguments import check, maybe, whole
-from graphexec.errors import InputError, NoTurn
+from graphexec.errors import InputError, TurnTimeoutError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.notices import Waited
@@ -30,7 +30,8 @@ def rate_limited(
 
     All its calls share the limits, in whatever threads and event loops they are, and get their turns in the order in
     which they came. A call that waited reports `Waited`. One whose turn would come after its `timeout` raises
-    `NoTurn`, at once where the time of its turn is known. A stream takes its place until it is over or closed.
+    `TurnTimeoutError`, at once where the time of its turn is known. A stream takes its place until it is over or
+    closed.
 
     Calls are counted when they begin. The model's own retries are not seen; `retrying(rate_limited(...))` counts each
     attempt. Raises `InputError` without a limit, and for one that is not a whole number above 0.
@@ -61,7 +62,7 @@ def rate_limited(
         try:
             await call.io.wait(turn, None if left is None else max(left, 0.0))
         except TimeoutError:
-            raise NoTurn(
+            raise TurnTimeoutError(
                 f"a call had no turn within its timeout of {call.timeout:g} s, since others took theirs "
                 f"({at_once} at once); give it more time, or allow more at once"
             ) from None
@@ -71,7 +72,7 @@ def rate_limited(
         began, left = clock.monotonic(), call.left
         start, why = pace.take(began, latest=None if left is None else began + left)
         if start is None:
-            raise NoTurn(
+            raise TurnTimeoutError(
                 f"a call would have its turn after its timeout of {call.timeout:g} s ({why}); give it more time, "
                 f"or ask less often"
             )

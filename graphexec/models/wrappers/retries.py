@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from graphexec._arguments import SECONDS, check, whole
-from graphexec.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerError
+from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
 from graphexec.models.http.failures import LONGEST_ADVISED
@@ -15,7 +15,7 @@ from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_t
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 
-MAY_PASS: tuple[type[Exception], ...] = (RateLimited, ServerError, ConnectionFailed, ModelTimeout)
+MAY_PASS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
 
 
 def retrying(
@@ -29,10 +29,10 @@ def retrying(
 ) -> WrappedModel:
     """Make a model that asks `model` up to `attempts` times while it fails with one of the errors `on`.
 
-    Between two attempts it waits as long as the server asks for (`RateLimited.retry_after`), else `first_wait` seconds
-    and then twice as long each time, up to `longest_wait`, less up to a half by chance. Each wait is reported as
-    `Retried`. The last error is raised at once where a wait would pass the call's `timeout`, or where the server asks
-    for more than 60 s. A stream is tried again only until its first piece. A run's limit counts the call once.
+    Between two attempts it waits as long as the server asks for (`RateLimitError.retry_after`), else `first_wait`
+    seconds and then twice as long each time, up to `longest_wait`, less up to a half by chance. Each wait is reported
+    as `Retried`. The last error is raised at once where a wait would pass the call's `timeout`, or where the server
+    asks for more than 60 s. A stream is tried again only until its first piece. A run's limit counts the call once.
 
     The clients of servers retry by themselves: give them `max_retries=0`, or the attempts multiply. Raises `InputError`
     for fewer than one attempt, and for waits that are negative or infinite.
@@ -69,4 +69,4 @@ def retrying(
 
 def _advised(error: Exception) -> float | None:
     """The seconds that the server asks to wait, where it says."""
-    return error.retry_after if isinstance(error, RateLimited) else None
+    return error.retry_after if isinstance(error, RateLimitError) else None

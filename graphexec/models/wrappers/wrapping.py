@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import MODEL, check
-from graphexec.errors import BadReply, InputError, format_value
+from graphexec.errors import InputError, InvalidReplyError, format_value
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.runtime.emission import emit, stream_async, stream_sync
@@ -55,7 +55,7 @@ class ModelCall:
     async def ask(self, model: Model) -> ModelReply:
         """Return a model's reply to the request, within the time that is left. In a stream its pieces are handed out.
 
-        Raises `Abandoned` for a caller who does not wait any more, and `BadReply` for what is no reply.
+        Raises `AbandonedError` for a caller who does not wait any more, and `InvalidReplyError` for what is no reply.
         """
         self._check()
         left, request = self.left, self.request
@@ -78,7 +78,9 @@ class ModelCall:
                     else:
                         reply = piece
         if not isinstance(reply, ModelReply):
-            raise BadReply(f"the model {shown(model)} returned {reply!r}; return a ModelReply, and last of a stream")
+            raise InvalidReplyError(
+                f"the model {shown(model)} returned {reply!r}; return a ModelReply, and last of a stream"
+            )
         return reply
 
     async def sleep(self, seconds: float) -> None:

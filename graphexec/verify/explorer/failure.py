@@ -19,10 +19,10 @@ from graphexec.errors import (
     InputError,
     NodeError,
     SnapshotError,
-    UndeclaredCount,
-    UndeclaredEffect,
-    UndeclaredOutcome,
-    UnhandledOutcome,
+    UndeclaredCountError,
+    UndeclaredEffectError,
+    UndeclaredOutcomeError,
+    UnhandledOutcomeError,
 )
 from graphexec.kernel.events import Event, Moved
 from graphexec.kernel.execution import Cut
@@ -30,7 +30,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import Edge
 from graphexec.kernel.snapshot import Snapshot
-from graphexec.kernel.stepping import Asking, advance, begin
+from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping
 from graphexec.verify.explorer.temporal import BROKEN, Assertion
@@ -41,10 +41,10 @@ _WIDTH = 110
 
 # What is raised where a node, or the engine, breaks its word: nothing that a run may end with.
 BROKEN_WORD = (
-    UndeclaredOutcome,
-    UndeclaredEffect,
-    UndeclaredCount,
-    UnhandledOutcome,
+    UndeclaredOutcomeError,
+    UndeclaredEffectError,
+    UndeclaredCountError,
+    UnhandledOutcomeError,
     NodeError,
     CertificateError,
 )
@@ -148,7 +148,7 @@ def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Se
         snapshot = begin(graph, start)
         for choice in choices:
             state = advance(graph, snapshot, limits)
-            if not isinstance(state, Asking):
+            if not isinstance(state, PendingEffect):
                 return None
             snapshot = _answered(graph, state, choice, float(limits.seconds or 0))
         advance(graph, snapshot, limits)
@@ -157,7 +157,7 @@ def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Se
     return None
 
 
-def _answered(graph: Graph[Any, Any], asking: Asking, choice: Choice, late: float) -> Snapshot:
+def _answered(graph: Graph[Any, Any], asking: PendingEffect, choice: Choice, late: float) -> Snapshot:
     match choice.kind:
         case "replies":
             return asking.reply(choice.value)

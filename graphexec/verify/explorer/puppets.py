@@ -16,7 +16,7 @@ from functools import cache
 from itertools import permutations
 from typing import Any, Literal, TypeAlias, final
 
-from graphexec.errors import InputError, UnhandledOutcome
+from graphexec.errors import InputError, UnhandledOutcomeError
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Cut, Execution, Ranks
@@ -174,7 +174,7 @@ class Puppets:
                 events.append(item)
         except StopIteration as end:
             return Pulled(tuple(events), kind, Over("done", type(end.value).__name__))
-        except UnhandledOutcome as error:
+        except UnhandledOutcomeError as error:
             return Pulled(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()

@@ -151,7 +151,7 @@ class UnprovedError(GraphexecError, ValueError):
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
         super().__init__(
-            f"{verdict.why}\nA machine runs only if it is proved to end; mend it, or pass may_run_forever=True"
+            f"{verdict.why}\nA machine runs only if it is proved to end; mend it, or pass allow_nonterminating=True"
         )
 
 

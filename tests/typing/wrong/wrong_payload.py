@@ -5,7 +5,7 @@ from typing import final
 
 from graphexec import Graph, node, on, wrap
 from graphexec.kernel.stepping import begin
-from graphexec.runtime.runner import run, world
+from graphexec.runtime.runner import make_run_context, run
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Sum, Total, halve
 
 
@@ -21,7 +21,7 @@ def shorten(other: Other) -> Total:
 
 
 on(Even, shorten)  # error: mypy misc, pyright reportArgumentType reportCallIssue
-run(DIAMOND, Left(1), world({}))  # error: mypy misc, pyright reportArgumentType
+run(DIAMOND, Left(1), make_run_context({}))  # error: mypy misc, pyright reportArgumentType
 begin(DIAMOND, "7")  # error: mypy misc, pyright reportArgumentType
 # pyright widens what halve takes to an Even or an int.
 wrap(DIAMOND, halve, before=lambda even: even.value)  # error: mypy arg-type return-value
@@ -32,5 +32,6 @@ def shown(total: Sum) -> Total:
 
 
 wrap(DIAMOND, halve, after=shown)  # error: mypy arg-type, pyright reportArgumentType
-run(DIAMOND, Number(1), world({})).outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
+ended = run(DIAMOND, Number(1), make_run_context({}))
+ended.outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
 later: Graph[Number, Sum] = DIAMOND  # error: mypy assignment, pyright reportAssignmentType
