@@ -6,12 +6,11 @@ makes one anew of a snapshot for each, and nothing but plain data is left betwee
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import takewhile
 from types import GeneratorType
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 from graphexec.errors import (
     CertificateError,
@@ -30,38 +29,8 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Charge, Step, Tariff, compiled
+from graphexec.kernel.ranks import HIGHEST, Ranks, lines_of
 from graphexec.kernel.snapshot import Snapshot, Stored
-
-# `plan: ((3, ("iterations",)), (1, ()))`: in component 3, with the iterations that are left; within it, in part 1.
-Level: TypeAlias = tuple[int, tuple[str, ...]]
-Rank: TypeAlias = tuple[Level, ...]
-Ranks: TypeAlias = Mapping[str, Rank]
-
-# Above the value of every rank.
-HIGHEST: tuple[float, ...] = (math.inf,)
-
-# A rank's value as a straight line over the iterations that are left: its height, slope, and limit.
-Line: TypeAlias = tuple[int, int, int]
-
-
-def lines_of(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
-    """Return the ranks as lines over the iterations that are left of `most`; `None` if they count others too.
-
-    A rank of the component c, r iterations left of n, and the part p is (c * (n + 1) + r) * P + p, where P is above
-    every part: numbers of this kind are ordered as the ranks are.
-    """
-    parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
-    lines: dict[str, Line] = {}
-    for node, rank in ranks.items():
-        match rank:
-            case ((component, ()),):
-                lines[node] = component * ((most or 0) + 1) * parts, 0, 0
-            case ((component, ("iterations",)), (part, ())) if most is not None:
-                lines[node] = component * (most + 1) * parts + part, parts, most
-            case _:
-                return None
-    return lines
-
 
 # A set, because a checker that narrowed a node to the class would forget what it yields.
 _GENERATORS = frozenset({GeneratorType})

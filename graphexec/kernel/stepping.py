@@ -13,9 +13,10 @@ from typing import Any, TypeVar, final
 from graphexec.errors import InputError, an, format_value
 from graphexec.kernel.effects import All, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, JournalEntry, Moved
-from graphexec.kernel.execution import Cut, Execution, Ranks
+from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 
 S = TypeVar("S")

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias, TypeVar, final
 from graphexec.errors import MissingHandlerError
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, keep
-from graphexec.kernel.execution import Cut, Execution, Ranks
+from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot, remember
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.emission import emit, stream_async, stream_sync

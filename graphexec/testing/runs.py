@@ -14,8 +14,8 @@ from typing import Any, final
 from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.events import Done, Event, Moved
-from graphexec.kernel.execution import Ranks
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
 from graphexec.runtime.io import BLOCKING, run_sync

@@ -29,7 +29,7 @@ from graphexec import (
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
-from graphexec.kernel.execution import Rank, Ranks
+from graphexec.kernel.ranks import Rank, Ranks
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime.runner import RunContext, make_run_context, run, stream
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, cycle, islice
 from typing import Any
 
-from graphexec.kernel.execution import Ranks
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.verify.explorer.puppets import Pull, Pulled, Puppets
 from graphexec.verify.explorer.stepping import Over

@@ -19,10 +19,11 @@ from typing import Any, Literal, TypeAlias, final
 from graphexec.errors import InputError, UnhandledOutcomeError
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
-from graphexec.kernel.execution import Cut, Execution, Ranks
+from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of
