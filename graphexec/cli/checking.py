@@ -16,6 +16,7 @@ from graphexec.cli.exits import (
     Debug,
     UsageError,
     ending_in_one_line,
+    option,
     read,
     tell,
     write,
@@ -77,21 +78,15 @@ checks = typer.Typer()
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
 _TARGET = "module:object or file.py:object: a Graph, or what has one, such as an executor."
 
-MaxIterations = Annotated[
-    int | None,
-    typer.Option(
-        min=0, metavar="N", help="Entries into its metered nodes; 15.", rich_help_panel=_LIMITS, show_default=False
-    ),
-]
+MaxIterations = Annotated[int | None, option(_LIMITS, "N", "Entries into its metered nodes; 15.", min=0)]
 OtherLimits = Annotated[
     list[str] | None,
-    typer.Option(
-        "--limit",
-        metavar="NAME=N",
-        help="Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, or a budget of the "
+    option(
+        _LIMITS,
+        "NAME=N",
+        "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, or a budget of the "
         "machine's own; NAME=none is no limit. May be repeated.",
-        rich_help_panel=_LIMITS,
-        show_default=False,
+        "--limit",
     ),
 ]
 
@@ -118,13 +113,7 @@ def check(
         ),
     ] = "text",
     certificate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the proof of the one target there, for graphexec audit.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
-        ),
+        Path | None, option(_OUTPUT, "FILE", "Write the proof of the one target there, for graphexec audit.")
     ] = None,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
@@ -225,14 +214,7 @@ def export(
     how: Annotated[Literal["promela", "tla"], typer.Option("--format", help="For SPIN, or for TLC.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write it there, not to stdout; TLC's configuration goes beside it.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
-        ),
+        option(_OUTPUT, "FILE", "Write it there, not to stdout; TLC's configuration goes beside it.", "--output", "-o"),
     ] = None,
     bound: Annotated[
         bool, typer.Option("--bound", help="Claim that runs end within the proved number of transitions.")

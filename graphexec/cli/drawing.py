@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, write, write_bytes
+from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, option, write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,21 +36,18 @@ def draw(
     *,
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TRACE",
-            help="A run to lay over the machine: what graphexec run --record wrote. Several make a heat map.",
-            show_default=False,
+        option(
+            None, "TRACE", "A run to lay over the machine: what graphexec run --record wrote. Several make a heat map."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            _OUTPUT,
+            "FILE",
+            "Write it there, not to stdout. The suffix says the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="Write it there, not to stdout. The suffix says the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
         ),
     ] = None,
     how: Annotated[

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -30,6 +30,13 @@ UNPROVED = 3
 INTERRUPTED = 130
 # What a shell reports of a program that wrote to a closed pipe: 128 + SIGPIPE.
 READER_GONE = 141
+
+
+# Any: as typer has it.
+def option(panel: str | None, metavar: str, text: str, *names: str, **settings: Any) -> Any:
+    """Describe an option whose default is not shown: where and how the help shows it."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=False, **settings)
+
 
 # The option of every command.
 Debug = Annotated[

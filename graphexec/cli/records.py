@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """A watcher that writes records to `out`. They are ASCII, so that every stream can carry them."""
+    """A display that writes records to `out`. They are ASCII, so that every stream can carry them."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

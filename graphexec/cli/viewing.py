@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, write
+from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, option, write
 from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
 # Columns of a timeline: of one that is no terminal's, and the least that its rows need.
@@ -63,24 +63,16 @@ def view(
     ] = False,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="N",
-            help="With --live: serve it there; without it, where a port is free.",
-            rich_help_panel=_LIVE,
-            show_default=False,
-        ),
+        option(_LIVE, "N", "With --live: serve it there; without it, where a port is free.", min=0, max=65535),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            _OUTPUT,
+            "FILE",
+            "Write it there, a page to an .html; without it a page goes to a temporary file, and text to stdout.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="Write it there, a page to an .html; without it a page goes to a temporary file, and text to stdout.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
         ),
     ] = None,
     no_open: Annotated[
