@@ -102,9 +102,6 @@ class Stepwise:
             raise InputError("the run has ended and cannot be changed; look whether it has (ended) before you set run")
         if self._run is None:
             raise InputError("the run has not begun; set run between two of its turns, inside of the loop")
-        # Users without a type checker pass lists of steps.
-        if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"run is set to {run!r}; give a run: Run(turns.run.inputs, Steps([...]))")
         self._run = run
 
     @property

@@ -47,9 +47,6 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
         raise InputError(
             f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; warn first, and then stop"
         )
-    # Users without a type checker pass executors.
-    if not isinstance(machine, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{machine!r} is no graph; pass executor.graph")
     if NOTICE in machine:
         raise InputError(f"the graph already has {NOTICE}; make one from executor.graph with other numbers")
     for needed in (plan, stopped_response):

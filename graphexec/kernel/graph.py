@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
-from graphexec.errors import Fault, GraphError, GraphexecError, InputError, NodeError, format_value
+from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, made
@@ -314,10 +314,10 @@ class Graph(Generic[S_contra, F_co]):
         return {**picture, "text/plain": repr(self)}
 
 
-def built(given: object, call: str, error: type[GraphexecError] = InputError) -> None:
-    """Raise `error`, with what to `call`, if `given` is no graph: users without a type checker pass executors."""
+def built(given: object, call: str) -> None:
+    """Raise `InputError`, with what to `call`, if `given` is not a graph: users pass executors."""
     if not isinstance(given, Graph):
-        raise error(f"{format_value(given)} is not a graph; write {call}")
+        raise InputError(f"{format_value(given)} is not a graph; write {call}")
 
 
 def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:

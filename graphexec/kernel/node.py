@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    ParamSpec,
     TypeAlias,
     TypeVar,
     final,
@@ -24,7 +26,6 @@ from graphexec.kernel.effects import Effect, O, Perform
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
 from graphexec.kernel.signatures import (
     accepts,
-    by_position,
     classes_of,
     effects_of,
     hints_of,
@@ -68,6 +69,8 @@ In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 I = TypeVar("I")  # noqa: E741 - what a node takes, throughout the package
 W = TypeVar("W")
+T = TypeVar("T")
+P = ParamSpec("P")
 W_co = TypeVar("W_co", covariant=True)
 
 # pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
@@ -243,10 +246,17 @@ class _Charge(Generic[W_co]):
         )
 
 
-# What is wrong with one of these that is put above a node as it stands, or that does not say how the node is left.
-_charging = by_position(
-    0, "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it", "when_spent"
-)
+def _charging(function: Callable[P, T]) -> Callable[P, T]:
+    """Refuse `@charged` without parentheses, or without `when_spent`."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> T:
+        if args or "when_spent" not in named:
+            remedy = "put when_spent=limit_reached, say, in parentheses behind it"
+            raise NodeError(f"{function.__name__} needs to know how the node is left; {remedy}")
+        return function(*args, **named)
+
+    return called
 
 
 @_charging

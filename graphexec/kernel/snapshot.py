@@ -69,11 +69,9 @@ class Snapshot:
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
-        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none, and `InputError` for what is no graph."""
-        from graphexec.kernel.graph import built
+        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none."""
         from graphexec.kernel.serialization import UNFIT, read_as, read_spent, restored
 
-        built(graph, "Snapshot.from_json(text, executor.graph)")
         try:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
-from graphexec.errors import InputError, an, format_value
+from graphexec.errors import InputError, an
 from graphexec.kernel.effects import All, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, JournalEntry, Moved
 from graphexec.kernel.execution import Cut, Execution
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
@@ -77,10 +77,8 @@ def _not_before_the_run(at: float) -> float:
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
     """Return the run at its start.
 
-    Raises `InputError` if the first node does not take such a value, if a node lacks a setting, and for what is no
-    graph.
+    Raises `InputError` if the first node does not take such a value, or if a node lacks a setting.
     """
-    built(graph, "begin(executor.graph, ...)")
     for node in graph.nodes.values():
         for name, kinds in node.settings.items():
             wanted = an(" | ".join(kind.__name__ for kind in kinds))
@@ -100,15 +98,8 @@ def advance(
     With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
     Costs the pure nodes on the way, and one pass over the replies that the current node has had.
     Raises `UndeclaredOutcomeError`, `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared is
-    followed or carried out, whatever a node raises, and `InputError` for what is no graph, no snapshot, or no limits.
+    followed or carried out, and whatever a node raises.
     """
-    built(graph, "advance(executor.graph, snapshot, limits)")
-    # Users without a type checker pass what the run begins with, and a number.
-    if not isinstance(snapshot, Snapshot):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"advance is given {format_value(snapshot)}; give a snapshot, such as begin(graph, value)")
-    # As above.
-    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"advance is given the limits {format_value(limits)}; give Limits(iterations=...), say")
     execution = Execution(graph, snapshot, limits, ranks)
     path = execution.path()
     try:
