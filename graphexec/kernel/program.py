@@ -59,24 +59,6 @@ class Step:
     The next step is `None` where the run ends. A node that asks has a `generator`; an opaque one asks to be performed.
     """
 
-    __slots__ = (
-        "asks",
-        "effects",
-        "entry",
-        "following",
-        "function",
-        "generator",
-        "grace",
-        "least",
-        "most",
-        "name",
-        "resets",
-        "returns",
-        "spent_outcomes",
-        "tariffs",
-        "when_spent",
-    )
-
     def __init__(self, source: Node[Any, Any], program: Program) -> None:
         slots, caps = program.slots, program.caps
         self.name = source.name
