@@ -1,38 +1,4 @@
-"""Every exception of graphexec, in one tree.
-
-::
-
-    GraphexecError
-    ├── NodeError             a function cannot be a node, or is used as one     (building)
-    ├── GraphError            a table is wrong; carries every fault at once      (building)
-    ├── ToolDefinitionError   a function cannot be a tool                        (decorating)
-    ├── LimitsError           a limit is negative, or not a number               (building)
-    ├── InputError            an option, a prompt, inputs or a reply cannot be   (building, starting)
-    ├── UndeclaredOutcomeError     a node returned what its annotation does not say   (running)
-    ├── UndeclaredEffectError      a node asked for what its annotation does not say  (running)
-    ├── UndeclaredCountError       a node asked for more or fewer effects than it says (running)
-    ├── UnhandledOutcomeError      a draft of a graph has no edge for an outcome      (running)
-    ├── UnprovedError         a machine whose runs are not proved to end         (building)
-    ├── CertificateError      a certificate is of something else, or is broken   (running)
-    ├── MissingHandlerError             nobody answers an effect                           (running)
-    ├── AgentError            a callable agent returned no decision              (running)
-    ├── ParseError            a model's reply could not be read                  (running)
-    ├── SnapshotError         stored text is not a snapshot of this graph        (resuming)
-    ├── DeadlockError              under a virtual clock, nothing can wake the loop   (testing)
-    ├── AbandonedError             a run in a thread that nobody waits for any more   (running)
-    └── ModelError            a model could not answer                           (running)
-        ├── MissingAPIKeyError         no key was given, and none is in the environment
-        ├── AuthenticationError  the server refuses the key (401, 403)
-        ├── ModelNotFoundError         the server does not know the model (404)
-        ├── RateLimitError           too many requests (429), after the retries
-        ├── ContextOverflowError       the prompt is longer than the model's context
-        ├── BadRequestError            the server refuses the request (another 4xx)
-        ├── ServerError           the server failed (5xx), after the retries
-        ├── ModelConnectionError      no connection, or it broke
-        ├── ModelTimeoutError          the server did not answer in time
-        │   └── TurnTimeoutError                a rate limit gives no turn in time
-        ├── InvalidReplyError              the reply is not what the protocol says, or was cut short
-        └── WeightsError          a local model's weights cannot be had
+"""Every exception of graphexec, in one tree whose root is `GraphexecError`.
 
 An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, with all that was answered
 by then. (Of a batch that an exception breaks, the replies that were there already are lost.)

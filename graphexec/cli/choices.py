@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -150,23 +150,23 @@ def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
             known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
             return create_structured_agent(model, tools, examples=examples)
-        case "tool_calling":
-            return create_tool_calling_agent(model, tools)
-        case "react":
-            return create_react_agent(model, tools)
         # These two continue a text, which few servers still offer; they can be asked as the others are.
         case "mrkl":
             return create_mrkl_agent(model, tools, protocol="chat")
         case "conversational":
             return create_conversational_agent(model, tools, protocol="chat")
-        case "chat":
-            return create_chat_agent(model, tools)
-        case "structured_chat":
-            return create_structured_chat_agent(model, tools)
-        case "json_chat":
-            return create_json_chat_agent(model, tools)
-        case "xml":
-            return create_xml_agent(model, tools)
+        case _:
+            return _FACTORIES[name](model, tools)
+
+
+_FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
+    "tool_calling": create_tool_calling_agent,
+    "react": create_react_agent,
+    "chat": create_chat_agent,
+    "structured_chat": create_structured_chat_agent,
+    "json_chat": create_json_chat_agent,
+    "xml": create_xml_agent,
+}
 
 
 def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:

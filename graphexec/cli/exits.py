@@ -104,19 +104,15 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generat
         # Before typer sees it, which would exit with 1.
         let_go()
         raise typer.Exit(READER_GONE) from error
-    except KeyboardInterrupt as error:
-        # Before there was a run, or while weights were fetched. A run's own interruption is its watcher's.
-        if json_to is None:
+    # Interrupted before there was a run, or while weights were fetched: a run's own interruption is its display's.
+    except (Exception, KeyboardInterrupt) as error:
+        code = code_of(error) if isinstance(error, Exception) else INTERRUPTED
+        if json_to is not None:
+            tell_json(error, code, json_to)
+        elif code == INTERRUPTED:
             print("graphexec: interrupted", file=sys.stderr)
         else:
-            tell_json(error, INTERRUPTED, json_to)
-        raise typer.Exit(INTERRUPTED) from error
-    except Exception as error:
-        code = code_of(error)
-        if json_to is None:
             tell(error, debug=debug)
-        else:
-            tell_json(error, code, json_to)
         raise typer.Exit(code) from error
 
 

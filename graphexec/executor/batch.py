@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Mapping,
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, TypeVar, final
 
 from graphexec._arguments import check, maybe, whole
 from graphexec.errors import InputError, format_value
@@ -15,13 +15,6 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.runner import AT_ONCE
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
-I_contra = TypeVar("I_contra", contravariant=True)
-
-
-class _Invoke(Protocol[I_contra]):
-    """What is run for each of the inputs."""
-
-    def __call__(self, inputs: I_contra, io: IO, /) -> Coroutine[Any, Any, Any]: ...
 
 
 @final
@@ -34,7 +27,9 @@ class BatchOptions:
     progress: bool = False
 
 
-async def run_batch(invoke: _Invoke[I], many: Sequence[I], io: IO, options: BatchOptions) -> list[Any]:
+async def run_batch(
+    invoke: Callable[[I, IO], Coroutine[Any, Any, Any]], many: Sequence[I], io: IO, options: BatchOptions
+) -> list[Any]:
     """Invoke for each of `many`, at most `max_concurrency` at a time; return the results in their order.
 
     The first exception is raised, or with `return_exceptions` each stands in the place of its result. Raises

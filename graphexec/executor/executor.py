@@ -161,10 +161,15 @@ class AgentExecutor:
         )
         self._keys = keys_of(self.agent, memory)
         self._observers = Observers(memory, validate_observers(observers), verbose)
-        answers = _answers(self.agent)
-        answers[CallTool] = calling(
-            self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
-        )
+        answers: dict[type[Effect[Any]], HandlerLike] = {
+            CallTool: calling(
+                self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+            )
+        }
+        if self.agent.model is not None:
+            answers[CallModel] = asking_model(self.agent.model)
+        if self.agent.function is not None:
+            answers[CallAgent] = asking_agent(self.agent.function)
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
@@ -399,13 +404,3 @@ class AgentExecutor:
     def _check(self, inputs: Inputs | Snapshot) -> None:
         """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""
         self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
-
-
-def _answers(agent: Agent) -> dict[type[Effect[Any]], HandlerLike]:
-    """Who answers what plan asks: the model, or the agent's function."""
-    answers: dict[type[Effect[Any]], HandlerLike] = {}
-    if agent.model is not None:
-        answers[CallModel] = asking_model(agent.model)
-    if agent.function is not None:
-        answers[CallAgent] = asking_agent(agent.function)
-    return answers

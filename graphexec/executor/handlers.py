@@ -99,7 +99,7 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
                     decision = await io.call_async(awaited, decision)
         except ParseError as error:
-            return _unreadable(error)
+            return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
         return decided(function, *(decision if type(decision) is _Chunks else (decision,)))
 
     return Handler(answer)
@@ -108,10 +108,6 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
 @final
 class _Chunks(list[Any]):
     """What a callable agent yielded, and last what it returned."""
-
-
-def _unreadable(error: ParseError) -> Decided:
-    return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
 
 
 def _chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:

@@ -47,7 +47,7 @@ def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
 def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
     """Which steps the agent is shown; `None`: all."""
     if isinstance(trim, int):
-        return None if trim <= 0 else _last(trim)
+        return None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
     # Users without a type checker pass what they like.
     if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
         raise InputError(
@@ -59,13 +59,6 @@ def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
         if not isinstance(kept, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"trim_intermediate_steps returned {kept!r}; return the steps to show")
         return [_step(one) for one in kept]
-
-    return shown
-
-
-def _last(count: int) -> Callable[[Steps], Sequence[AgentStep]]:
-    def shown(steps: Steps) -> Sequence[AgentStep]:
-        return steps if len(steps) <= count else steps[-count:]
 
     return shown
 

@@ -69,9 +69,6 @@ class RunResult:
 
 def result_of(done: Done[Ending], limits: Limits) -> RunResult:
     """Return the result of a run that is over."""
-    return RunResult(done.outcome, _steps(done), done.spent, limits, done.journal)
-
-
-def _steps(done: Done[Ending]) -> Steps:
-    """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
-    return max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
+    # A node of the user's own may end a run and leave its steps out of the finish; the value has them.
+    steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
+    return RunResult(done.outcome, steps, done.spent, limits, done.journal)

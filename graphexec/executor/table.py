@@ -74,7 +74,6 @@ class HasRun(Protocol):
     @property
     def run(self) -> Run:
         """The run so far."""
-        ...
 
 
 def limit_reached(given: HasRun, limit: Exhausted) -> LimitReached:

@@ -10,10 +10,6 @@ from typing import final
 _MOST_DOUBLINGS = 1000
 
 
-def _no_advice(_: Exception) -> float | None:
-    return None
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
@@ -30,7 +26,7 @@ class RetryPolicy:
     first_wait: float
     longest_wait: float
     jitter: float = 0.0
-    advised: Callable[[Exception], float | None] = _no_advice
+    advised: Callable[[Exception], float | None] = lambda _: None
     longest_advised: float = 60.0
 
     def wait_after(self, error: Exception, attempt: int, *, chance: float) -> float | None:
