@@ -1,7 +1,7 @@
 """Every exception of graphexec, in one tree whose root is `GraphexecError`.
 
-An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, with all that was answered
-by then. (Of a batch that an exception breaks, the replies that were there already are lost.)
+One that ends a run carries the run's last state, `snapshot_of(error)`. (Of a batch it breaks, earlier replies are
+lost.)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class NodeError(GraphexecError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a table.
+    """One thing that is wrong with a table: `text` says what it is and what to write.
 
-    `code` is stable (`graphexec.verify.CODES` has their titles); `node` and `outcome` are the names it concerns (`None`
-    where it concerns no single one); `text` is one line that says what is wrong and what to write.
+    `code` is stable (`graphexec.verify.CODES` has the titles); `node` and `outcome` are names, where it concerns a
+    single one.
     """
 
     code: str
@@ -141,8 +141,8 @@ class AgentError(GraphexecError, TypeError):
 class ParseError(GraphexecError, ValueError):
     """A model's reply could not be read.
 
-    `observation` is what to tell the model, so that it can mend its reply; `llm_output` is the text that could not
-    be read. It is `prose` if nothing in it looks like an action: the last word of a stopped run may be such a text.
+    `observation` is the feedback for the model, `llm_output` the unreadable string. It is `prose` if nothing in it
+    looks like an action: then it may be the last word of a stopped run.
     """
 
     def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "", prose: bool = False) -> None:
@@ -157,10 +157,7 @@ class SnapshotError(GraphexecError, ValueError):
 
 
 class AbandonedError(GraphexecError):
-    """A run goes no further, because nobody waits for it any more.
-
-    It ran in a call that was cut, or in a batch that failed; raised in that abandoned thread, which it ends.
-    """
+    """A run in an abandoned thread: its call was cut, or its batch failed, so nothing waits for its result."""
 
 
 class ModelError(GraphexecError):

@@ -55,10 +55,9 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 
 
 def transcript(messages: Iterable[Message], *, human: str = "Human", ai: str = "AI") -> str:
-    """Return a conversation as text, a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` for each message.
+    """Return a conversation as a string, a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` for each message.
 
-    A tool call stands behind what the model said, as `name(arguments)`. What was said may itself have lines that look
-    like these.
+    A tool call follows as `name(arguments)`. Contents are not escaped: they may have lines that look like these.
     """
     return "\n".join([_line(message, human, ai) for message in messages])
 
@@ -90,9 +89,8 @@ class ToolSpec:
 class ChatRequest:
     """A conversation to continue.
 
-    `tools` are offered for native calls, which `tool_choice="none"` forbids though the conversation may tell of earlier
-    ones; `stop` ends the reply before the first of these texts; `schema` is a JSON schema that the reply's text must
-    follow.
+    `tools` are offered for native calls, which `tool_choice="none"` forbids; `stop` ends the reply before the first of
+    these strings; `schema` is the JSON schema that the reply's text must follow.
     """
 
     messages: Sequence[Message]
@@ -137,8 +135,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 class ModelReply:
     """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit.
 
-    `model` is the name that the server gives itself, or nothing; `cost` is in money, as `priced` models reckon it,
-    and `None` where nobody has.
+    `model` is the name that the server gives itself, or empty; `cost` is in money, known of `priced` models only.
     """
 
     content: str
@@ -156,10 +153,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDelta:
-    """A piece of an answer while it comes: text, or a piece of the tool call number `index` of the answer.
-
-    The last piece of a stream is the whole `ModelReply`, not a delta.
-    """
+    """A piece of a streamed answer: text, or a part of tool call number `index`. A `ModelReply` ends the stream."""
 
     content: str = ""
     index: int | None = None

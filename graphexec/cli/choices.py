@@ -66,10 +66,9 @@ def chosen_model(
     retries: int | None = None,
     cache: Path | None = None,
 ) -> ChosenModel:
-    """Make the model that the options mean; the built-in one where they say nothing.
+    """Make the model of the options, by default the built-in one; its weights are not fetched yet.
 
-    Weights are not fetched: that is for when all the rest is known to be right. Raises `UsageError`, and `InputError`
-    for a file that is no cache.
+    Raises `UsageError`, and `InputError` for a file that is not a cache.
     """
     chosen = _chosen(name, base_url, gguf, retries)
     if cache is None:
@@ -123,10 +122,7 @@ def _refuse_retries(retries: int | None) -> None:
 
 
 def fetch_weights(chosen: ChosenModel) -> None:
-    """Fetch the weights that the model needs, with their own progress bar, before there is a run to watch.
-
-    Raises `WeightsError` if they cannot be had.
-    """
+    """Fetch the weights that the model needs, with a progress bar. Raises `WeightsError`."""
     if chosen.weights is not None:
         from graphexec.models.local.weights import pull
 
@@ -134,9 +130,9 @@ def fetch_weights(chosen: ChosenModel) -> None:
 
 
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
-    """Load the tools that were named, or return the built-in ones.
+    """Load the named tools, or the built-in ones.
 
-    Raises `UsageError`, and `ToolDefinitionError` for two of one name: before any weights are fetched.
+    Raises `UsageError`, and `ToolDefinitionError` for a name given twice.
     """
     if not references:
         return EVERYDAY_TOOLS
@@ -170,10 +166,10 @@ _FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
 
 
 def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
-    """Make the memory of the conversation in that file, of which the agent is told the end.
+    """Make the memory of the conversation in that file, of which the agent sees the end.
 
-    Raises `UsageError` for an agent that is not told what was said before, and `InputError` where there can be no file,
-    or one that is no conversation.
+    Raises `UsageError` for an agent without a history or a file that cannot be written, `InputError` for an invalid
+    file.
     """
     if file is None and _HISTORY not in agent.input_keys:
         return None

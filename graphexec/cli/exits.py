@@ -46,10 +46,7 @@ Debug = Annotated[
 
 
 class UsageError(Exception):
-    """What was typed cannot be meant: options that exclude each other, or a name that nothing has.
-
-    `each` are several things that are wrong there, which have lines of their own.
-    """
+    """An invalid command line, such as an unknown name. `each` are its problems, on lines of their own."""
 
     def __init__(self, text: str, *, each: Sequence[str] = ()) -> None:
         self.text = text

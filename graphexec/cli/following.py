@@ -63,10 +63,7 @@ class RunDisplay(Protocol):
 
 
 def follow(setup: Setup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
-    """Run, show it on the displays in their order, and return the exit code. Raises only what a display raises.
-
-    With `debug`, an error's traceback goes to stderr.
-    """
+    """Run, show it on the displays in order, and return the exit code; `debug` prints tracebacks to stderr."""
     begun = time.monotonic()
     seen = Reached()
     events = setup.executor.stream(setup.question)

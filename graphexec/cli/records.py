@@ -64,9 +64,9 @@ class Records:
 
 
 def recording_at(file: str) -> Recording:
-    """Read the records of a run; `-` is the standard input. Raises `UsageError`, with the line that is none.
+    """Read the records of a run; `-` is the standard input. Raises `UsageError` that names an invalid line.
 
-    A run whose last line is cut off is read as far as it goes, and stderr told so.
+    A run whose last line is cut off is read as far as it goes, with a warning on stderr.
     """
     from graphexec.draw.runs.records import Recording
 

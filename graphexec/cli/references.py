@@ -26,10 +26,7 @@ from graphexec.verify import UnprovedError
 
 
 def line_of(module: ModuleType, path: str) -> int:
-    """The line that binds `path` (a name, or names with dots) last; 1 where the source does not show it.
-
-    What is bound in a function, or by `setattr`, is not seen.
-    """
+    """The last line that binds `path` (a name, or names with dots) at the top level, or 1."""
     line = 1
     body: Sequence[ast.stmt] = _body(module)
     for name in path.split("."):
@@ -143,9 +140,9 @@ def machine_at(reference: str) -> Target:
 
 
 def machines_at(reference: str) -> tuple[Target, ...]:
-    """Load the machine that is named, or of a module or a file every graph and executor at its top level, each once.
+    """Load the named machine, or every graph and executor that a module or file makes at its top level, each once.
 
-    What another package made, and this one imports, is left out. Raises `UsageError` if there is none.
+    Raises `UsageError` if there is none.
     """
     if not _is_module(reference):
         return (machine_at(reference),)

@@ -19,11 +19,10 @@ ChosenLimits: TypeAlias = Mapping[str, float | None]
 
 
 def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageError]]:
-    """Verify everything that is named: executors under limits of their own, graphs under `limits` or the default.
+    """Verify every named machine: executors under limits of their own, graphs under `limits` or the default.
 
-    A table that is refused, and an executor that is, while its module is imported, is a subject too; and so is what
-    cannot be loaded, whose faults are returned beside the subjects. Raises `UsageError` for limits of which nothing
-    named has any use.
+    A table or an executor that is refused while its module is imported is a subject, too; so is what cannot be loaded,
+    whose faults are returned beside the subjects. Raises `UsageError` for limits that no machine uses.
     """
     found: list[Subject | Target] = []
     faults: list[UsageError] = []
@@ -55,9 +54,9 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
 
 
 def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
-    """Return the limits under which a machine is judged: its own, else those that were typed, else the default.
+    """Return the limits of a machine: its own, else those that were typed, else the default. Unknown names are budgets.
 
-    Raises `LimitsError` for values that cannot be limits. A name that is no limit and no meter is taken for a budget.
+    Raises `LimitsError` for invalid values.
     """
     if machine.limits is not None or chosen is None:
         return machine.limits or Limits()

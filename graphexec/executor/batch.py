@@ -30,11 +30,7 @@ class BatchOptions:
 async def run_batch(
     invoke: Callable[[I, IO], Coroutine[Any, Any, Any]], many: Sequence[I], io: IO, options: BatchOptions
 ) -> list[Any]:
-    """Invoke for each of `many`, at most `max_concurrency` at a time; return the results in their order.
-
-    The first exception is raised, or with `return_exceptions` each stands in the place of its result. Raises
-    `InputError` for what is no sequence of inputs, and for no concurrency.
-    """
+    """Invoke for each of `many` as `AgentExecutor.batch` does. Raises `InputError` for invalid options."""
     width = _width(many, options.max_concurrency)
     with _counting(len(many), shown=options.progress) as done:
 

@@ -71,8 +71,8 @@ _DECISIONS = frozenset[type]({AgentAction, AgentFinish, list, tuple})
 def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
     """Answer `CallAgent` with a callable agent, `def` or `async def`, that returns its decision or yields it in chunks.
 
-    Chunks add up: actions are one decision, in their order; a finish comes alone. What a generator returns is its last
-    chunk. Raises `AgentError` for what is no decision.
+    Chunks add up: actions are one decision, in order; a finish comes alone. A generator's return value is its last
+    chunk. Raises `AgentError` for an invalid decision.
     """
     is_async = inspect.iscoroutinefunction(function)
     yields_async = inspect.isasyncgenfunction(function)

@@ -20,10 +20,7 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
 
 @final
 class NewSteps:
-    """Tells which of the steps that a run has by now it did not have before; `known` are no news.
-
-    A node of the user's own may have taken steps away: then those that come after it are new.
-    """
+    """Tells the new steps of a run from `known` ones; where a node has removed some, later ones are new."""
 
     __slots__ = ("_seen",)
 
@@ -48,12 +45,11 @@ Streaming = Callable[[Snapshot | None, IO], Items[Event[Ending]]]
 
 @final
 class Stepwise:
-    """Iterating over it runs the agent, and gives the new steps of each turn: `(action, observation)` each.
+    """Iterating over it runs the agent, and yields the new steps of each turn: `(action, observation)` each.
 
-    Between two turns `run` is the run so far, which may be replaced: `turns.run = Run(inputs, Steps(...))`; what is
-    spent stays spent, and the run's clock goes on while the caller thinks. A caller who leaves the loop ends the run.
-    When it has `ended`, which may be with the steps of its last turn, `result` is how. Iterating again, in a sync or an
-    async `for`, runs it again from its beginning. A run that was replaced enters its node again, as observers see.
+    Between two turns `run` may be replaced, `turns.run = Run(inputs, Steps(...))`: its node is entered again, what is
+    spent stays spent, and the clock goes on. Leaving the loop ends the run; `result` is the result of one that has
+    `ended`, which may be with its last turn. Iterating again, in a sync or an async `for`, runs it from its beginning.
     """
 
     __slots__ = (

@@ -35,9 +35,8 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
     """Return the agent's graph with a node `notice_repeats` on every way back to `plan`.
 
     When the last turn (the steps of one reply), or a round of up to four, was done `warn_after` times in a row (the
-    same tools, inputs and observations), the model is told so with the observation; after `stop_after` times the run is
-    stopped by the limit `repeats`. Each visit costs a look at the last `4 * stop_after` turns, however long the run is;
-    a warning copies all steps.
+    same tools, inputs and observations), the observation says so; after `stop_after` times the limit `repeats` stops
+    the run. Each visit looks at the last `4 * stop_after` turns; a warning copies all steps.
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
@@ -71,10 +70,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
 
 def repeated(steps: Sequence[AgentStep], most: int) -> int:
-    """How often the last round of turns was done in a row, of the rounds that were done most often; `most` at most.
-
-    A turn is the native calls of one reply, or one step: calls that were made at once repeat nothing.
-    """
+    """How often the last round of turns (one step, or one reply's calls) was done in a row, `most` at most."""
     turns = _turns(steps, ROUND * most)
     return max(_times(turns, size, most) for size in range(1, ROUND + 1))
 

@@ -26,10 +26,8 @@ class Chunks:
     """Turns the events of one run into chunks.
 
     Each action is a chunk before any tool of its step runs, `{"actions": [action], "messages": [...]}`; each step is
-    one when it is done, `{"steps": [step], "messages": [...]}`, a parse error too, which had no action; the last is
-    `{"output": ..., "messages": [...]}`, with `intermediate_steps` where they are wanted.
-
-    `start` is where a run goes on that was paused: its steps up to there are no news.
+    one when it is done, `{"steps": [step], "messages": [...]}`, also a parse error, which had no action; the last is
+    `{"output": ..., "messages": [...]}`, `with_steps` with `intermediate_steps`. Steps up to `start` are not new.
     """
 
     __slots__ = ("_new", "_value", "_with_steps")
@@ -84,10 +82,9 @@ def _seen(step: AgentStep) -> Message:
 class Answering:
     """Turns the events of one run into the pieces of its final answer.
 
-    An answer that can be told from other replies only when the reply is whole comes in one piece: native tool calls may
-    follow any text, and in JSON the `action` has to come first. So does the text of a run that is stopped. What was
-    given and turns out to be no answer, since the reply could not be read or another node asks on, is followed by a
-    line end and the answer.
+    An answer that is known as one only when the reply is whole comes in one piece (native tool calls may follow any
+    text; in JSON the `action` has to come first), and so does the text of a stopped run. Pieces that turn out to be no
+    answer are followed by a line end and the answer.
     """
 
     __slots__ = ("_again", "_agent", "_given", "_read")

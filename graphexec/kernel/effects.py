@@ -1,8 +1,6 @@
-"""Effects: what a node asks the world for, as values with typed replies.
+"""Effects: values with typed replies, which nodes yield (`page = yield from ask(Fetch(url))`) and handlers answer.
 
-A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does:
-`page = yield from ask(Fetch(url))`. An effect is a frozen dataclass, `class Fetch(Effect[Page])`, and a handler answers
-it.
+An effect is a frozen dataclass, `class Fetch(Effect[Page])`.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 class Effect(Generic[R_co]):
     """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
 
-    `charges` is what one such effect costs, by meter, in whole numbers of at least 1; it is paid before the effect is
-    carried out, successful or not. `measures` are the meters that its reply reports, in the order in which `measure`
-    returns their amounts. Of a meter that is in both, the charge is a prepayment: the least that such an effect takes.
+    `charges` is the cost of one such effect by meter, in whole numbers of at least 1, paid before it is carried out,
+    successful or not. `measures` are the meters that its reply reports, in the order of `measure`. Of a meter in both,
+    the charge is a prepayment: the least that such an effect takes.
 
-    Raises `NodeError`, when the class is defined, for charges and measures that cannot be.
+    Raises `NodeError`, when the class is defined, for invalid charges, and for measures without a `measure`.
     """
 
     __slots__ = ()
@@ -58,8 +56,8 @@ class Effect(Generic[R_co]):
     def measure(self, reply: Any) -> Sequence[float | None]:
         """Return what the reply (an `R`, which a covariant class cannot say) took of each of `measures`.
 
-        An amount is `None` if the reply does not report it: then a limit on that meter cannot be kept. Negative amounts
-        count as 0.
+        `None` is an amount that the reply does not report: a limit on that meter cannot be kept. Negative amounts count
+        as 0.
         """
         del reply
         return ()
@@ -92,10 +90,7 @@ Asks: TypeAlias = Generator[E | All[E], Any, O]
 
 
 def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
-    """Ask for one effect: `page = yield from ask(Fetch(url))`.
-
-    What its handler raises ends the run and is not raised here: a fallback belongs into the handler.
-    """
+    """Ask for one effect: `page = yield from ask(Fetch(url))`. What its handler raises ends the run."""
     return effect.__ask__()
 
 

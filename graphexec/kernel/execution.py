@@ -1,7 +1,7 @@
-"""The engine: one run on its way through a graph. It charges, asks, takes in replies, and follows the edges.
+"""The engine: one run through a graph. It charges, asks, takes in replies, and follows the edges.
 
-It is pure: no clock, no I/O, no randomness. The runner follows an `Execution` and keeps it between replies; `stepping`
-makes one anew of a snapshot for each, and nothing but plain data is left between two calls.
+It is pure: no clock, no I/O, no randomness. The runner keeps an `Execution` between replies; `stepping` makes one of a
+snapshot for each.
 """
 
 from __future__ import annotations

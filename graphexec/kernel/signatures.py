@@ -17,8 +17,7 @@ _PACKAGE = __name__.partition(".")[0]
 def resolved(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
     """Return the annotations by name, `return` included; with `extras`, what `Annotated` adds is kept.
 
-    Raises `NameError` for a name that is neither in the function's module nor where it is decorated, and `TypeError`
-    for what is no function.
+    Raises `NameError` for a name that is in no scope, and `TypeError` for what is not a function.
     """
     try:
         return get_type_hints(function, include_extras=extras)
@@ -91,10 +90,7 @@ def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
 
 
 def spent_outcome_of(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
-    """Return the class of the outcome that `when_spent` makes, and the classes of values it takes.
-
-    Raises `NodeError` where its annotations do not say, or say several.
-    """
+    """Return the class of `when_spent`'s outcome, and the classes of values it takes, or raise `NodeError`."""
     name = name_of(when_spent)
     called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
     hints = hints_of(called, name)

@@ -22,9 +22,7 @@ G = TypeVar("G")
 def replace(
     machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, allow_nonterminating: bool = False
 ) -> Graph[S, F]:
-    """Put `new` in the place of the node of the same name: same edges, another body.
-
-    `narrowed`: edges for outcomes that `new` does not declare are dropped.
+    """Put `new` in the place of the node of the same name: same edges (`narrowed`: without those it cannot return).
 
     Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
     lacks a meter of the old one, or if runs are no longer proved to end (unless it `allow_nonterminating`).
@@ -45,11 +43,11 @@ def splice(
 ) -> Graph[S, F | G]:
     """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
 
-    `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine:
-    `splice(machine, edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
+    `table` holds the rows of the new node (or nodes), which may lead to nodes of the machine: `splice(machine,
+    edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
 
-    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs of the machine were
-    proved to end (given a limit for each budget) and are not any more, unless it `allow_nonterminating`.
+    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs were proved to end
+    (given a limit for each budget) and are not any more, unless it `allow_nonterminating`.
     """
     _known(machine, after.name)
     old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
@@ -86,11 +84,10 @@ def splice(
 def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
     """Return a node that is a whole graph: what it takes starts `child`, what ends `child` are its outcomes.
 
-    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets, with their limits, are full again at each
-    entry: `own=[Budget("iterations", 5)]` gives it 5 iterations each time. All others, and the limits on calls, tokens
-    and seconds, it shares with the graph around it; so does it the handlers.
+    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets are full again at each entry:
+    `own=[Budget("iterations", 5)]` gives it 5 iterations each time. Other budgets, limits and handlers are shared.
 
-    Raises `NodeError` for a name that is no identifier, and for a budget that meters nothing in `child`.
+    Raises `NodeError` for a name that is not an identifier, and for a budget that meters nothing in `child`.
     """
     spent = dict.fromkeys(budget.name for node in child for budget in node.meters)
     for budget in own:
@@ -125,8 +122,8 @@ def wrap(
 ) -> Graph[S, F]:
     """Change what a node is given (`before`) or returns (`after`); both are pure functions of one value.
 
-    `after` sees what the node's function returns, not the outcome of a spent limit, and returns one of the node's
-    declared outcomes. Raises `GraphError` if there is no such node.
+    `after` sees what the node's function returns, not the outcome of a spent limit, and returns a declared outcome.
+    Raises `GraphError` if there is no such node.
     """
     _known(machine, wrapped.name)
     inner = machine[wrapped.name]
@@ -138,8 +135,7 @@ def wrap(
 def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
 
-    Unused settings are ignored; what is bound already stays. Raises `GraphError` if a parameter fits none of
-    `settings`, or several.
+    Unused settings are ignored. Raises `GraphError` if a parameter fits none of them, or several.
     """
     faults: list[Fault] = []
     nodes: list[Node[Any, Any]] = []

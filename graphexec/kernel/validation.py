@@ -159,10 +159,7 @@ def _effect_meters(node: Node[Any, Any]) -> Iterator[Meter]:
 
 
 def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]], start: str) -> Iterator[Fault]:
-    """What is wrong with the table as a whole.
-
-    A missing edge is a fault of its own and might lead anywhere that takes its outcome, so no other is blamed on it.
-    """
+    """Unreachable nodes. A missing edge is a fault of its own, and taken to lead anywhere that takes its outcome."""
     pairs = [(edge.source, edge.target) for row in rows.values() for edge in row]
     for node in nodes.values():
         missing = _missing(node, rows.get(node.name, []))

@@ -16,10 +16,9 @@ from graphexec.runtime.io import IO
 class Handler:
     """Answers one class of effects, in sync and in async runs.
 
-    `answer` is a coroutine function of the effect, the seconds that are left until the run's deadline (`None`: as many
-    as it takes), and how to wait; it returns the reply. The runner enforces the deadline; a handler may use it to give
-    up in time. An `instant` handler never waits: it is run where it is asked for, without a thread or a task, and waits
-    as in a sync run.
+    `answer` is a coroutine function of the effect, the seconds left until the run's deadline (`None`: no deadline), and
+    the `IO`; it returns the reply. The runner enforces the deadline. An `instant` handler never waits: it runs without
+    a thread or a task.
     """
 
     # Effects and replies are paired by type only where a handler is made: a mapping cannot say it.
@@ -65,10 +64,7 @@ PERFORMING = Handler(_perform)
 
 
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
-    """Make handlers of `answers`, and add the one that performs opaque nodes.
-
-    Raises `InputError` for a key that is no class of effects, and for an answer that cannot be called.
-    """
+    """Make handlers of `answers`, and add the one that performs opaque nodes. Raises `InputError` for invalid ones."""
     # Users without a type checker write {"Fetch": fetch} and {Fetch: page}.
     for effect, answer in answers.items():
         if not isinstance(effect, type) or not issubclass(effect, Effect):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,8 +1,7 @@
 """Waiting, written once: coroutines that take an `IO`, and the two ways to wait.
 
-Whatever waits is one coroutine function with a parameter `io`. A sync run passes `BLOCKING`, whose methods never
-suspend, and steps the coroutine by hand (`run_sync`, `iterate_sync`); an async run passes `ASYNC` and awaits it. Only
-what is in this module, in `threads` and in `tasks` differs between the two.
+A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine by hand (`run_sync`, `iterate_sync`);
+an async run passes `ASYNC` and awaits it. Only this module, `threads` and `tasks` differ between the two.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ class IO(Protocol):
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         """Return the results of `calls` in order, at most `at_once` running at a time.
 
-        After `seconds`, calls without a result are `NOT_DONE`. The first exception is raised at once; the other calls
-        are then abandoned.
+        After `seconds`, calls without a result are `NOT_DONE`. The first exception abandons the other calls and is
+        raised.
         """
 
     async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
@@ -267,10 +266,7 @@ ASYNC = _AsyncIO()
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns that never suspends, as one does that waits through `BLOCKING`.
-
-    Raises `RuntimeError` if it suspends: it has awaited something of an event loop.
-    """
+    """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:

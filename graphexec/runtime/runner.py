@@ -1,7 +1,6 @@
 """Running a graph: the loop around the engine, one coroutine for sync and async runs.
 
-The engine decides what is to be done; here effects are handed to their handlers, deadlines are kept, the clock is read,
-and events are passed on. An `IO` waits; a sync run steps the coroutine by hand.
+It hands effects to their handlers, keeps deadlines, reads the clock, and passes events on; an `IO` waits.
 """
 
 from __future__ import annotations
@@ -49,10 +48,9 @@ _CUT = Cut()
 @final
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds.
+    """The handlers, the limits, how many effects run at once, and a clock in seconds.
 
-    With `ranks`, those of a proof's certificate for these limits, every step is held to lower its rank
-    (`CertificateError`).
+    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
     """
 
     handlers: Handlers
@@ -70,28 +68,21 @@ def make_run_context(
     clock: Callable[[], float] = time.monotonic,
     ranks: Ranks | None = None,
 ) -> RunContext:
-    """Make a context of functions that answer effects.
-
-    For example, `make_run_context({AskHuman: lambda asked: input(asked.question)})`.
-    """
+    """Make a context of functions: `make_run_context({AskHuman: lambda asked: input(asked.question)})`."""
     return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
 
 
 def run(graph: Graph[S, F], value: S | Snapshot, run_context: RunContext) -> Done[F]:
-    """Run `graph` from `value`, or on from a snapshot, to its end.
-
-    Raises what a node or a handler raises; `snapshot_of(error)` is the run's state then.
-    """
+    """Run `graph` from `value`, or a snapshot, to its end. If it raises, `snapshot_of(error)` is the run's state."""
     return run_sync(follow(graph, value, run_context, BLOCKING))
 
 
 def stream(
     graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, pieces: bool = False
 ) -> Generator[Event[F], None, None]:
-    """Run `graph` like `run`, and yield each event when it happens; the last is `Done`.
+    """Run `graph` like `run`, and yield each event, the last of which is `Done`. Closing the generator ends the run.
 
     With `pieces`, models that can stream do so, and each piece of a reply is an event: `Reported`, with a `ReplyDelta`.
-    The run goes on only while it is iterated; closing the generator ends it.
     """
     return stream_sync(lambda: follow(graph, value, run_context, BLOCKING, emit, pieces=pieces))
 
@@ -117,10 +108,7 @@ async def follow(
     *,
     pieces: bool = False,
 ) -> Done[F]:
-    """Follow a run from `value` to its end: the one loop of every kind of run.
-
-    `io` is how it waits; `on_event`, if given, is awaited with each event, the last of which is `Done`.
-    """
+    """Follow a run to its end: the one loop of every kind of run. `on_event` is awaited with each event."""
     clock, limit = run_context.clock, run_context.limits.seconds
     start = value if isinstance(value, Snapshot) else begin(graph, value)
     execution = Execution(graph, start, run_context.limits, run_context.ranks)
