@@ -70,7 +70,7 @@ def chosen_model(
 
     Raises `UsageError`, and `InputError` for a file that is not a cache.
     """
-    chosen = _chosen(name, base_url, gguf, retries)
+    chosen = _choose_model(name, base_url, gguf, retries)
     if cache is None:
         return chosen
     from graphexec.models import SQLiteCache, cached
@@ -78,7 +78,7 @@ def chosen_model(
     return replace(chosen, model=cached(chosen.model, SQLiteCache(cache)))
 
 
-def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
+def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
     if gguf is not None:
         if name is not None or base_url is not None:
             raise UsageError("--gguf runs a file on this machine; leave out --model and --base-url")

@@ -66,7 +66,7 @@ def draw(
     with ending_in_one_line(debug=debug):
         from graphexec.cli.records import recording_at
 
-        wanted = how or _format_of(output)
+        wanted = how or _chosen_format(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
             raise UsageError("a PNG is nothing for a terminal; name a file: -o machine.png")
         runs = [recording_at(file) for file in run or ()]
@@ -79,8 +79,7 @@ def draw(
             write(content.decode(), None)
 
 
-def _format_of(output: Path | None) -> str:
-    """The format that a file's name says. Raises `UsageError`."""
+def _chosen_format(output: Path | None) -> str:
     if output is None:
         return "mermaid"
     from graphexec.draw import format_of
@@ -106,10 +105,10 @@ def _of_a_run(runs: Sequence[Recording], how: str) -> bytes:
     """The machine that ran, of which there is nothing but the picture."""
     from graphexec.draw import drawn
 
-    return drawn(_alike(runs), how, runs=runs)
+    return drawn(_common_machine(runs), how, runs=runs)
 
 
-def _alike(runs: Sequence[Recording]) -> Picture:
+def _common_machine(runs: Sequence[Recording]) -> Picture:
     """The machine that ran. Of runs with different limits, without what only some of them say: they share no proof."""
     machine = runs[0].machine
     if all(run.limits == runs[0].limits for run in runs):

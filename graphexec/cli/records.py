@@ -71,7 +71,7 @@ def recording_at(file: str) -> Recording:
     from graphexec.draw.runs.records import Recording
 
     name = "standard input" if file == "-" else file
-    whole, last = _parted(read(file))
+    whole, last = _split_last_line(read(file))
     if last:
         number = whole.count("\n") + 1
         print(f"graphexec: {name}: line {number} is cut off; the run is shown as far as it goes", file=sys.stderr)
@@ -81,7 +81,7 @@ def recording_at(file: str) -> Recording:
         raise UsageError(f"{name}: {error}") from error
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split_last_line(text: str) -> tuple[str, str]:
     """The lines that are whole, and the last one if it is cut off."""
     head, newline, last = text.rpartition("\n")
     if not last.strip():

@@ -19,20 +19,22 @@ from graphexec.executor.executor import AgentExecutor
 _MODEL, _LIMITS, _KEPT, _OUTPUT = "Model and tools", "Limits", "Kept for the next time", "Output"
 
 
-def _asked(question: str) -> str:
+def _check_question(question: str) -> str:
     if not question.strip():
         raise typer.BadParameter("it is empty; write what you want to know, in quotes")
     return question
 
 
-def _finite(seconds: float | None) -> float | None:
+def _check_finite(seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
         raise typer.BadParameter("it is no number of seconds; leave the option out for no limit")
     return seconds
 
 
 def run(  # noqa: PLR0913 - each is an option
-    question: Annotated[str, typer.Argument(help="The question, in quotes.", callback=_asked, show_default=False)],
+    question: Annotated[
+        str, typer.Argument(help="The question, in quotes.", callback=_check_question, show_default=False)
+    ],
     *,
     model: Annotated[
         str | None,
@@ -82,7 +84,7 @@ def run(  # noqa: PLR0913 - each is an option
         int, typer.Option(min=0, metavar="N", help="Decisions of the agent.", rich_help_panel=_LIMITS)
     ] = 15,
     max_seconds: Annotated[
-        float | None, option(_LIMITS, "SECONDS", "Seconds, by the clock.", min=0, callback=_finite)
+        float | None, option(_LIMITS, "SECONDS", "Seconds, by the clock.", min=0, callback=_check_finite)
     ] = None,
     max_model_calls: Annotated[int | None, option(_LIMITS, "N", "Calls of the model.", min=0)] = None,
     max_tool_calls: Annotated[int | None, option(_LIMITS, "N", "Calls of tools.", min=0)] = None,

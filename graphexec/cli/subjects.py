@@ -30,7 +30,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
         try:
             found += machines_at(reference)
         except UsageError as fault:
-            subject = _refused(reference, fault)
+            subject = _refused_subject(reference, fault)
             if subject is None:
                 faults.append(fault)
                 subject = Subject(reference, (), place=_raised_at(fault.__cause__), error=line_of(fault))
@@ -46,7 +46,7 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
     try:
         machine = machine_at(reference)
     except UsageError as fault:
-        refused = _refused(reference, fault)
+        refused = _refused_subject(reference, fault)
         if refused is None or refused.verdict is None:
             raise
         return refused.verdict
@@ -108,7 +108,7 @@ def _verified(machine: Target, limits: ChosenLimits | None) -> Subject:
     return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 
 
-def _refused(reference: str, fault: UsageError) -> Subject | None:
+def _refused_subject(reference: str, fault: UsageError) -> Subject | None:
     """What was refused while it was imported; `None` if that is not what is wrong."""
     match fault.__cause__:
         case GraphError() as error:

@@ -139,7 +139,7 @@ class TracePrinter(AnswerPrinter):
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
-        self._part()
+        self._print_gap()
 
     def happened(self, event: Event[Ending]) -> None:
         """Show an edge when it is taken, and meanwhile what is waited for."""
@@ -166,24 +166,24 @@ class TracePrinter(AnswerPrinter):
 
     def answer(self, ending: Ending) -> None:
         """Print the answer between two empty lines."""
-        self._part()
+        self._print_gap()
         super().answer(ending)
         # An answer that went elsewhere parts nothing here.
         if self._together or isinstance(ending, StoppedResponse):
             self._parted = False
-        self._part()
+        self._print_gap()
 
     def interrupted(self, reached: Reached) -> None:
         """Say how far the run came, and what it cost."""
         self._stop_waiting()
-        self._part()
+        self._print_gap()
         super().interrupted(reached)
         self._cost(reached)
 
     def failed(self, error: Exception, reached: Reached) -> None:
         """Say what went wrong, and what the run cost until then."""
         self._stop_waiting()
-        self._part()
+        self._print_gap()
         super().failed(error, reached)
         self._cost(reached)
 
@@ -218,8 +218,7 @@ class TracePrinter(AnswerPrinter):
             self._waiting.stop()
             self._waiting = None
 
-    def _part(self) -> None:
-        """Print an empty line, unless the last one is."""
+    def _print_gap(self) -> None:
         if not self._parted:
             self.screen.print()
         self._parted = True
@@ -255,7 +254,7 @@ class TracePrinter(AnswerPrinter):
                 lines.append(self._reply(reply))
             case Acted(actions=actions):
                 # The actions of one reply share what was said with them.
-                thought = self._cut(_thought(actions[0]))
+                thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])
                 lines.extend(self._action(action) for action in actions)
             case Observed(actions=actions, results=results):
@@ -264,9 +263,9 @@ class TracePrinter(AnswerPrinter):
                     step = AgentStep(action, result.observation, result.status)
                     lines.append(self._observation(step, named=several))
             case Ready(run=run) if moved.node == "parse" and run.steps:
-                said = self._cut(run.steps[-1].action.log)
+                said = self._shorten(run.steps[-1].action.log)
                 lines.append(Text(f"the reply could not be read: {said}", "red"))
-                lines.append(Text(f"told the model: {self._cut(_format_value(run.steps[-1].observation))}", "dim"))
+                lines.append(Text(f"told the model: {self._shorten(_format_value(run.steps[-1].observation))}", "dim"))
             case LimitReached(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
             case AgentFinish(return_direct=True):
@@ -287,16 +286,15 @@ class TracePrinter(AnswerPrinter):
         text = Text(clean(action.tool), "cyan")
         given = action.tool_input
         if isinstance(given, str):
-            return text.append(f"({self._cut(_format_value([given])[1:-1])})")
+            return text.append(f"({self._shorten(_format_value([given])[1:-1])})")
         arguments = ", ".join(f"{name}={_format_value([value])[1:-1]}" for name, value in given.items())
-        return text.append(f"({self._cut(arguments)})")
+        return text.append(f"({self._shorten(arguments)})")
 
     def _observation(self, step: AgentStep, *, named: bool) -> Text:
         text = Text(f"{clean(step.action.tool)}: " if named else "", "cyan")
-        return text.append(self._cut(_format_value(step.observation)), "green" if step.status == "ok" else "red")
+        return text.append(self._shorten(_format_value(step.observation)), "green" if step.status == "ok" else "red")
 
-    def _cut(self, text: str) -> str:
-        """Text for the screen, not more of it than a reader of the trace wants."""
+    def _shorten(self, text: str) -> str:
         whole = clean(text).strip()
         shown = "\n".join(whole[:_CHARACTERS].splitlines()[:_LINES])
         left = len(whole) - len(shown)

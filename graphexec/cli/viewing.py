@@ -93,7 +93,7 @@ def view(
             _serve(trace, port or 0, opened=not no_open)
             return
         if output is not None:
-            _refuse_suffix(trace, ways[0] if ways else "page", output)
+            _check_suffix(trace, ways[0] if ways else "page", output)
         from graphexec.cli.records import recording_at
 
         recording = recording_at(trace)
@@ -112,15 +112,14 @@ def view(
             from graphexec.draw.page import html
 
             page = html(recording.machine, recording)
-            place = _temporary() if output is None else output
+            place = _make_temporary_file() if output is None else output
             write(page, place)
             print(place, flush=True)
             if not no_open:
                 _open(place.resolve().as_uri())
 
 
-def _refuse_suffix(trace: str, way: str, output: Path) -> None:
-    """Raise `UsageError` for a file whose suffix says something else than what would be in it."""
+def _check_suffix(trace: str, way: str, output: Path) -> None:
     suffix = output.suffix.lower()
     if suffix in _SUFFIXES[way]:
         return
@@ -138,7 +137,6 @@ def _refuse_suffix(trace: str, way: str, output: Path) -> None:
 
 
 def _serve(trace: str, port: int, *, opened: bool) -> None:
-    """Serve the page of a run that is being written, until Ctrl-C."""
     from graphexec.live import serving
 
     if trace == "-":
@@ -159,7 +157,7 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
             return
 
 
-def _temporary() -> Path:
+def _make_temporary_file() -> Path:
     """A file that stays: the browser may read it when this program is gone."""
     handle, name = tempfile.mkstemp(prefix="graphexec-", suffix=".html")
     os.close(handle)

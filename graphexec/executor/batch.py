@@ -32,7 +32,7 @@ async def run_batch(
 ) -> list[Any]:
     """Invoke for each of `many` as `AgentExecutor.batch` does. Raises `InputError` for invalid options."""
     width = _width(many, options.max_concurrency)
-    with _counting(len(many), shown=options.progress) as done:
+    with _progress_bar(len(many), shown=options.progress) as done:
 
         async def one(inputs: I) -> Any:
             try:
@@ -60,8 +60,7 @@ def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
 
 
 @contextmanager
-def _counting(total: int, *, shown: bool) -> Generator[Callable[[], object], None, None]:
-    """Count the runs that are done, in a progress bar on stderr if it is to be shown."""
+def _progress_bar(total: int, *, shown: bool) -> Generator[Callable[[], object], None, None]:
     if not shown:
         yield lambda: None
         return

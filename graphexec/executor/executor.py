@@ -177,7 +177,6 @@ class AgentExecutor:
         self._prove(bind(table, *self._settings), limits)
 
     def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
-        """Take the machine and the limits, if every run ends within them or may as well not."""
         verdict = graph.verify(limits)
         if not self._may_run_forever:
             verdict.require_proof()

@@ -131,13 +131,12 @@ class Stepwise:
         while self._result is None:
             async with aclosing(self._streaming(start, io)) as events:
                 async for event in events:
-                    if (steps := self._turn(event)) is not None:
+                    if (steps := self._take_event(event)) is not None:
                         yield steps
-                        if (start := self._changed()) is not None:
+                        if (start := self._resume_point()) is not None:
                             break
 
-    def _turn(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
-        """The new steps, where the agent is about to decide again, or the run is over."""
+    def _take_event(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
         # Any: a node's value is whatever the graph's nodes hand on.
         value: Any = None
         if isinstance(event, Entered):
@@ -154,8 +153,7 @@ class Stepwise:
         self._run = run
         return self._new.of(run.steps) or None
 
-    def _changed(self) -> Snapshot | None:
-        """Where to go on from, if the caller has replaced the run."""
+    def _resume_point(self) -> Snapshot | None:
         entered, run = self._entered, self._run
         # Any: a value with a run is a dataclass.
         value: Any = None if entered is None else entered.value

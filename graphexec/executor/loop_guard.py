@@ -58,7 +58,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
         times = repeated(ready.run.steps, stop_after)
         if times >= stop_after:
             return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
-        return Ready(_warned(ready.run, times)) if times >= warn_after else ready
+        return Ready(_add_warning(ready.run, times)) if times >= warn_after else ready
 
     routes = on(Ready, plan) | on(LimitReached, stopped_response)
     row = [edge for source, row in edges(notice_repeats, routes).rows for edge in edges_of(source, row)]
@@ -71,15 +71,14 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
 def repeated(steps: Sequence[AgentStep], most: int) -> int:
     """How often the last round of turns (one step, or one reply's calls) was done in a row, `most` at most."""
-    turns = _turns(steps, ROUND * most)
-    return max(_times(turns, size, most) for size in range(1, ROUND + 1))
+    turns = _last_turns(steps, ROUND * most)
+    return max(_count_repeats(turns, size, most) for size in range(1, ROUND + 1))
 
 
 Repetition: TypeAlias = Sequence[AgentStep]
 
 
-def _turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
-    """The last turns, `most` at most, the last one last."""
+def _last_turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
     turns: list[Repetition] = []
     end = len(steps)
     while end and len(turns) < most:
@@ -97,8 +96,7 @@ def _turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
     return turns[::-1]
 
 
-def _times(turns: Sequence[Repetition], size: int, most: int) -> int:
-    """How often the last `size` turns were done in a row."""
+def _count_repeats(turns: Sequence[Repetition], size: int, most: int) -> int:
     if len(turns) < size:
         return 0
     times = 1
@@ -126,7 +124,7 @@ def _same(one: AgentStep, other: AgentStep) -> bool:
     )
 
 
-def _warned(run: Run, times: int) -> Run:
+def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
     told = f"{observed(last)}\n{WARNING.format(times=times)}"
     return Run(run.inputs, Steps([*before, dataclasses.replace(last, told=told)]))

@@ -42,18 +42,17 @@ class Chunks:
         match event:
             case Entered(_, value):
                 self._value = value
-                return self._stepped(value)
+                return self._step_chunks(value)
             case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
                 actions, self._value = self._value.actions, None
                 return [{"actions": [action], "messages": said(action)} for action in actions]
             case Done(ending):
-                return [*self._stepped(ending), self._last(ending)]
+                return [*self._step_chunks(ending), self._last(ending)]
             case _:
                 return []
 
-    def _stepped(self, value: object) -> list[Chunk]:
-        """The steps that are new in a value."""
-        return [{"steps": [step], "messages": [_seen(step)]} for step in self._new.of(steps_of(value))]
+    def _step_chunks(self, value: object) -> list[Chunk]:
+        return [{"steps": [step], "messages": [_observation_message(step)]} for step in self._new.of(steps_of(value))]
 
     def _last(self, ending: Ending) -> Chunk:
         values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
@@ -73,7 +72,7 @@ def said(action: AgentAction) -> list[Message]:
     return [action.message or AssistantMessage(action.log)]
 
 
-def _seen(step: AgentStep) -> Message:
+def _observation_message(step: AgentStep) -> Message:
     call_id = step.action.call_id
     return UserMessage(observed(step)) if call_id is None else ToolMessage(call_id, observed(step))
 
@@ -106,14 +105,14 @@ class Answering:
             case Answered():
                 self._read = None
             case Reported(_, CallModel(), ReplyDelta(content)) if self._read is not None:
-                return self._told(self._read(content))
+                return self._add_piece(self._read(content))
             case Done(ending):
-                return self._rest(ending)
+                return self._missing_text(ending)
             case _:
                 pass
         return ""
 
-    def _told(self, piece: str) -> str:
+    def _add_piece(self, piece: str) -> str:
         """A piece of the answer; what was given before, by an earlier reply, was none."""
         if not piece:
             return ""
@@ -122,8 +121,7 @@ class Answering:
         self._again = False
         return f"{parted}{piece}"
 
-    def _rest(self, ending: Ending) -> str:
-        """What is missing of the answer."""
+    def _missing_text(self, ending: Ending) -> str:
         answer = shown(ending.answer if isinstance(ending, AgentFinish) else ending.output)
         if not self._again and answer.startswith(self._given):
             return answer[len(self._given) :]

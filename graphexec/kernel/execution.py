@@ -183,7 +183,6 @@ class Execution:
         return self.snapshot()
 
     def _enter(self, step: Step) -> Exhausted | None:
-        """Charge the entry into a metered node, or return what does not allow it."""
         seconds, counts = self._limits.seconds, self._counts
         if seconds is not None and self.seconds >= seconds:
             return Exhausted("seconds", seconds, self.seconds)
@@ -197,7 +196,6 @@ class Execution:
         return None
 
     def _rank(self, node: str) -> tuple[float, ...]:
-        """Return the value of a node's rank with what is left now."""
         assert self._ranks is not None, "asked for where there are ranks"
         if self._lines is not None:
             height, slope, most = self._lines[node]

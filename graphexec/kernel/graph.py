@@ -314,19 +314,18 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     way from the start and to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and
     a node that asks for effects says how it is left when a limit is spent.
     """
-    faults, nodes, found = _read(table, start)
+    faults, nodes, found = _read_table(table, start)
     return checked(nodes.values(), found, start.name, faults)
 
 
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     """Build a machine of a table that may be wrong, to draw it; `verify()` finds the faults."""
-    faults, nodes, found = _read(table, start)
+    faults, nodes, found = _read_table(table, start)
     nodes, found, first = inlined(nodes, found, start.name)
     return Graph(nodes.values(), found, first, faults)
 
 
-def _read(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
-    """The nodes and edges of a table, and what is wrong with its rows."""
+def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
     # Users without a type checker pass lists of rows, and functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")

@@ -33,7 +33,6 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") -> str | None:
-    """Return what is wrong with a limit, or `None`."""
     kind = unit or ("a whole number" if whole else "a number")
     numbers = (int,) if whole else (int, float)
     if value is None:

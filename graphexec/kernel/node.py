@@ -236,9 +236,7 @@ class _Charge(Generic[W_co]):
         )
 
 
-def _charging(function: Callable[P, T]) -> Callable[P, T]:
-    """Refuse `@charged` without parentheses, or without `when_spent`."""
-
+def _require_when_spent(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def called(*args: P.args, **named: P.kwargs) -> T:
         if args or "when_spent" not in named:
@@ -249,7 +247,7 @@ def _charging(function: Callable[P, T]) -> Callable[P, T]:
     return called
 
 
-@_charging
+@_require_when_spent
 def metered(
     *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
 ) -> _Charge[W]:
@@ -269,7 +267,7 @@ def metered(
     return _Charge(when_spent, meters=(budget,), asks=asks)
 
 
-@_charging
+@_require_when_spent
 def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
     """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
 
@@ -281,7 +279,7 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = N
     return _Charge(when_spent, asks=asks)
 
 
-@_charging
+@_require_when_spent
 def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
     """Reserve what each visit of a node asks for: counted, but stopped by no limit on calls, tokens or cost.
 

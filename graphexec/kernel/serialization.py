@@ -60,8 +60,6 @@ def spent_data(spent: Spent) -> dict[str, Any]:
 
 
 class _SpentData(TypedDict):
-    """The JSON form of `Spent`."""
-
     iterations: int
     seconds: float
     restarts: int

@@ -28,7 +28,6 @@ def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start:
 
 
 def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]]) -> Iterator[Fault]:
-    """What is wrong with each row by itself: totality, fit of the edges, and exhaustion."""
     for node in nodes.values():
         row = rows.get(node.name, [])
         if node.name == END.name:
@@ -36,7 +35,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
         if not row:
             yield Fault("GX005", node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
             continue
-        for outcome in _missing(node, row):
+        for outcome in _unrouted_outcomes(node, row):
             takers = [other.name for other in nodes.values() if outcome in other.takes]
             to = takers[0] if len(takers) == 1 else "..."
             name = outcome.__name__
@@ -62,21 +61,19 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
                 yield Fault("GX022", node.name, name, text)
         if node.kind != "pure" and node.when_spent is None:
             text = (
-                f"{node.name} {_what_it_does(node)}, which a limit may stop, and does not say what then; decorate it "
-                f"with @charged(when_spent=...) and route that outcome"
+                f"{node.name} {_describe_effects(node)}, which a limit may stop, and does not say what then; decorate "
+                f"it with @charged(when_spent=...) and route that outcome"
             )
             yield Fault("GX008", node.name, None, text)
 
 
-def _what_it_does(node: Node[Any, Any]) -> str:
-    """What a limit may stop, in the words of whoever wrote the node: an opaque one asks to be performed, unseen."""
+def _describe_effects(node: Node[Any, Any]) -> str:
     if node.kind == "opaque":
         return "is an async function" if inspect.iscoroutinefunction(node.function) else "is @opaque"
     return f"asks for {', '.join(effect.__name__ for effect in node.effects)}"
 
 
 def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
-    """What is wrong with the outcomes as classes."""
     named: dict[str, type] = {}
     reported: set[type] = set()
     for node in nodes.values():
@@ -111,7 +108,7 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -
     known: dict[str, Budget] = {}
     counted: dict[str, Meter] = {}
     for node in nodes.values():
-        for budget in _meters(node):
+        for budget in _shared_budgets(node):
             if known.setdefault(budget.name, budget) != budget:
                 text = (
                     f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with "
@@ -142,8 +139,7 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 
 
-def _meters(node: Node[Any, Any]) -> Iterator[Budget]:
-    """The budgets that a node, or the graph in its place, spends of those that are shared."""
+def _shared_budgets(node: Node[Any, Any]) -> Iterator[Budget]:
     yield from node.meters
     if node.inner is not None:
         own = node.inner.renamed_budgets(node.name)
@@ -152,7 +148,6 @@ def _meters(node: Node[Any, Any]) -> Iterator[Budget]:
 
 
 def _effect_meters(node: Node[Any, Any]) -> Iterator[Meter]:
-    """The meters that the effects of a node, or of the graph in its place, charge and measure, each once."""
     parts = (node,) if node.inner is None else node.inner.nodes
     effects = [effect for part in parts for effect in part.effects]
     yield from dict.fromkeys(meter for effect in effects for meter in (*effect.charges, *effect.measures))
@@ -162,12 +157,12 @@ def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Ed
     """Unreachable nodes. A missing edge is a fault of its own, and taken to lead anywhere that takes its outcome."""
     pairs = [(edge.source, edge.target) for row in rows.values() for edge in row]
     for node in nodes.values():
-        missing = _missing(node, rows.get(node.name, []))
+        missing = _unrouted_outcomes(node, rows.get(node.name, []))
         if missing:
             takers = [other.name for other in nodes.values() if not missing.keys().isdisjoint(other.takes)]
             pairs += [(node.name, target) for target in (END.name, *takers)]
-    forward = _reached(start, pairs)
-    backward = _reached(END.name, [(target, source) for source, target in pairs])
+    forward = _reachable(start, pairs)
+    backward = _reachable(END.name, [(target, source) for source, target in pairs])
     for name in nodes:
         if name not in forward:
             text = f"{name} cannot be reached from {start}; route an outcome to it, or remove its row"
@@ -177,13 +172,12 @@ def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Ed
             yield Fault("GX006", name, None, text)
 
 
-def _missing(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, None]:
-    """The outcomes of a node that no edge of its row takes, in their order."""
+def _unrouted_outcomes(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, None]:
     routed = {edge.outcome for edge in row}
     return {outcome: None for outcome in node.outcomes if outcome not in routed}
 
 
-def _reached(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
+def _reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
     following: dict[str, list[str]] = defaultdict(list)
     for source, target in pairs:
         following[source].append(target)

@@ -39,14 +39,13 @@ def answering(function: HandlerLike) -> Handler:
 
     async def answer(effect: Any, left: float | None, io: IO) -> Any:
         del left
-        return await _call(function, effect, io, is_async=is_async)
+        return await _call_or_await(function, effect, io, is_async=is_async)
 
     return Handler(answer)
 
 
 # Any: the function's own argument and result.
-async def _call(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
-    """Call a function that may block, or await it if it is async."""
+async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
     if is_async:
         return await io.call_async(function, argument)
     result = await io.call(function, argument)
@@ -55,9 +54,10 @@ async def _call(function: Callable[[Any], Any], argument: Any, io: IO, *, is_asy
 
 
 async def _perform(effect: Perform, left: float | None, io: IO) -> Any:
-    """Run the function of an opaque node."""
     del left
-    return await _call(effect.function, effect.value, io, is_async=inspect.iscoroutinefunction(effect.function))
+    return await _call_or_await(
+        effect.function, effect.value, io, is_async=inspect.iscoroutinefunction(effect.function)
+    )
 
 
 PERFORMING = Handler(_perform)

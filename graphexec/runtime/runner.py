@@ -143,7 +143,9 @@ async def follow(
                 reply = await _answer(run_context, io, item, left)
                 now = clock() - began
             else:
-                reply, now = await _observed(execution, run_context, io, item, left, began, on_event, pieces=pieces)
+                reply, now = await _answer_observed(
+                    execution, run_context, io, item, left, began, on_event, pieces=pieces
+                )
             answer = (reply, now, now - asked_at)
             replies.extend(answer)
         if on_event is not None:
@@ -157,7 +159,7 @@ async def follow(
     return done
 
 
-async def _observed(
+async def _answer_observed(
     execution: Execution,
     run_context: RunContext,
     io: IO,
@@ -219,7 +221,6 @@ async def _answer(run_context: RunContext, io: IO, effect: Request, left: float 
 
 
 async def _answer_all(run_context: RunContext, io: IO, effects: Sequence[Effect[Any]], left: float | None) -> object:
-    """Carry out several effects at once; some of them may be cut."""
     handlers = [handler_of(run_context.handlers, effect) for effect in effects]
     pairs = list(zip(handlers, effects, strict=True))
     results: tuple[object, ...]
