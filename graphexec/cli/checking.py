@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
+from rich.text import Text
 
 from graphexec.cli.exits import (
     FAILED,
@@ -22,20 +25,12 @@ from graphexec.cli.exits import (
     write,
     write_proof,
 )
+from graphexec.cli.terminal import Screen
 from graphexec.errors import CertificateError, InputError
+from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
 
 if TYPE_CHECKING:
     from graphexec.verify.proof.certificate import Certificate
-
-
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from typing import TextIO
-
-from rich.text import Text
-
-from graphexec.cli.terminal import Screen
-from graphexec.verify.reports import Subject, document, github, sarif, text
 
 _COLOURS: Mapping[str, str] = {
     r"(?<=  )PROVED(?=  )": "bold green",
@@ -47,7 +42,7 @@ _COLOURS: Mapping[str, str] = {
 }
 
 
-def told(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "github"], out: TextIO) -> None:
+def print_report(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "github"], out: TextIO) -> None:
     """Print the subjects to `out`; files in this folder are named from here."""
     here = str(Path.cwd())
     match how:
@@ -58,18 +53,15 @@ def told(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "git
         case "github":
             out.write(github(subjects, root=here))
         case "text":
-            _text(text(subjects, root=here), out)
-
-
-def _text(plain: str, out: TextIO) -> None:
-    if not out.isatty():
-        out.write(plain)
-        return
-    coloured = Text(plain.rstrip("\n"))
-    for pattern, style in _COLOURS.items():
-        coloured.highlight_regex(pattern, style)
-    # A terminal wraps lines by itself, and people copy them whole.
-    Screen(out).print(coloured, soft_wrap=True)
+            plain = text(subjects, root=here)
+            if not out.isatty():
+                out.write(plain)
+                return
+            coloured = Text(plain.rstrip("\n"))
+            for pattern, style in _COLOURS.items():
+                coloured.highlight_regex(pattern, style)
+            # A terminal wraps lines by itself, and people copy them whole.
+            Screen(out).print(coloured, soft_wrap=True)
 
 
 # Without a name: its commands are the program's own.
@@ -125,7 +117,6 @@ def check(
     """
     with ending_in_one_line(debug=debug):
         from graphexec.cli.subjects import chosen_limits, subjects_at
-        from graphexec.verify.reports import status_of
 
         subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
         # People have no use for a report of nothing.
@@ -139,7 +130,7 @@ def check(
                 raise UsageError(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
             verdict = subjects[0].verdict
             write_proof(None if verdict is None else verdict.certificate, certificate)
-        told(subjects, how, sys.stdout)
+        print_report(subjects, how, sys.stdout)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if code:
             raise typer.Exit(code)

@@ -65,12 +65,17 @@ def draw(
     """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
     with ending_in_one_line(debug=debug):
         from graphexec.cli.records import recording_at
+        from graphexec.draw import drawn
 
         wanted = how or _chosen_format(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
             raise UsageError("a PNG is nothing for a terminal; name a file: -o machine.png")
         runs = [recording_at(file) for file in run or ()]
-        content = _of_a_run(runs, wanted) if target is None and runs else _drawn(target or _OWN, runs, wanted)
+        if target is None and runs:
+            # Of the machine that ran there is nothing but the picture.
+            content = drawn(_common_machine(runs), wanted, runs=runs)
+        else:
+            content = _draw_target(target or _OWN, runs, wanted)
         if output is not None:
             write_bytes(content, output)
         elif wanted == "png":
@@ -91,7 +96,7 @@ def _chosen_format(output: Path | None) -> str:
         raise UsageError(f"{error} with --format") from error
 
 
-def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
+def _draw_target(target: str, runs: Sequence[Recording], how: str) -> bytes:
     """The machine that is named. Its proof is within the limits of the runs; its own count where no run has any."""
     from graphexec.cli.subjects import verdict_at
     from graphexec.draw import drawn, subject_for
@@ -99,13 +104,6 @@ def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
     verdict = verdict_at(target, None)
     unknown = all(run.limits is None for run in runs)
     return drawn(verdict if unknown else subject_for(verdict.graph, None, runs), how, runs=runs)
-
-
-def _of_a_run(runs: Sequence[Recording], how: str) -> bytes:
-    """The machine that ran, of which there is nothing but the picture."""
-    from graphexec.draw import drawn
-
-    return drawn(_common_machine(runs), how, runs=runs)
 
 
 def _common_machine(runs: Sequence[Recording]) -> Picture:

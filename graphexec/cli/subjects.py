@@ -38,7 +38,13 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
     machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
         raise UsageError(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
-    return [one if isinstance(one, Subject) else _verified(one, limits) for one in found], faults
+    subjects = [
+        one
+        if isinstance(one, Subject)
+        else subject_of(one.name, verify(one.graph, limits_of(one, limits)), _place(one))
+        for one in found
+    ]
+    return subjects, faults
 
 
 def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
@@ -103,7 +109,7 @@ def _number(name: str, text: str) -> float | None:
         raise UsageError(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
 
 
-def _verified(machine: Target, limits: ChosenLimits | None) -> Subject:
+def _verify(machine: Target, limits: ChosenLimits | None) -> Subject:
     place = None if machine.file is None else SourceLocation(machine.file, machine.line)
     return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 

@@ -55,14 +55,12 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
             target = nodes.get(edge.target)
             if target is not None and not any(issubclass(edge.outcome, kind) for kind in target.takes):
                 takes = " | ".join(kind.__name__ for kind in target.takes)
-                text = (
-                    f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
-                )
-                yield Fault("GX022", node.name, name, text)
+                text = f"{node.name} sends {name} to {target.name}, which takes {takes}"
+                yield Fault("GX022", node.name, name, f"{text}; send it to a node that takes it")
         if node.kind != "pure" and node.when_spent is None:
+            remedy = "decorate it with @charged(when_spent=...) and route that outcome"
             text = (
-                f"{node.name} {_describe_effects(node)}, which a limit may stop, and does not say what then; decorate "
-                f"it with @charged(when_spent=...) and route that outcome"
+                f"{node.name} {_describe_effects(node)}, which a limit may stop, and does not say what then; {remedy}"
             )
             yield Fault("GX008", node.name, None, text)
 
@@ -87,55 +85,45 @@ def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
             if outcome in reported:
                 continue
             reported.add(outcome)
-            if outcome.__module__ == "builtins":
-                text = (
-                    f"{node.name} returns {name}, which is no class of yours; return a frozen dataclass that holds it"
-                )
-                yield Fault("GX023", node.name, name, text)
-                continue
-            if not _is_final(outcome):
-                text = f"{node.name} returns {name}, which is not final; write @final above class {name}"
-                yield Fault("GX023", node.name, name, text)
-            if not _is_frozen(outcome):
-                text = (
-                    f"{node.name} returns {name}, which is not frozen; write @dataclass(frozen=True) above class {name}"
-                )
-                yield Fault("GX023", node.name, name, text)
+            for mistake in _class_mistakes(outcome):
+                yield Fault("GX023", node.name, name, f"{node.name} returns {name}, which is {mistake}")
+
+
+def _class_mistakes(kind: type) -> Iterator[str]:
+    if kind.__module__ == "builtins":
+        yield "no class of yours; return a frozen dataclass that holds it"
+        return
+    if not (getattr(kind, "__final__", False) or (issubclass(kind, enum.Enum) and len(kind) > 0)):
+        yield f"not final; write @final above class {kind.__name__}"
+    if not _is_frozen(kind):
+        yield f"not frozen; write @dataclass(frozen=True) above class {kind.__name__}"
 
 
 def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
-    """What is wrong with the budgets: one name is one budget or one meter, and what is reset is spent somewhere."""
+    """Budgets and meters that share a name, and resets of budgets that no node spends."""
     known: dict[str, Budget] = {}
     counted: dict[str, Meter] = {}
     for node in nodes.values():
         for budget in _shared_budgets(node):
             if known.setdefault(budget.name, budget) != budget:
+                other = known[budget.name].limit
                 text = (
-                    f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with "
-                    f"{known[budget.name].limit}; use one Budget for both"
+                    f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with {other}"
                 )
-                yield Fault("GX011", node.name, None, text)
+                yield Fault("GX011", node.name, None, f"{text}; use one Budget for both")
     for node in nodes.values():
         for meter in _effect_meters(node):
             if counted.setdefault(meter.name, meter) != meter:
-                text = (
-                    f"{node.name} asks for effects whose meter {meter.name} is not the one of those before it; use one "
-                    f"Meter for both"
-                )
-                yield Fault("GX011", node.name, None, text)
+                text = f"{node.name} asks for effects whose meter {meter.name} is not the one of those before it"
+                yield Fault("GX011", node.name, None, f"{text}; use one Meter for both")
             elif meter.name in known:
-                text = (
-                    f"{node.name} asks for effects that count the meter {meter.name}, and a node is metered by a "
-                    f"budget of that name; rename one of them"
-                )
-                yield Fault("GX011", node.name, None, text)
+                text = f"{node.name} asks for effects that count the meter {meter.name}, and a node is metered by a"
+                yield Fault("GX011", node.name, None, f"{text} budget of that name; rename one of them")
     for edge in found:
         for budget in edge.resets:
             if budget.name not in known:
-                text = (
-                    f"{edge} resets {budget.name}, by which no node is metered; put @metered(budget=...) on the node "
-                    f"that it bounds, or remove the reset"
-                )
+                remedy = "put @metered(budget=...) on the node that it bounds, or remove the reset"
+                text = f"{edge} resets {budget.name}, by which no node is metered; {remedy}"
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 
 
@@ -191,18 +179,13 @@ def _reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
     return seen
 
 
-def _is_final(kind: type) -> bool:
-    return bool(getattr(kind, "__final__", False)) or (issubclass(kind, enum.Enum) and len(kind) > 0)
-
-
 def _is_frozen(kind: type[Any]) -> bool:
     if dataclasses.is_dataclass(kind):
         # The parameters of @dataclass are not in its stub.
         return bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
     if config := getattr(kind, "model_config", None):
         return bool(config.get("frozen"))
-    return issubclass(kind, (enum.Enum, tuple)) or not _has_fields(kind)
-
-
-def _has_fields(kind: type) -> bool:
-    return any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])
+    if issubclass(kind, (enum.Enum, tuple)):
+        return True
+    # A class without fields has nothing to change.
+    return not any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])
