@@ -167,6 +167,8 @@ class Model(Protocol):
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`."""
+        ...
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does."""
+        ...

@@ -59,12 +59,7 @@ class ChosenModel:
 
 
 def chosen_model(
-    name: str | None,
-    base_url: str | None,
-    gguf: Path | None,
-    *,
-    retries: int | None = None,
-    cache: Path | None = None,
+    name: str | None, base_url: str | None, gguf: Path | None, *, retries: int | None = None, cache: Path | None = None
 ) -> ChosenModel:
     """Make the model of the options, by default the built-in one; its weights are not fetched yet.
 

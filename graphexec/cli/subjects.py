@@ -38,13 +38,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
     machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
         raise UsageError(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
-    subjects = [
-        one
-        if isinstance(one, Subject)
-        else subject_of(one.name, verify(one.graph, limits_of(one, limits)), _place(one))
-        for one in found
-    ]
-    return subjects, faults
+    return [one if isinstance(one, Subject) else _verify(one, limits) for one in found], faults
 
 
 def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:

@@ -52,26 +52,9 @@ class Stepwise:
     `ended`, which may be with its last turn. Iterating again, in a sync or an async `for`, runs it from its beginning.
     """
 
-    __slots__ = (
-        "_began",
-        "_clock",
-        "_entered",
-        "_known",
-        "_limits",
-        "_new",
-        "_result",
-        "_run",
-        "_streaming",
-    )
+    __slots__ = ("_began", "_clock", "_entered", "_known", "_limits", "_new", "_result", "_run", "_streaming")
 
-    def __init__(
-        self,
-        streaming: Streaming,
-        *,
-        limits: Limits,
-        clock: Callable[[], float],
-        known: Steps,
-    ) -> None:
+    def __init__(self, streaming: Streaming, *, limits: Limits, clock: Callable[[], float], known: Steps) -> None:
         self._streaming = streaming
         self._limits = limits
         self._clock = clock

@@ -74,6 +74,7 @@ class HasRun(Protocol):
     @property
     def run(self) -> Run:
         """The run so far."""
+        ...
 
 
 def limit_reached(given: HasRun, limit: Exhausted) -> LimitReached:

@@ -136,14 +136,8 @@ class Graph(Generic[S_contra, F_co]):
         self.start = start
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         # Iterations have their limit in `Limits`.
-        self.budgets: Mapping[str, int | None] = MappingProxyType(
-            {
-                budget.name: budget.limit
-                for node in self.nodes.values()
-                for budget in node.meters
-                if budget.name != ITERATIONS.name
-            }
-        )
+        own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
+        self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
         self.meters: Mapping[str, Meter] = MappingProxyType(
             {meter.name: meter for effect in effects for meter in (*effect.charges, *effect.measures)}
@@ -335,9 +329,8 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
     found: list[Edge] = []
     for source, routes in table.rows:
         if source.name in nodes:
-            faults.append(
-                Fault("GX020", source.name, None, f"{source.name} has two rows; join its routes with | in one")
-            )
+            text = f"{source.name} has two rows; join its routes with | in one"
+            faults.append(Fault("GX020", source.name, None, text))
             continue
         nodes[source.name] = source
         found.extend(edges_of(source, routes))

@@ -24,14 +24,7 @@ from typing import (
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
-from graphexec.kernel.signatures import (
-    accepts,
-    classes_of,
-    effects_of,
-    hints_of,
-    name_of,
-    spent_outcome_of,
-)
+from graphexec.kernel.signatures import accepts, classes_of, effects_of, hints_of, name_of, spent_outcome_of
 
 
 @final

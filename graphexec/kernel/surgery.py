@@ -63,17 +63,10 @@ def splice(
         for name in names
         if name in machine or names.count(name) > 1
     ]
-    faults += [
-        Fault(
-            "GX001",
-            edge.source,
-            edge.outcome.__name__,
-            f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the "
-            "table",
-        )
-        for edge in added
-        if edge.target not in machine and edge.target not in names and edge.target != "END"
-    ]
+    for edge in added:
+        if edge.target not in machine and edge.target not in (*names, END.name):
+            text = f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to"
+            faults.append(Fault("GX001", edge.source, edge.outcome.__name__, f"{text} the table"))
     if faults:
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]

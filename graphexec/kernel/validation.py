@@ -59,9 +59,8 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
                 yield Fault("GX022", node.name, name, f"{text}; send it to a node that takes it")
         if node.kind != "pure" and node.when_spent is None:
             remedy = "decorate it with @charged(when_spent=...) and route that outcome"
-            text = (
-                f"{node.name} {_describe_effects(node)}, which a limit may stop, and does not say what then; {remedy}"
-            )
+            does = _describe_effects(node)
+            text = f"{node.name} {does}, which a limit may stop, and does not say what then; {remedy}"
             yield Fault("GX008", node.name, None, text)
 
 
@@ -107,10 +106,8 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -
         for budget in _shared_budgets(node):
             if known.setdefault(budget.name, budget) != budget:
                 other = known[budget.name].limit
-                text = (
-                    f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with {other}"
-                )
-                yield Fault("GX011", node.name, None, f"{text}; use one Budget for both")
+                text = f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with"
+                yield Fault("GX011", node.name, None, f"{text} {other}; use one Budget for both")
     for node in nodes.values():
         for meter in _effect_meters(node):
             if counted.setdefault(meter.name, meter) != meter:

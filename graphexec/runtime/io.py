@@ -45,12 +45,15 @@ class Items(Protocol[T_co]):
 
     def __aiter__(self) -> AsyncIterator[T_co]:
         """Return itself."""
+        ...
 
     def __anext__(self) -> Awaitable[T_co]:
         """Return the next item."""
+        ...
 
     def aclose(self) -> Awaitable[object]:
         """Close it."""
+        ...
 
 
 class IO(Protocol):
@@ -59,33 +62,42 @@ class IO(Protocol):
     @property
     def blocking(self) -> bool:
         """Whether waiting blocks the caller's thread: true in a sync run."""
+        ...
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
         """Return what `blocking()` returns in a sync run, or `await awaiting()` in an async one."""
+        ...
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function that may block: in the caller's thread, or, on an event loop, in a thread of its own."""
+        ...
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Await what `function` returns: on the running event loop, or, in a sync run, on a loop of its own."""
+        ...
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
         """Iterate over `blocking()` in a sync run, over `awaiting()` in an async one; closing it closes that."""
+        ...
 
     async def sleep(self, seconds: float) -> None:
         """Sleep. Raises `AbandonedError`, or is cancelled, when the caller does not wait any more."""
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
         """Return the result of a future that other threads set. Raises `TimeoutError` after `seconds`."""
+        ...
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """Raise `TimeoutError` after `seconds` in the block, where waiting can be interrupted: on an event loop."""
+        ...
 
     def make_check(self) -> Callable[[], None]:
         """Return a function that raises if the caller has stopped waiting: `AbandonedError`, or `CancelledError`."""
+        ...
 
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         """Return what `call()` returns, or `NOT_DONE` after `seconds`: then the call is abandoned."""
+        ...
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         """Return the results of `calls` in order, at most `at_once` running at a time.
@@ -93,9 +105,11 @@ class IO(Protocol):
         After `seconds`, calls without a result are `NOT_DONE`. The first exception abandons the other calls and is
         raised.
         """
+        ...
 
     async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
         """Return what `call()` returns; meanwhile models stream, and reports are passed to `hear` as they come."""
+        ...
 
     async def checkpoint(self) -> None:
         """Let other tasks of the event loop run. Raises `AbandonedError` in a thread whose caller has gone."""
