@@ -92,7 +92,7 @@ def _class_mistakes(kind: type) -> Iterator[str]:
     if kind.__module__ == "builtins":
         yield "no class of yours; return a frozen dataclass that holds it"
         return
-    if not (getattr(kind, "__final__", False) or (issubclass(kind, enum.Enum) and len(kind) > 0)):
+    if not _is_final(kind):
         yield f"not final; write @final above class {kind.__name__}"
     if not _is_frozen(kind):
         yield f"not frozen; write @dataclass(frozen=True) above class {kind.__name__}"
@@ -174,6 +174,10 @@ def _reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
                 seen.add(name)
                 waiting.append(name)
     return seen
+
+
+def _is_final(kind: type) -> bool:
+    return bool(getattr(kind, "__final__", False)) or (issubclass(kind, enum.Enum) and len(kind) > 0)
 
 
 def _is_frozen(kind: type[Any]) -> bool:
