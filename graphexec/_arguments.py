@@ -23,10 +23,7 @@ class Constraint:
 
 
 def check(owner: str, *given: tuple[str, object, Constraint], error: type[GraphexecError] = InputError) -> None:
-    """Hold options of `owner`, or of nobody who need be named, to their kinds; each is its name, value and kind.
-
-    Raises `error` with one line for all that do not fit.
-    """
+    """Raise `error`, one line for all, unless each `(name, value, constraint)` fits; `owner` may be empty."""
     faults = [
         f"{f'{owner} has {name}=' if owner else f'{name} is '}{format_value(value)}{_without(kind.lacks(value))}; "
         f"give {kind.words}"
@@ -42,10 +39,7 @@ def _without(absent: tuple[str, ...]) -> str:
 
 
 def each(name: str, given: Iterable[T], kind: type[T], words: str) -> tuple[T, ...]:
-    """Return all that is given of one class. Raises `InputError`, which says to give a list of these `words`.
-
-    One text is a sequence of letters, and is refused.
-    """
+    """Return values of one class as a tuple. Raises `InputError`, also for one string, which asks for `words`."""
     # Users without a type checker pass one instead of a list, and a list of others.
     several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if several is None or not all(isinstance(one, kind) for one in several):

@@ -8,10 +8,7 @@ from pydantic_core import from_json
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that `text` is. Nothing is guessed: truncated JSON is not completed.
-
-    Raises `ValueError` that says what is wrong.
-    """
+    """Return the JSON object that `text` is. Raises `ValueError`; truncated JSON is not completed."""
     value = read_container(text)
     if isinstance(value, list):
         raise ValueError("it is a list, not an object")  # noqa: TRY004 - what is wrong is the text

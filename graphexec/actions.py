@@ -19,10 +19,9 @@ ToolInput: TypeAlias = str | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AgentAction:
-    """A decision to call `tool`, by its name, with `tool_input`. Raises `InputError` for what neither can be.
+    """A decision to call `tool`, by its name, with `tool_input`. Raises `InputError` for invalid types of either.
 
-    `log` is what the model said on the way to it. A native tool call also has its `call_id` and the `message` that it
-    was part of, so that the conversation can be told to the model again as it was.
+    `log` is the text that led to it. A native tool call also has its `call_id`, and the `message` that it was part of.
     """
 
     tool: str
@@ -46,12 +45,11 @@ StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", 
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """An action and what was observed. Unpacks as the pair `(action, observation)`.
+    """An action and its observation. Unpacks as the pair `(action, observation)`.
 
-    `told` is what the model is told instead of the observation, where that is too long for it.
-
-    `status` says how it went: `ok`; `error`, the tool raised; `bad_arguments`, it was not called; `unknown_tool`;
-    `timed_out`, the tool's own timeout; `cut`, the run's deadline; `parse_error`, there was no action to run.
+    `told` is a shorter observation for the model, where it needs one. `status` is `ok`; `error`, the tool raised;
+    `bad_arguments`, it was not called; `unknown_tool`; `timed_out`, the tool's own timeout; `cut`, the run's deadline;
+    `parse_error`, there was no action to run.
     """
 
     action: AgentAction
@@ -73,10 +71,9 @@ _SHOWN = 5
 
 @final
 class Steps(Sequence[AgentStep]):
-    """The steps of a run so far: an immutable sequence whose extensions share what they have in common.
+    """The steps of a run so far: an immutable, thread-safe sequence whose extensions share a common list.
 
-    `extended` costs only the new steps, however long the sequence is, as long as the longest one is extended (which is
-    what a run does); extending an older one copies. Safe between threads.
+    `extended` costs only the new steps where the longest sequence is extended, as a run does; an older one is copied.
     """
 
     __slots__ = ("_length", "_shared")
@@ -173,10 +170,7 @@ NO_RUN = Run({})
 @final
 @dataclass(frozen=True, slots=True)
 class AgentFinish:
-    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`.
-
-    Raises `InputError` for an answer that is no mapping.
-    """
+    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`."""
 
     return_values: Mapping[str, Any]
     log: str = ""
@@ -195,10 +189,7 @@ class AgentFinish:
 
     @property
     def output(self) -> Any:
-        """The answer itself: the value under `output`, or the only one there is.
-
-        Raises `KeyError` where there are several and none is `output`, or none at all.
-        """
+        """The answer itself: the value under `output`, or the only one. Raises `KeyError` where there is neither."""
         values = self.return_values
         return values["output"] if "output" in values or len(values) != 1 else next(iter(values.values()))
 
@@ -212,10 +203,7 @@ class AgentFinish:
 @final
 @dataclass(frozen=True, slots=True)
 class StoppedResponse:
-    """The run was stopped before the agent had an answer: by which limit, and what the `run` had done by then.
-
-    `generated` says that `output` is the model's own last word, and not a text that says so.
-    """
+    """The end of a stopped run: the limit, and the `run`. `generated`: `output` is the model's last word."""
 
     output: str
     limit: Exhausted

@@ -38,12 +38,10 @@ def agent_limits(  # noqa: PLR0913
 ) -> Limits:
     """Return the limits of an agent's run: those of every machine, and those on what its effects take.
 
-    `iterations` counts plans, `model_calls` and `tool_calls` the attempts, successful or not; they are charged before
-    the call. `tokens` counts prompt and completion tokens; how many a call takes is known only after it, so the last
-    call can exceed the limit. A call counts as one token at least: a provider may report none. `cost` is money,
-    compared before each call, of models that are `priced`: a reply of another model is refused, and what a callable
-    agent or a tool asks of a model by itself costs nothing. Since a call may cost nothing, it cannot
-    prove termination. The others are as in `Limits`.
+    `iterations` counts plans; `model_calls` and `tool_calls` count attempts, charged before the call. `tokens` counts
+    prompt and completion tokens, at least one a call; they are known after a call, so the last one can exceed the
+    limit. `cost` is money, compared before each call, of models that are `priced`; calls made by a callable agent or a
+    tool are not seen. A call may cost nothing, so `cost` cannot prove termination. The others are as in `Limits`.
 
     Raises `LimitsError` as `Limits` does, and for a cost of 0.
     """
@@ -121,10 +119,10 @@ class CallAgent(Effect[Decided]):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a tool call: the observation, and how it went (see `AgentStep.status`).
+    """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
-    `return_direct` says that the observation is to be the run's answer: a successful call of a tool that is so. `told`
-    is what the model is told instead of the observation, where that is too long for it.
+    `return_direct`: the observation is the run's answer. `told` is a shorter observation for the model, where it needs
+    one.
     """
 
     # Whatever the tool returned.
@@ -136,10 +134,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class CallTool(Effect[ToolResult]):
-    """Call the tool `name`. An unknown name is answered, and charged, like any other.
-
-    `run` is the run so far, for a tool that asks for it; it does not say which call this is.
-    """
+    """Call the tool `name`, which may be unknown; `run` is the run so far, for tools that ask for it."""
 
     charges: ClassVar[Mapping[Meter, int]] = {TOOL_CALLS: 1}
     name: str

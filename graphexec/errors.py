@@ -1,41 +1,7 @@
-"""Every exception of graphexec, in one tree.
+"""Every exception of graphexec, in one tree whose root is `GraphexecError`.
 
-::
-
-    GraphexecError
-    ├── NodeError             a function cannot be a node, or is used as one     (building)
-    ├── GraphError            a table is wrong; carries every fault at once      (building)
-    ├── ToolDefinitionError   a function cannot be a tool                        (decorating)
-    ├── LimitsError           a limit is negative, or not a number               (building)
-    ├── InputError            an option, a prompt, inputs or a reply cannot be   (building, starting)
-    ├── UndeclaredOutcomeError     a node returned what its annotation does not say   (running)
-    ├── UndeclaredEffectError      a node asked for what its annotation does not say  (running)
-    ├── UndeclaredCountError       a node asked for more or fewer effects than it says (running)
-    ├── UnhandledOutcomeError      a draft of a graph has no edge for an outcome      (running)
-    ├── UnprovedError         a machine whose runs are not proved to end         (building)
-    ├── CertificateError      a certificate is of something else, or is broken   (running)
-    ├── MissingHandlerError             nobody answers an effect                           (running)
-    ├── AgentError            a callable agent returned no decision              (running)
-    ├── ParseError            a model's reply could not be read                  (running)
-    ├── SnapshotError         stored text is not a snapshot of this graph        (resuming)
-    ├── DeadlockError              under a virtual clock, nothing can wake the loop   (testing)
-    ├── AbandonedError             a run in a thread that nobody waits for any more   (running)
-    └── ModelError            a model could not answer                           (running)
-        ├── MissingAPIKeyError         no key was given, and none is in the environment
-        ├── AuthenticationError  the server refuses the key (401, 403)
-        ├── ModelNotFoundError         the server does not know the model (404)
-        ├── RateLimitError           too many requests (429), after the retries
-        ├── ContextOverflowError       the prompt is longer than the model's context
-        ├── BadRequestError            the server refuses the request (another 4xx)
-        ├── ServerError           the server failed (5xx), after the retries
-        ├── ModelConnectionError      no connection, or it broke
-        ├── ModelTimeoutError          the server did not answer in time
-        │   └── TurnTimeoutError                a rate limit gives no turn in time
-        ├── InvalidReplyError              the reply is not what the protocol says, or was cut short
-        └── WeightsError          a local model's weights cannot be had
-
-An exception that ends a run carries the run's last state: `snapshot_of(error)` returns it, with all that was answered
-by then. (Of a batch that an exception breaks, the replies that were there already are lost.)
+One that ends a run carries the run's last state, `snapshot_of(error)`. (Of a batch it breaks, earlier replies are
+lost.)
 """
 
 from __future__ import annotations
@@ -62,10 +28,10 @@ class NodeError(GraphexecError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a table.
+    """One thing that is wrong with a table: `text` says what it is and what to write.
 
-    `code` is stable (`graphexec.verify.CODES` has their titles); `node` and `outcome` are the names it concerns (`None`
-    where it concerns no single one); `text` is one line that says what is wrong and what to write.
+    `code` is stable (`graphexec.verify.CODES` has the titles); `node` and `outcome` are names, where it concerns a
+    single one.
     """
 
     code: str
@@ -175,8 +141,8 @@ class AgentError(GraphexecError, TypeError):
 class ParseError(GraphexecError, ValueError):
     """A model's reply could not be read.
 
-    `observation` is what to tell the model, so that it can mend its reply; `llm_output` is the text that could not
-    be read. It is `prose` if nothing in it looks like an action: the last word of a stopped run may be such a text.
+    `observation` is the feedback for the model, `llm_output` the unreadable string. It is `prose` if nothing in it
+    looks like an action: then it may be the last word of a stopped run.
     """
 
     def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "", prose: bool = False) -> None:
@@ -191,10 +157,7 @@ class SnapshotError(GraphexecError, ValueError):
 
 
 class AbandonedError(GraphexecError):
-    """A run goes no further, because nobody waits for it any more.
-
-    It ran in a call that was cut, or in a batch that failed; raised in that abandoned thread, which it ends.
-    """
+    """A run in an abandoned thread: its call was cut, or its batch failed, so nothing waits for its result."""
 
 
 class ModelError(GraphexecError):

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from graphexec.errors import InputError
-
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
@@ -28,21 +26,11 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to call a tool. `arguments` is the text as it came: JSON if the model kept to the protocol.
-
-    Raises `InputError` for arguments that are no text.
-    """
+    """A model's wish to call a tool. `arguments` is the string as it came: JSON if the model kept to the protocol."""
 
     id: str
     name: str
     arguments: str
-
-    def __post_init__(self) -> None:
-        # Users who write scripts for tests pass a dict.
-        if not isinstance(self.arguments, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"ToolCall was given the arguments {self.arguments!r}; write them as JSON: json.dumps(...)"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +55,9 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 
 
 def transcript(messages: Iterable[Message], *, human: str = "Human", ai: str = "AI") -> str:
-    """Return a conversation as text, a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` for each message.
+    """Return a conversation as a string, a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` for each message.
 
-    A tool call stands behind what the model said, as `name(arguments)`. What was said may itself have lines that look
-    like these.
+    A tool call follows as `name(arguments)`. Contents are not escaped: they may have lines that look like these.
     """
     return "\n".join([_line(message, human, ai) for message in messages])
 
@@ -102,9 +89,8 @@ class ToolSpec:
 class ChatRequest:
     """A conversation to continue.
 
-    `tools` are offered for native calls, which `tool_choice="none"` forbids though the conversation may tell of earlier
-    ones; `stop` ends the reply before the first of these texts; `schema` is a JSON schema that the reply's text must
-    follow.
+    `tools` are offered for native calls, which `tool_choice="none"` forbids; `stop` ends the reply before the first of
+    these strings; `schema` is the JSON schema that the reply's text must follow.
     """
 
     messages: Sequence[Message]
@@ -149,8 +135,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 class ModelReply:
     """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit.
 
-    `model` is the name that the server gives itself, or nothing; `cost` is in money, as `priced` models reckon it,
-    and `None` where nobody has.
+    `model` is the name that the server gives itself, or empty; `cost` is in money, known of `priced` models only.
     """
 
     content: str
@@ -168,10 +153,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDelta:
-    """A piece of an answer while it comes: text, or a piece of the tool call number `index` of the answer.
-
-    The last piece of a stream is the whole `ModelReply`, not a delta.
-    """
+    """A piece of a streamed answer: text, or a part of tool call number `index`. A `ModelReply` ends the stream."""
 
     content: str = ""
     index: int | None = None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
+from rich.text import Text
 
 from graphexec.cli.exits import (
     FAILED,
@@ -16,25 +19,18 @@ from graphexec.cli.exits import (
     Debug,
     UsageError,
     ending_in_one_line,
+    option,
     read,
     tell,
     write,
     write_proof,
 )
+from graphexec.cli.terminal import Screen
 from graphexec.errors import CertificateError, InputError
+from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
 
 if TYPE_CHECKING:
     from graphexec.verify.proof.certificate import Certificate
-
-
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from typing import TextIO
-
-from rich.text import Text
-
-from graphexec.cli.terminal import Screen
-from graphexec.verify.reports import Subject, document, github, sarif, text
 
 _COLOURS: Mapping[str, str] = {
     r"(?<=  )PROVED(?=  )": "bold green",
@@ -46,7 +42,7 @@ _COLOURS: Mapping[str, str] = {
 }
 
 
-def told(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "github"], out: TextIO) -> None:
+def print_report(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "github"], out: TextIO) -> None:
     """Print the subjects to `out`; files in this folder are named from here."""
     here = str(Path.cwd())
     match how:
@@ -57,18 +53,15 @@ def told(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "git
         case "github":
             out.write(github(subjects, root=here))
         case "text":
-            _text(text(subjects, root=here), out)
-
-
-def _text(plain: str, out: TextIO) -> None:
-    if not out.isatty():
-        out.write(plain)
-        return
-    coloured = Text(plain.rstrip("\n"))
-    for pattern, style in _COLOURS.items():
-        coloured.highlight_regex(pattern, style)
-    # A terminal wraps lines by itself, and people copy them whole.
-    Screen(out).print(coloured, soft_wrap=True)
+            plain = text(subjects, root=here)
+            if not out.isatty():
+                out.write(plain)
+                return
+            coloured = Text(plain.rstrip("\n"))
+            for pattern, style in _COLOURS.items():
+                coloured.highlight_regex(pattern, style)
+            # A terminal wraps lines by itself, and people copy them whole.
+            Screen(out).print(coloured, soft_wrap=True)
 
 
 # Without a name: its commands are the program's own.
@@ -77,21 +70,15 @@ checks = typer.Typer()
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
 _TARGET = "module:object or file.py:object: a Graph, or what has one, such as an executor."
 
-MaxIterations = Annotated[
-    int | None,
-    typer.Option(
-        min=0, metavar="N", help="Entries into its metered nodes; 15.", rich_help_panel=_LIMITS, show_default=False
-    ),
-]
+MaxIterations = Annotated[int | None, option(_LIMITS, "N", "Entries into its metered nodes; 15.", min=0)]
 OtherLimits = Annotated[
     list[str] | None,
-    typer.Option(
-        "--limit",
-        metavar="NAME=N",
-        help="Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, or a budget of the "
+    option(
+        _LIMITS,
+        "NAME=N",
+        "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, or a budget of the "
         "machine's own; NAME=none is no limit. May be repeated.",
-        rich_help_panel=_LIMITS,
-        show_default=False,
+        "--limit",
     ),
 ]
 
@@ -118,13 +105,7 @@ def check(
         ),
     ] = "text",
     certificate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the proof of the one target there, for graphexec audit.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
-        ),
+        Path | None, option(_OUTPUT, "FILE", "Write the proof of the one target there, for graphexec audit.")
     ] = None,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
@@ -136,7 +117,6 @@ def check(
     """
     with ending_in_one_line(debug=debug):
         from graphexec.cli.subjects import chosen_limits, subjects_at
-        from graphexec.verify.reports import status_of
 
         subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
         # People have no use for a report of nothing.
@@ -150,7 +130,7 @@ def check(
                 raise UsageError(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
             verdict = subjects[0].verdict
             write_proof(None if verdict is None else verdict.certificate, certificate)
-        told(subjects, how, sys.stdout)
+        print_report(subjects, how, sys.stdout)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if code:
             raise typer.Exit(code)
@@ -225,14 +205,7 @@ def export(
     how: Annotated[Literal["promela", "tla"], typer.Option("--format", help="For SPIN, or for TLC.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write it there, not to stdout; TLC's configuration goes beside it.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
-        ),
+        option(_OUTPUT, "FILE", "Write it there, not to stdout; TLC's configuration goes beside it.", "--output", "-o"),
     ] = None,
     bound: Annotated[
         bool, typer.Option("--bound", help="Claim that runs end within the proved number of transitions.")

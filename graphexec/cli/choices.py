@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -59,19 +59,13 @@ class ChosenModel:
 
 
 def chosen_model(
-    name: str | None,
-    base_url: str | None,
-    gguf: Path | None,
-    *,
-    retries: int | None = None,
-    cache: Path | None = None,
+    name: str | None, base_url: str | None, gguf: Path | None, *, retries: int | None = None, cache: Path | None = None
 ) -> ChosenModel:
-    """Make the model that the options mean; the built-in one where they say nothing.
+    """Make the model of the options, by default the built-in one; its weights are not fetched yet.
 
-    Weights are not fetched: that is for when all the rest is known to be right. Raises `UsageError`, and `InputError`
-    for a file that is no cache.
+    Raises `UsageError`, and `InputError` for a file that is not a cache.
     """
-    chosen = _chosen(name, base_url, gguf, retries)
+    chosen = _choose_model(name, base_url, gguf, retries)
     if cache is None:
         return chosen
     from graphexec.models import SQLiteCache, cached
@@ -79,7 +73,7 @@ def chosen_model(
     return replace(chosen, model=cached(chosen.model, SQLiteCache(cache)))
 
 
-def _chosen(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
+def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
     if gguf is not None:
         if name is not None or base_url is not None:
             raise UsageError("--gguf runs a file on this machine; leave out --model and --base-url")
@@ -123,10 +117,7 @@ def _refuse_retries(retries: int | None) -> None:
 
 
 def fetch_weights(chosen: ChosenModel) -> None:
-    """Fetch the weights that the model needs, with their own progress bar, before there is a run to watch.
-
-    Raises `WeightsError` if they cannot be had.
-    """
+    """Fetch the weights that the model needs, with a progress bar. Raises `WeightsError`."""
     if chosen.weights is not None:
         from graphexec.models.local.weights import pull
 
@@ -134,9 +125,9 @@ def fetch_weights(chosen: ChosenModel) -> None:
 
 
 def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
-    """Load the tools that were named, or return the built-in ones.
+    """Load the named tools, or the built-in ones.
 
-    Raises `UsageError`, and `ToolDefinitionError` for two of one name: before any weights are fetched.
+    Raises `UsageError`, and `ToolDefinitionError` for a name given twice.
     """
     if not references:
         return EVERYDAY_TOOLS
@@ -150,30 +141,30 @@ def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
             known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
             return create_structured_agent(model, tools, examples=examples)
-        case "tool_calling":
-            return create_tool_calling_agent(model, tools)
-        case "react":
-            return create_react_agent(model, tools)
         # These two continue a text, which few servers still offer; they can be asked as the others are.
         case "mrkl":
             return create_mrkl_agent(model, tools, protocol="chat")
         case "conversational":
             return create_conversational_agent(model, tools, protocol="chat")
-        case "chat":
-            return create_chat_agent(model, tools)
-        case "structured_chat":
-            return create_structured_chat_agent(model, tools)
-        case "json_chat":
-            return create_json_chat_agent(model, tools)
-        case "xml":
-            return create_xml_agent(model, tools)
+        case _:
+            return _FACTORIES[name](model, tools)
+
+
+_FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
+    "tool_calling": create_tool_calling_agent,
+    "react": create_react_agent,
+    "chat": create_chat_agent,
+    "structured_chat": create_structured_chat_agent,
+    "json_chat": create_json_chat_agent,
+    "xml": create_xml_agent,
+}
 
 
 def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
-    """Make the memory of the conversation in that file, of which the agent is told the end.
+    """Make the memory of the conversation in that file, of which the agent sees the end.
 
-    Raises `UsageError` for an agent that is not told what was said before, and `InputError` where there can be no file,
-    or one that is no conversation.
+    Raises `UsageError` for an agent without a history or a file that cannot be written, `InputError` for an invalid
+    file.
     """
     if file is None and _HISTORY not in agent.input_keys:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, write, write_bytes
+from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, option, write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,21 +36,18 @@ def draw(
     *,
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TRACE",
-            help="A run to lay over the machine: what graphexec run --record wrote. Several make a heat map.",
-            show_default=False,
+        option(
+            None, "TRACE", "A run to lay over the machine: what graphexec run --record wrote. Several make a heat map."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            _OUTPUT,
+            "FILE",
+            "Write it there, not to stdout. The suffix says the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="Write it there, not to stdout. The suffix says the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
         ),
     ] = None,
     how: Annotated[
@@ -68,12 +65,17 @@ def draw(
     """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
     with ending_in_one_line(debug=debug):
         from graphexec.cli.records import recording_at
+        from graphexec.draw import drawn
 
-        wanted = how or _format_of(output)
+        wanted = how or _chosen_format(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
             raise UsageError("a PNG is nothing for a terminal; name a file: -o machine.png")
         runs = [recording_at(file) for file in run or ()]
-        content = _of_a_run(runs, wanted) if target is None and runs else _drawn(target or _OWN, runs, wanted)
+        if target is None and runs:
+            # Of the machine that ran there is nothing but the picture.
+            content = drawn(_common_machine(runs), wanted, runs=runs)
+        else:
+            content = _draw_target(target or _OWN, runs, wanted)
         if output is not None:
             write_bytes(content, output)
         elif wanted == "png":
@@ -82,8 +84,7 @@ def draw(
             write(content.decode(), None)
 
 
-def _format_of(output: Path | None) -> str:
-    """The format that a file's name says. Raises `UsageError`."""
+def _chosen_format(output: Path | None) -> str:
     if output is None:
         return "mermaid"
     from graphexec.draw import format_of
@@ -95,7 +96,7 @@ def _format_of(output: Path | None) -> str:
         raise UsageError(f"{error} with --format") from error
 
 
-def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
+def _draw_target(target: str, runs: Sequence[Recording], how: str) -> bytes:
     """The machine that is named. Its proof is within the limits of the runs; its own count where no run has any."""
     from graphexec.cli.subjects import verdict_at
     from graphexec.draw import drawn, subject_for
@@ -105,14 +106,7 @@ def _drawn(target: str, runs: Sequence[Recording], how: str) -> bytes:
     return drawn(verdict if unknown else subject_for(verdict.graph, None, runs), how, runs=runs)
 
 
-def _of_a_run(runs: Sequence[Recording], how: str) -> bytes:
-    """The machine that ran, of which there is nothing but the picture."""
-    from graphexec.draw import drawn
-
-    return drawn(_alike(runs), how, runs=runs)
-
-
-def _alike(runs: Sequence[Recording]) -> Picture:
+def _common_machine(runs: Sequence[Recording]) -> Picture:
     """The machine that ran. Of runs with different limits, without what only some of them say: they share no proof."""
     machine = runs[0].machine
     if all(run.limits == runs[0].limits for run in runs):

@@ -28,7 +28,7 @@ def enter(arguments: Sequence[str]) -> None:
     """Run the command that `arguments` name, and exit with its code."""
     make_writable()
     try:
-        code = _code(arguments)
+        code = _exit_code(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
@@ -45,18 +45,18 @@ def _command() -> Any:  # typer exports no name for click's class
     return get_command(app)
 
 
-def _code(arguments: Sequence[str]) -> int:
+def _exit_code(arguments: Sequence[str]) -> int:
     try:
         code = _command()(list(arguments), prog_name="graphexec", standalone_mode=False)
     except _UsageError as error:
-        return _misused(error, arguments)
+        return _print_usage_error(error, arguments)
     except typer.Abort:
         return INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
 # Any of the two classes that typer's errors can have; both have these.
-def _misused(error: object, arguments: Sequence[str]) -> int:
+def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
     message = str(getattr(error, "format_message", lambda: error)()).replace(_OF_PYDANTIC, "", 1).rstrip(".")
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphexec")

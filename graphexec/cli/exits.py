@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -31,6 +31,13 @@ INTERRUPTED = 130
 # What a shell reports of a program that wrote to a closed pipe: 128 + SIGPIPE.
 READER_GONE = 141
 
+
+# Any: as typer has it.
+def option(panel: str | None, metavar: str, text: str, *names: str, **settings: Any) -> Any:
+    """Describe an option whose default is not shown: where and how the help shows it."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=False, **settings)
+
+
 # The option of every command.
 Debug = Annotated[
     bool,
@@ -39,10 +46,7 @@ Debug = Annotated[
 
 
 class UsageError(Exception):
-    """What was typed cannot be meant: options that exclude each other, or a name that nothing has.
-
-    `each` are several things that are wrong there, which have lines of their own.
-    """
+    """An invalid command line, such as an unknown name. `each` are its problems, on lines of their own."""
 
     def __init__(self, text: str, *, each: Sequence[str] = ()) -> None:
         self.text = text
@@ -97,19 +101,15 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generat
         # Before typer sees it, which would exit with 1.
         let_go()
         raise typer.Exit(READER_GONE) from error
-    except KeyboardInterrupt as error:
-        # Before there was a run, or while weights were fetched. A run's own interruption is its watcher's.
-        if json_to is None:
+    # Interrupted before there was a run, or while weights were fetched: a run's own interruption is its display's.
+    except (Exception, KeyboardInterrupt) as error:
+        code = code_of(error) if isinstance(error, Exception) else INTERRUPTED
+        if json_to is not None:
+            tell_json(error, code, json_to)
+        elif code == INTERRUPTED:
             print("graphexec: interrupted", file=sys.stderr)
         else:
-            tell_json(error, INTERRUPTED, json_to)
-        raise typer.Exit(INTERRUPTED) from error
-    except Exception as error:
-        code = code_of(error)
-        if json_to is None:
             tell(error, debug=debug)
-        else:
-            tell_json(error, code, json_to)
         raise typer.Exit(code) from error
 
 

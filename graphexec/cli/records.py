@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """A watcher that writes records to `out`. They are ASCII, so that every stream can carry them."""
+    """A display that writes records to `out`. They are ASCII, so that every stream can carry them."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -64,14 +64,14 @@ class Records:
 
 
 def recording_at(file: str) -> Recording:
-    """Read the records of a run; `-` is the standard input. Raises `UsageError`, with the line that is none.
+    """Read the records of a run; `-` is the standard input. Raises `UsageError` that names an invalid line.
 
-    A run whose last line is cut off is read as far as it goes, and stderr told so.
+    A run whose last line is cut off is read as far as it goes, with a warning on stderr.
     """
     from graphexec.draw.runs.records import Recording
 
     name = "standard input" if file == "-" else file
-    whole, last = _parted(read(file))
+    whole, last = _split_last_line(read(file))
     if last:
         number = whole.count("\n") + 1
         print(f"graphexec: {name}: line {number} is cut off; the run is shown as far as it goes", file=sys.stderr)
@@ -81,7 +81,7 @@ def recording_at(file: str) -> Recording:
         raise UsageError(f"{name}: {error}") from error
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split_last_line(text: str) -> tuple[str, str]:
     """The lines that are whole, and the last one if it is cut off."""
     head, newline, last = text.rpartition("\n")
     if not last.strip():

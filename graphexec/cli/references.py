@@ -26,14 +26,11 @@ from graphexec.verify import UnprovedError
 
 
 def line_of(module: ModuleType, path: str) -> int:
-    """The line that binds `path` (a name, or names with dots) last; 1 where the source does not show it.
-
-    What is bound in a function, or by `setattr`, is not seen.
-    """
+    """The last line that binds `path` (a name, or names with dots) at the top level, or 1."""
     line = 1
     body: Sequence[ast.stmt] = _body(module)
     for name in path.split("."):
-        binding = [one for one in _statements(body) if name in _names(one)]
+        binding = [one for one in _statements(body) if name in _bound_names(one)]
         if not binding:
             break
         last = binding[-1]
@@ -79,8 +76,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _statements(getattr(block, part, ()))
 
 
-def _names(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds by itself."""
+def _bound_names(statement: ast.stmt) -> set[str]:
     match statement:
         case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             return {name}
@@ -143,9 +139,9 @@ def machine_at(reference: str) -> Target:
 
 
 def machines_at(reference: str) -> tuple[Target, ...]:
-    """Load the machine that is named, or of a module or a file every graph and executor at its top level, each once.
+    """Load the named machine, or every graph and executor that a module or file makes at its top level, each once.
 
-    What another package made, and this one imports, is left out. Raises `UsageError` if there is none.
+    Raises `UsageError` if there is none.
     """
     if not _is_module(reference):
         return (machine_at(reference),)
@@ -182,7 +178,6 @@ def _machine(name: str, found: object, module: ModuleType) -> Target | None:
 
 
 def _load(reference: str, example: str) -> tuple[ModuleType, object]:
-    """The object that is named, and its module."""
     place, _, path = reference.rpartition(":")
     if not place or not path:
         raise UsageError(f"{reference!r} does not name an object; write module:object, such as {example}")
@@ -192,14 +187,14 @@ def _load(reference: str, example: str) -> tuple[ModuleType, object]:
     for name in path.split("."):
         if not hasattr(found, name):
             names = [one for one in dir(found) if one[:1] != "_"]
-            raise UsageError(f"{within} has no {name}; {_near(name, names, of='it')}")
+            raise UsageError(f"{within} has no {name}; {_suggest_names(name, names, of='it')}")
         found = getattr(found, name)
         within = f"{place}:{name}" if within == place else f"{within}.{name}"
     return module, found
 
 
 def _module(place: str) -> ModuleType:
-    _refuse_path(place)
+    _check_path(place)
     here = str(Path.cwd())
     if here not in sys.path:
         # A script's path begins with the script's directory; people name the modules of their own.
@@ -218,26 +213,24 @@ def _module(place: str) -> ModuleType:
             raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
-            near = _near(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
+            near = _suggest_names(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
             raise UsageError(f"there is no module {missing} here, nor is it installed; {near}") from error
-        raise _refused(place, error) from error
+        raise _import_error(place, error) from error
 
 
-def _refused(place: str, error: BaseException) -> UsageError:
-    """What a module raised while it was imported."""
+def _import_error(place: str, error: BaseException) -> UsageError:
     match error:
         case GraphError(faults=faults):
             each = [f"{fault.code}: {fault.text}" for fault in faults]
-            return UsageError(f"{place} cannot be imported: its table cannot be built{_where(error)}", each=each)
+            return UsageError(f"{place} cannot be imported: its table cannot be built{_format_place(error)}", each=each)
         case UnprovedError():
             why = [str(finding) for finding in error.verdict.findings if finding.severity == "error"]
-            return UsageError(f"{place} cannot be imported: its executor is refused{_where(error)}", each=why)
+            return UsageError(f"{place} cannot be imported: its executor is refused{_format_place(error)}", each=why)
         case _:
-            return UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}{_where(error)}")
+            return UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}{_format_place(error)}")
 
 
-def _refuse_path(place: str) -> None:
-    """Raise `UsageError` for a path that is no Python file's."""
+def _check_path(place: str) -> None:
     if place.endswith(".py") or all(part.isidentifier() for part in place.split(".")):
         return
     folder = Path(place)
@@ -254,7 +247,7 @@ def _file(place: str) -> ModuleType:
     if not path.is_file():
         parent = path.parent
         beside = [one.name for one in parent.glob("*.py")] if parent.is_dir() else []
-        near = _near(path.name, beside, of=_HERE if parent == Path() else str(parent))
+        near = _suggest_names(path.name, beside, of=_HERE if parent == Path() else str(parent))
         raise UsageError(f"there is no file {place}; {near}")
     # Not in the place of a module that is loaded: a file may be called json.py.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_file"
@@ -280,13 +273,12 @@ def raised_at(error: BaseException) -> tuple[str, int] | None:
     return own[-1] if own else None
 
 
-def _where(error: BaseException) -> str:
-    """The place that raised, as the user's editor knows it."""
+def _format_place(error: BaseException) -> str:
     place = None if isinstance(error, SyntaxError) else raised_at(error)
     return "" if place is None else f" ({Path(place[0]).name}, line {place[1]})"
 
 
-def _near(name: str, names: Iterable[str], *, of: str) -> str:
+def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:
     """What may have been meant: a name like it, else what there is; `of` says whose the names are."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=3)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, Literal
 
 import typer
 
 from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
-from graphexec.cli.exits import ANSWERED, Debug, UsageError, ending_in_one_line, opened, write_proof
-from graphexec.cli.following import RunDisplay, RunDisplays, Setup, follow
+from graphexec.cli.exits import ANSWERED, Debug, ending_in_one_line, opened, option, write_proof
+from graphexec.cli.following import RunDisplay, Setup, follow
 from graphexec.cli.records import Records
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
 from graphexec.executor.executor import AgentExecutor
@@ -19,118 +19,76 @@ from graphexec.executor.executor import AgentExecutor
 _MODEL, _LIMITS, _KEPT, _OUTPUT = "Model and tools", "Limits", "Kept for the next time", "Output"
 
 
-def _asked(question: str) -> str:
+def _check_question(question: str) -> str:
     if not question.strip():
         raise typer.BadParameter("it is empty; write what you want to know, in quotes")
     return question
 
 
-def _finite(seconds: float | None) -> float | None:
+def _check_finite(seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
         raise typer.BadParameter("it is no number of seconds; leave the option out for no limit")
     return seconds
 
 
 def run(  # noqa: PLR0913 - each is an option
-    question: Annotated[str, typer.Argument(help="The question, in quotes.", callback=_asked, show_default=False)],
+    question: Annotated[
+        str, typer.Argument(help="The question, in quotes.", callback=_check_question, show_default=False)
+    ],
     *,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A model of an OpenAI-compatible server, or one that `graphexec models` lists. Without it a small "
+        option(
+            _MODEL,
+            "NAME",
+            "A model of an OpenAI-compatible server, or one that `graphexec models` lists. Without it a small "
             "local model answers, downloaded at first use.",
-            rich_help_panel=_MODEL,
-            show_default=False,
         ),
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The server's address, such as http://127.0.0.1:8080/v1. Without it OPENAI_BASE_URL, else OpenAI's; "
+        option(
+            _MODEL,
+            "URL",
+            "The server's address, such as http://127.0.0.1:8080/v1. Without it OPENAI_BASE_URL, else OpenAI's; "
             "the key is OPENAI_API_KEY.",
-            rich_help_panel=_MODEL,
-            show_default=False,
         ),
     ] = None,
     retries: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="How often a request that failed is sent again to a server; 2.",
-            rich_help_panel=_MODEL,
-            show_default=False,
-        ),
+        int | None, option(_MODEL, "N", "How often a request that failed is sent again to a server; 2.", min=0)
     ] = None,
-    gguf: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="A local model of your own, a GGUF file, instead.",
-            rich_help_panel=_MODEL,
-            show_default=False,
-        ),
-    ] = None,
+    gguf: Annotated[Path | None, option(_MODEL, "PATH", "A local model of your own, a GGUF file, instead.")] = None,
     agent: Annotated[
         AgentName | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the model decides: structured, tool_calling or react, or as LangChain's mrkl, conversational, "
+        option(
+            _MODEL,
+            "NAME",
+            "How the model decides: structured, tool_calling or react, or as LangChain's mrkl, conversational, "
             "chat, structured_chat, json_chat or xml. Without it structured for a local model, else tool_calling.",
-            rich_help_panel=_MODEL,
-            show_default=False,
         ),
     ] = None,
     trim: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Show the model the last N steps only, of a run that grows too long for it.",
-            rich_help_panel=_MODEL,
-            show_default=False,
-        ),
+        option(_MODEL, "N", "Show the model the last N steps only, of a run that grows too long for it.", min=1),
     ] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="MODULE:OBJECT",
-            help="A tool, or a list of tools, instead of the built-in ones (calculator, convert_units, today). "
+        option(
+            _MODEL,
+            "MODULE:OBJECT",
+            "A tool, or a list of tools, instead of the built-in ones (calculator, convert_units, today). "
             "May be repeated; file.py:object works too.",
-            rich_help_panel=_MODEL,
-            show_default=False,
         ),
     ] = None,
     max_iterations: Annotated[
         int, typer.Option(min=0, metavar="N", help="Decisions of the agent.", rich_help_panel=_LIMITS)
     ] = 15,
     max_seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Seconds, by the clock.",
-            callback=_finite,
-            rich_help_panel=_LIMITS,
-            show_default=False,
-        ),
+        float | None, option(_LIMITS, "SECONDS", "Seconds, by the clock.", min=0, callback=_check_finite)
     ] = None,
-    max_model_calls: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Calls of the model.", rich_help_panel=_LIMITS, show_default=False),
-    ] = None,
-    max_tool_calls: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Calls of tools.", rich_help_panel=_LIMITS, show_default=False),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="Tokens, prompts and replies.", rich_help_panel=_LIMITS, show_default=False
-        ),
-    ] = None,
+    max_model_calls: Annotated[int | None, option(_LIMITS, "N", "Calls of the model.", min=0)] = None,
+    max_tool_calls: Annotated[int | None, option(_LIMITS, "N", "Calls of tools.", min=0)] = None,
+    max_tokens: Annotated[int | None, option(_LIMITS, "N", "Tokens, prompts and replies.", min=0)] = None,
     early_stopping: Annotated[
         Literal["force", "generate"],
         typer.Option(
@@ -140,21 +98,15 @@ def run(  # noqa: PLR0913 - each is an option
     ] = "force",
     memory: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A conversation: what was said before is known, and this is added. Delete the file to forget it.",
-            rich_help_panel=_KEPT,
-            show_default=False,
+        option(
+            _KEPT,
+            "FILE",
+            "A conversation: what was said before is known, and this is added. Delete the file to forget it.",
         ),
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Replies: what this model was asked before, word for word, it is not asked again.",
-            rich_help_panel=_KEPT,
-            show_default=False,
-        ),
+        option(_KEPT, "FILE", "Replies: what this model was asked before, word for word, it is not asked again."),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object per event, the result last.", rich_help_panel=_OUTPUT)
@@ -162,29 +114,16 @@ def run(  # noqa: PLR0913 - each is an option
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="The answer alone, no trace.", rich_help_panel=_OUTPUT)
     ] = False,
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="The machine itself, whose nodes light up, instead of the trace.", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
     record: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write what --json prints there too, as it happens: for graphexec view, draw --run and audit.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
+        option(
+            _OUTPUT,
+            "FILE",
+            "Write what --json prints there too, as it happens: for graphexec view, draw --run and audit.",
         ),
     ] = None,
     certificate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the proof that the run ends there, for graphexec audit.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
-        ),
+        Path | None, option(_OUTPUT, "FILE", "Write the proof that the run ends there, for graphexec audit.")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -194,8 +133,6 @@ def run(  # noqa: PLR0913 - each is an option
     """
     out = sys.stdout
     with ending_in_one_line(debug=debug, json_to=out if json else None):
-        if watch and (json or quiet):
-            raise UsageError(f"--watch and {'--json' if json else '--quiet'} show a run in two ways; leave one out")
         of_tools = chosen_tools(tools or ())
         chosen = chosen_model(model, base_url, gguf, retries=retries, cache=cache)
         name: AgentName = agent or ("structured" if chosen.local else "tool_calling")
@@ -220,19 +157,9 @@ def run(  # noqa: PLR0913 - each is an option
         with opened(record) as file:
             # Last: it may take minutes, after which nothing is to be found wrong with what was typed.
             fetch_weights(chosen)
-            watcher: RunDisplay = Records(out) if json else _shown(out, watch=watch, quiet=quiet)
-            if file is not None:
-                # What is on file is told first: who is shown the end may look at the file next.
-                watcher = RunDisplays(Records(file), watcher)
-            code = follow(Setup(question, executor, chosen.name, name), watcher, debug=debug)
+            display: RunDisplay = Records(out) if json else (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
+            # The file is written first: who is shown the end may look at the file next.
+            displays = [display] if file is None else [Records(file), display]
+            code = follow(Setup(question, executor, chosen.name, name), displays, debug=debug)
         if code != ANSWERED:
             raise typer.Exit(code)
-
-
-def _shown(out: TextIO, *, watch: bool, quiet: bool) -> RunDisplay:
-    """Who shows the run to a person."""
-    if watch:
-        from graphexec.cli.watching import watching
-
-        return watching(out, sys.stderr)
-    return (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)

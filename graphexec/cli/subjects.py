@@ -19,11 +19,10 @@ ChosenLimits: TypeAlias = Mapping[str, float | None]
 
 
 def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageError]]:
-    """Verify everything that is named: executors under limits of their own, graphs under `limits` or the default.
+    """Verify every named machine: executors under limits of their own, graphs under `limits` or the default.
 
-    A table that is refused, and an executor that is, while its module is imported, is a subject too; and so is what
-    cannot be loaded, whose faults are returned beside the subjects. Raises `UsageError` for limits of which nothing
-    named has any use.
+    A table or an executor that is refused while its module is imported is a subject, too; so is what cannot be loaded,
+    whose faults are returned beside the subjects. Raises `UsageError` for limits that no machine uses.
     """
     found: list[Subject | Target] = []
     faults: list[UsageError] = []
@@ -31,7 +30,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
         try:
             found += machines_at(reference)
         except UsageError as fault:
-            subject = _refused(reference, fault)
+            subject = _refused_subject(reference, fault)
             if subject is None:
                 faults.append(fault)
                 subject = Subject(reference, (), place=_raised_at(fault.__cause__), error=line_of(fault))
@@ -39,7 +38,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
     machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
         raise UsageError(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
-    return [one if isinstance(one, Subject) else _verified(one, limits) for one in found], faults
+    return [one if isinstance(one, Subject) else _verify(one, limits) for one in found], faults
 
 
 def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
@@ -47,7 +46,7 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
     try:
         machine = machine_at(reference)
     except UsageError as fault:
-        refused = _refused(reference, fault)
+        refused = _refused_subject(reference, fault)
         if refused is None or refused.verdict is None:
             raise
         return refused.verdict
@@ -55,9 +54,9 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
 
 
 def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
-    """Return the limits under which a machine is judged: its own, else those that were typed, else the default.
+    """Return the limits of a machine: its own, else those that were typed, else the default. Unknown names are budgets.
 
-    Raises `LimitsError` for values that cannot be limits. A name that is no limit and no meter is taken for a budget.
+    Raises `LimitsError` for invalid values.
     """
     if machine.limits is not None or chosen is None:
         return machine.limits or Limits()
@@ -104,12 +103,12 @@ def _number(name: str, text: str) -> float | None:
         raise UsageError(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
 
 
-def _verified(machine: Target, limits: ChosenLimits | None) -> Subject:
+def _verify(machine: Target, limits: ChosenLimits | None) -> Subject:
     place = None if machine.file is None else SourceLocation(machine.file, machine.line)
     return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 
 
-def _refused(reference: str, fault: UsageError) -> Subject | None:
+def _refused_subject(reference: str, fault: UsageError) -> Subject | None:
     """What was refused while it was imported; `None` if that is not what is wrong."""
     match fault.__cause__:
         case GraphError() as error:

@@ -30,21 +30,15 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The signs of a run, in what the stream can show: of the trace, and of the machine that is watched."""
+    """The signs of a trace, in what the stream can show."""
 
     arrow: str = "→"
     dot: str = "·"
     more: str = "…"
     spinner: str = "dots"
-    here: str = "●"
-    node: str = "○"
-    limit: str = "⇢"
-    times: str = "×"
-    full: str = "█"
-    empty: str = "░"
 
 
-ASCII = Symbols("->", "|", "...", "line", here=">", node="o", limit="..>", times="x", full="#", empty="-")
+ASCII = Symbols("->", "|", "...", "line")
 
 
 def symbols_for(stream: TextIO) -> Symbols:

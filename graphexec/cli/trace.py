@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TextIO
 
 from pydantic_core import to_json
@@ -29,22 +28,22 @@ from graphexec.effects import (
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.kernel.effects import All, Effect, Perform, Request
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
 
 
-def asked(request: Request) -> str:
+def format_request(request: Request) -> str:
     """What is waited for: each kind once, however many of it are asked for at a time."""
     effects = request.effects if isinstance(request, All) else (request,)
     tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
-    told = [f"calling {', '.join(tools)}"] if tools else []
-    told += [_told(effect) for effect in effects if not isinstance(effect, CallTool)]
-    return clean(", ".join(dict.fromkeys(told)))
+    parts = [f"calling {', '.join(tools)}"] if tools else []
+    parts += [_format_effect(effect) for effect in effects if not isinstance(effect, CallTool)]
+    return clean(", ".join(dict.fromkeys(parts)))
 
 
 # Any: an effect's reply is whatever it asks for.
-def _told(effect: Effect[Any]) -> str:
+def _format_effect(effect: Effect[Any]) -> str:
     match effect:
         case CallModel():
             return "asking the model"
@@ -68,17 +67,11 @@ _OUTCOME = 17
 _NARROW = 80
 
 # The limits that have an option here; a machine's own budgets have none.
-_OPTIONS: Mapping[str, str] = {
-    "iterations": "--max-iterations",
-    "seconds": "--max-seconds",
-    "model_calls": "--max-model-calls",
-    "tool_calls": "--max-tool-calls",
-    "tokens": "--max-tokens",
-}
+_LIMITS = ("iterations", "seconds", "model_calls", "tool_calls", "tokens")
 
 
 class AnswerPrinter:
-    """A watcher that prints the answer to `out`, and what went wrong to `err`: what `--quiet` shows."""
+    """A display of the answer on `out`, and of errors on `err`: what `--quiet` shows."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
@@ -112,7 +105,8 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer; a stopped run seldom has one, and its reason goes to the other stream."""
         if isinstance(ending, StoppedResponse):
-            remedy = f"allow more with {_OPTIONS.get(ending.limit.limit, ending.limit.limit)}"
+            limit = ending.limit.limit
+            remedy = f"allow more with {f'--max-{limit}'.replace('_', '-') if limit in _LIMITS else limit}"
             self.say(Text(f"{ending.reason.rstrip('.')}; {remedy}", "yellow"))
             if not ending.generated:
                 return
@@ -128,21 +122,9 @@ class AnswerPrinter:
         """Print a line about the run."""
         self.screen.print(text, soft_wrap=not self.screen.is_terminal)
 
-    def cost(self, reached: Reached) -> None:
-        """Print what the run has spent."""
-        spent = reached.spent
-        costs = (
-            counted(spent.iterations, "iteration"),
-            counted(int(spent[MODEL_CALLS]), "model call"),
-            counted(int(spent[TOOL_CALLS]), "tool call"),
-            f"{reported_tokens(spent):,} tokens ({spent[PROMPT_TOKENS]:,} + {spent[COMPLETION_TOKENS]:,})",
-            duration(reached.seconds),
-        )
-        self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
-
 
 class TracePrinter(AnswerPrinter):
-    """A watcher that shows every edge, what was asked and answered on the way, the answer, and what it cost."""
+    """A display of every edge, what was asked and answered on the way, the answer, and its cost."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
@@ -157,7 +139,7 @@ class TracePrinter(AnswerPrinter):
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
-        self._part()
+        self._print_gap()
 
     def happened(self, event: Event[Ending]) -> None:
         """Show an edge when it is taken, and meanwhile what is waited for."""
@@ -165,46 +147,56 @@ class TracePrinter(AnswerPrinter):
             case Entered():
                 self._answered = None
             case Asked(_, effect):
-                self._wait(asked(effect))
-            case Reported(news=news):
-                if not isinstance(news, ReplyDelta):
-                    self._parted = False
-                    self.say(Text(f"   {clean(str(news))}", "dim"))
+                self._wait(format_request(effect))
+            case Reported(news=news) if not isinstance(news, ReplyDelta):
+                self._parted = False
+                self.say(Text(f"   {clean(str(news))}", "dim"))
             case Answered():
                 self._stop_waiting()
                 self._answered = event
             case Moved():
                 self._row(event)
-            case Done():
+            case _:
                 pass
 
     def ended(self, ending: Ending, reached: Reached) -> None:
         """Print the answer between the trace and the cost."""
         super().ended(ending, reached)
-        self.cost(reached)
+        self._cost(reached)
 
     def answer(self, ending: Ending) -> None:
         """Print the answer between two empty lines."""
-        self._part()
+        self._print_gap()
         super().answer(ending)
         # An answer that went elsewhere parts nothing here.
         if self._together or isinstance(ending, StoppedResponse):
             self._parted = False
-        self._part()
+        self._print_gap()
 
     def interrupted(self, reached: Reached) -> None:
         """Say how far the run came, and what it cost."""
         self._stop_waiting()
-        self._part()
+        self._print_gap()
         super().interrupted(reached)
-        self.cost(reached)
+        self._cost(reached)
 
     def failed(self, error: Exception, reached: Reached) -> None:
         """Say what went wrong, and what the run cost until then."""
         self._stop_waiting()
-        self._part()
+        self._print_gap()
         super().failed(error, reached)
-        self.cost(reached)
+        self._cost(reached)
+
+    def _cost(self, reached: Reached) -> None:
+        spent = reached.spent
+        costs = (
+            counted(spent.iterations, "iteration"),
+            counted(int(spent[MODEL_CALLS]), "model call"),
+            counted(int(spent[TOOL_CALLS]), "tool call"),
+            f"{reported_tokens(spent):,} tokens ({spent[PROMPT_TOKENS]:,} + {spent[COMPLETION_TOKENS]:,})",
+            duration(reached.seconds),
+        )
+        self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
 
     def _wait(self, what: str) -> None:
         """Show what is waited for, and for how long: on a terminal only."""
@@ -226,8 +218,7 @@ class TracePrinter(AnswerPrinter):
             self._waiting.stop()
             self._waiting = None
 
-    def _part(self) -> None:
-        """Print an empty line, unless the last one is."""
+    def _print_gap(self) -> None:
         if not self._parted:
             self.screen.print()
         self._parted = True
@@ -263,7 +254,7 @@ class TracePrinter(AnswerPrinter):
                 lines.append(self._reply(reply))
             case Acted(actions=actions):
                 # The actions of one reply share what was said with them.
-                thought = self._cut(_thought(actions[0]))
+                thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])
                 lines.extend(self._action(action) for action in actions)
             case Observed(actions=actions, results=results):
@@ -272,9 +263,9 @@ class TracePrinter(AnswerPrinter):
                     step = AgentStep(action, result.observation, result.status)
                     lines.append(self._observation(step, named=several))
             case Ready(run=run) if moved.node == "parse" and run.steps:
-                said = self._cut(run.steps[-1].action.log)
+                said = self._shorten(run.steps[-1].action.log)
                 lines.append(Text(f"the reply could not be read: {said}", "red"))
-                lines.append(Text(f"told the model: {self._cut(_shown(run.steps[-1].observation))}", "dim"))
+                lines.append(Text(f"told the model: {self._shorten(_format_value(run.steps[-1].observation))}", "dim"))
             case LimitReached(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
             case AgentFinish(return_direct=True):
@@ -295,16 +286,15 @@ class TracePrinter(AnswerPrinter):
         text = Text(clean(action.tool), "cyan")
         given = action.tool_input
         if isinstance(given, str):
-            return text.append(f"({self._cut(_shown([given])[1:-1])})")
-        arguments = ", ".join(f"{name}={_shown([value])[1:-1]}" for name, value in given.items())
-        return text.append(f"({self._cut(arguments)})")
+            return text.append(f"({self._shorten(_format_value([given])[1:-1])})")
+        arguments = ", ".join(f"{name}={_format_value([value])[1:-1]}" for name, value in given.items())
+        return text.append(f"({self._shorten(arguments)})")
 
     def _observation(self, step: AgentStep, *, named: bool) -> Text:
         text = Text(f"{clean(step.action.tool)}: " if named else "", "cyan")
-        return text.append(self._cut(_shown(step.observation)), "green" if step.status == "ok" else "red")
+        return text.append(self._shorten(_format_value(step.observation)), "green" if step.status == "ok" else "red")
 
-    def _cut(self, text: str) -> str:
-        """Text for the screen, not more of it than a reader of the trace wants."""
+    def _shorten(self, text: str) -> str:
         whole = clean(text).strip()
         shown = "\n".join(whole[:_CHARACTERS].splitlines()[:_LINES])
         left = len(whole) - len(shown)
@@ -329,5 +319,5 @@ def _thought(action: AgentAction) -> str:
 
 
 # Any: whatever a tool returned, or a model gave to it.
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, write
+from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, option, write
 from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
 # Columns of a timeline: of one that is no terminal's, and the least that its rows need.
@@ -63,24 +63,16 @@ def view(
     ] = False,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="N",
-            help="With --live: serve it there; without it, where a port is free.",
-            rich_help_panel=_LIVE,
-            show_default=False,
-        ),
+        option(_LIVE, "N", "With --live: serve it there; without it, where a port is free.", min=0, max=65535),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            _OUTPUT,
+            "FILE",
+            "Write it there, a page to an .html; without it a page goes to a temporary file, and text to stdout.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="Write it there, a page to an .html; without it a page goes to a temporary file, and text to stdout.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
         ),
     ] = None,
     no_open: Annotated[
@@ -101,7 +93,7 @@ def view(
             _serve(trace, port or 0, opened=not no_open)
             return
         if output is not None:
-            _refuse_suffix(trace, ways[0] if ways else "page", output)
+            _check_suffix(trace, ways[0] if ways else "page", output)
         from graphexec.cli.records import recording_at
 
         recording = recording_at(trace)
@@ -120,15 +112,14 @@ def view(
             from graphexec.draw.page import html
 
             page = html(recording.machine, recording)
-            place = _temporary() if output is None else output
+            place = _make_temporary_file() if output is None else output
             write(page, place)
             print(place, flush=True)
             if not no_open:
                 _open(place.resolve().as_uri())
 
 
-def _refuse_suffix(trace: str, way: str, output: Path) -> None:
-    """Raise `UsageError` for a file whose suffix says something else than what would be in it."""
+def _check_suffix(trace: str, way: str, output: Path) -> None:
     suffix = output.suffix.lower()
     if suffix in _SUFFIXES[way]:
         return
@@ -146,7 +137,6 @@ def _refuse_suffix(trace: str, way: str, output: Path) -> None:
 
 
 def _serve(trace: str, port: int, *, opened: bool) -> None:
-    """Serve the page of a run that is being written, until Ctrl-C."""
     from graphexec.live import serving
 
     if trace == "-":
@@ -167,7 +157,7 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
             return
 
 
-def _temporary() -> Path:
+def _make_temporary_file() -> Path:
     """A file that stays: the browser may read it when this program is gone."""
     handle, name = tempfile.mkstemp(prefix="graphexec-", suffix=".html")
     os.close(handle)

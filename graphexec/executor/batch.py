@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Mapping,
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, TypeVar, final
 
 from graphexec._arguments import check, maybe, whole
 from graphexec.errors import InputError, format_value
@@ -15,13 +15,6 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.runner import AT_ONCE
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
-I_contra = TypeVar("I_contra", contravariant=True)
-
-
-class _Invoke(Protocol[I_contra]):
-    """What is run for each of the inputs."""
-
-    def __call__(self, inputs: I_contra, io: IO, /) -> Coroutine[Any, Any, Any]: ...
 
 
 @final
@@ -34,14 +27,12 @@ class BatchOptions:
     progress: bool = False
 
 
-async def run_batch(invoke: _Invoke[I], many: Sequence[I], io: IO, options: BatchOptions) -> list[Any]:
-    """Invoke for each of `many`, at most `max_concurrency` at a time; return the results in their order.
-
-    The first exception is raised, or with `return_exceptions` each stands in the place of its result. Raises
-    `InputError` for what is no sequence of inputs, and for no concurrency.
-    """
+async def run_batch(
+    invoke: Callable[[I, IO], Coroutine[Any, Any, Any]], many: Sequence[I], io: IO, options: BatchOptions
+) -> list[Any]:
+    """Invoke for each of `many` as `AgentExecutor.batch` does. Raises `InputError` for invalid options."""
     width = _width(many, options.max_concurrency)
-    with _counting(len(many), shown=options.progress) as done:
+    with _progress_bar(len(many), shown=options.progress) as done:
 
         async def one(inputs: I) -> Any:
             try:
@@ -69,8 +60,7 @@ def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
 
 
 @contextmanager
-def _counting(total: int, *, shown: bool) -> Generator[Callable[[], object], None, None]:
-    """Count the runs that are done, in a progress bar on stderr if it is to be shown."""
+def _progress_bar(total: int, *, shown: bool) -> Generator[Callable[[], object], None, None]:
     if not shown:
         yield lambda: None
         return

@@ -24,7 +24,7 @@ _MOST = 2_000
 
 @final
 class Printed:
-    """A watcher that prints a run's steps. `NO_COLOR` in the environment forbids colours."""
+    """An observer that prints a run's steps. `NO_COLOR` in the environment forbids colours."""
 
     __slots__ = ("_begun", "_last", "_new", "_out", "_value")
 

@@ -63,36 +63,34 @@ _TABLES = {
 class AgentExecutor:
     """Runs an agent with its tools until it has an answer or a limit is spent.
 
-    `executor.graph` is the machine that is run: draw it, extend it, test it. An executor holds no state of
-    a run; it can be used again, and by several threads and tasks at once.
+    `executor.graph` is the machine: draw it, extend it, test it. An executor holds no state of a run; it can be used
+    again, and by several threads and tasks at once.
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
-    `max_cost` (money: the model has to be `priced`, and what an agent of your own spends by itself is not known),
-    `max_fan_out` (tool calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0).
+    `max_cost` (money: the model has to be `priced`, and what a callable agent spends is not known), `max_fan_out` (tool
+    calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0).
 
-    - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a text or a function of the error tells the model
-      and lets it try again.
-    - `early_stopping_method`: a stopped run says so ("force"), or asks the model once more for an answer from what is
-      known ("generate"): that call is beyond the limits, and may take 10 seconds beyond `max_execution_time`.
+    - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string or a function of the error is feedback
+      for the model, which tries again.
+    - `early_stopping_method`: a stopped run says so ("force"), or asks the model once more for an answer ("generate"):
+      that call is beyond the limits, and may take 10 seconds beyond `max_execution_time`.
     - `trim_intermediate_steps`: how many of the last steps the agent is shown (0 or less: all), or a function of them.
     - `return_direct`: results of return-direct tools are answers where they are their step's only call ("single"), or
       the last of them in any case ("any").
-    - `handle_tool_errors`: what a tool raises is told the model ("observe"), raised, or told by a function of the
-      error, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is how many
-      characters of a result the model is told. `tool_concurrency` is how many tools of one step run at a time.
-    - `memory` adds inputs before a run and is told of its end, unless an exception ends it; then the observers are
-    told.
-      What either raises has the run with it: `snapshot_of(error)`.
+    - `handle_tool_errors`: the model observes what a tool raises ("observe"), it is raised, or a function of the error
+      makes the observation, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is
+      how many characters of a result the model sees, `tool_concurrency` how many tools of one step run at a time.
+    - `memory` adds inputs before a run and saves its end, unless an exception ends it; `snapshot_of(error)` of what it
+      raises has the run. Observers receive the end after it.
     - `return_intermediate_steps` adds the steps to what `invoke` returns.
     - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
-    - `observers` are told of each event; `verbose` prints a run to stderr. What a watcher raises ends the run.
+    - `observers` receive each event; `verbose` prints a run to stderr. What an observer raises ends the run.
 
     An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
-    the engine holds each step to it); with `allow_nonterminating=True` it is made all the same.
+    the engine holds each step to it), or with `allow_nonterminating=True`.
 
-    Raises `UnprovedError` for a machine that is not proved, `LimitsError` for a limit that is none,
-    `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for any other option that cannot
-    be.
+    Raises `UnprovedError` for a machine that is not proved, `LimitsError` for an invalid limit, `ToolDefinitionError`
+    for invalid tools or a name given twice, and `InputError` for any other invalid option.
     """
 
     __slots__ = (
@@ -161,10 +159,15 @@ class AgentExecutor:
         )
         self._keys = keys_of(self.agent, memory)
         self._observers = Observers(memory, validate_observers(observers), verbose)
-        answers = _answers(self.agent)
-        answers[CallTool] = calling(
-            self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
-        )
+        answers: dict[type[Effect[Any]], HandlerLike] = {
+            CallTool: calling(
+                self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+            )
+        }
+        if self.agent.model is not None:
+            answers[CallModel] = asking_model(self.agent.model)
+        if self.agent.function is not None:
+            answers[CallAgent] = asking_agent(self.agent.function)
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
@@ -174,7 +177,6 @@ class AgentExecutor:
         self._prove(bind(table, *self._settings), limits)
 
     def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
-        """Take the machine and the limits, if every run ends within them or may as well not."""
         verdict = graph.verify(limits)
         if not self._may_run_forever:
             verdict.require_proof()
@@ -204,8 +206,8 @@ class AgentExecutor:
     def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
         """Return the same executor with another machine: one made from `executor.graph` by surgery.
 
-        Raises `InputError` if the machine does not start with `Ready`, or ends with anything but an `AgentFinish` or a
-        `StoppedResponse`, and `UnprovedError` if a run of it may never end.
+        Raises `InputError` unless it starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`, and
+        `UnprovedError` if a run of it may never end.
         """
         # Users without a type checker pass what they like.
         if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -218,12 +220,10 @@ class AgentExecutor:
         return changed
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
-        """Return the same executor with exactly these limits: what they leave out is as `Limits` has it.
+        """Return the same executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.
 
-        `executor.with_limits(dataclasses.replace(executor.limits, seconds=60))` changes one of them.
-
-        Raises `UnprovedError` if a run may never end within them, `LimitsError` for a budget that there is not, and
-        `InputError` for what are no limits.
+        Raises `UnprovedError` if a run may never end within them, `LimitsError` for an unknown budget, and `InputError`
+        for anything but limits.
         """
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"the limits are {limits!r}; give Limits(iterations=...), say")
@@ -232,10 +232,7 @@ class AgentExecutor:
         return changed
 
     def verify(self) -> Verdict:
-        """The proof that every run ends within the limits, made when the executor was.
-
-        With `allow_nonterminating`, it may be another verdict.
-        """
+        """The proof that every run ends within the limits, or another verdict if `allow_nonterminating`."""
         return self._verdict
 
     def draw(
@@ -253,10 +250,10 @@ class AgentExecutor:
     def run(self, inputs: Inputs | Snapshot) -> RunResult:
         """Run to the end, and return all there is to know about it. A stop does not raise.
 
-        `inputs` by name, or the text of the only one; or a snapshot of this machine, to go on from there.
+        `inputs` by name, or the string of the only one; or a snapshot of this machine, to go on from there.
 
-        Raises `InputError` for missing inputs, what the model raises (`ModelError`), what a tool raises that is told to
-        raise, and a `ParseError` if they are not handled.
+        Raises `InputError` for missing inputs, what the model raises (`ModelError`), and what a tool or a `ParseError`
+        raises that is not handled.
         """
         return run_sync(self._run(inputs, BLOCKING))
 
@@ -303,10 +300,9 @@ class AgentExecutor:
         )
 
     def invoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
-        """Run to the end and return the inputs with the answer under `output`: LangChain's shape.
+        """Run to the end and return the inputs with the answer under `output`: LangChain's shape. Raises as `run` does.
 
-        With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`. Raises
-        as `run` does.
+        With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`.
         """
         return run_sync(self._invoke(inputs, BLOCKING, only_outputs=return_only_outputs))
 
@@ -324,8 +320,8 @@ class AgentExecutor:
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
-        The first exception is raised, or with `return_exceptions` each stands in the place of its result. `progress`
-        draws a bar on stderr (with rich).
+        The first exception is raised, or with `return_exceptions` each is a result. `progress` draws a bar on stderr
+        (rich).
         """
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return run_sync(run_batch(self._invoke, many, BLOCKING, options))
@@ -399,13 +395,3 @@ class AgentExecutor:
     def _check(self, inputs: Inputs | Snapshot) -> None:
         """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""
         self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
-
-
-def _answers(agent: Agent) -> dict[type[Effect[Any]], HandlerLike]:
-    """Who answers what plan asks: the model, or the agent's function."""
-    answers: dict[type[Effect[Any]], HandlerLike] = {}
-    if agent.model is not None:
-        answers[CallModel] = asking_model(agent.model)
-    if agent.function is not None:
-        answers[CallAgent] = asking_agent(agent.function)
-    return answers

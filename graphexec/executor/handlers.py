@@ -32,10 +32,10 @@ def asking_model(model: Model) -> Handler:
         timeout = None if left is None else left + _BEYOND
         try:
             if pieces_wanted() and (stream if io.blocking else astream) is not None:
-                return _checked(model, await in_pieces(effect, timeout, io))
+                return _check_reply(model, await in_pieces(effect, timeout, io))
             if io.blocking:
-                return _checked(model, model.complete(effect.request, timeout=timeout))
-            return _checked(model, await model.acomplete(effect.request, timeout=timeout))
+                return _check_reply(model, model.complete(effect.request, timeout=timeout))
+            return _check_reply(model, await model.acomplete(effect.request, timeout=timeout))
         except TurnTimeoutError:
             if left is None:
                 raise
@@ -57,7 +57,7 @@ def asking_model(model: Model) -> Handler:
     return Handler(answer, instant=bool(getattr(model, "instant", False)))
 
 
-def _checked(model: Model, reply: object) -> ModelReply:
+def _check_reply(model: Model, reply: object) -> ModelReply:
     # A model of the user's own may know no better.
     if not isinstance(reply, ModelReply):
         raise InvalidReplyError(f"the model {type(model).__name__} returned {reply!r}; return a ModelReply")
@@ -71,8 +71,8 @@ _DECISIONS = frozenset[type]({AgentAction, AgentFinish, list, tuple})
 def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
     """Answer `CallAgent` with a callable agent, `def` or `async def`, that returns its decision or yields it in chunks.
 
-    Chunks add up: actions are one decision, in their order; a finish comes alone. What a generator returns is its last
-    chunk. Raises `AgentError` for what is no decision.
+    Chunks add up: actions are one decision, in order; a finish comes alone. A generator's return value is its last
+    chunk. Raises `AgentError` for an invalid decision.
     """
     is_async = inspect.iscoroutinefunction(function)
     yields_async = inspect.isasyncgenfunction(function)
@@ -99,7 +99,7 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
                     decision = await io.call_async(awaited, decision)
         except ParseError as error:
-            return _unreadable(error)
+            return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
         return decided(function, *(decision if type(decision) is _Chunks else (decision,)))
 
     return Handler(answer)
@@ -107,15 +107,10 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
 
 @final
 class _Chunks(list[Any]):
-    """What a callable agent yielded, and last what it returned."""
-
-
-def _unreadable(error: ParseError) -> Decided:
-    return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
+    __slots__ = ()
 
 
 def _chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:
-    """What a generator yields, and what it returns, if it does."""
     last = yield from generator
     if last is not None:
         yield last

@@ -44,10 +44,7 @@ def ready(every: Mapping[str, Any], agent: Agent, keys: Sequence[str]) -> Ready:
 
 
 def keys_of(agent: Agent, memory: Memory | None) -> tuple[str, ...]:
-    """Return the inputs that a caller passes: those of the agent that no memory provides.
-
-    Raises `InputError` for what is no memory, and for one that provides nothing that the agent reads.
-    """
+    """Return the inputs that no memory provides. Raises `InputError` for an invalid memory."""
     if memory is None:
         return agent.input_keys
     # Users without a type checker pass classes, and histories.

@@ -20,10 +20,7 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
 
 @final
 class NewSteps:
-    """Tells which of the steps that a run has by now it did not have before; `known` are no news.
-
-    A node of the user's own may have taken steps away: then those that come after it are new.
-    """
+    """Tells the new steps of a run from `known` ones; where a node has removed some, later ones are new."""
 
     __slots__ = ("_seen",)
 
@@ -48,34 +45,16 @@ Streaming = Callable[[Snapshot | None, IO], Items[Event[Ending]]]
 
 @final
 class Stepwise:
-    """Iterating over it runs the agent, and gives the new steps of each turn: `(action, observation)` each.
+    """Iterating over it runs the agent, and yields the new steps of each turn: `(action, observation)` each.
 
-    Between two turns `run` is the run so far, which may be replaced: `turns.run = Run(inputs, Steps(...))`; what is
-    spent stays spent, and the run's clock goes on while the caller thinks. A caller who leaves the loop ends the run.
-    When it has `ended`, which may be with the steps of its last turn, `result` is how. Iterating again, in a sync or an
-    async `for`, runs it again from its beginning. A run that was replaced enters its node again, as observers see.
+    Between two turns `run` may be replaced, `turns.run = Run(inputs, Steps(...))`: its node is entered again, what is
+    spent stays spent, and the clock goes on. Leaving the loop ends the run; `result` is the result of one that has
+    `ended`, which may be with its last turn. Iterating again, in a sync or an async `for`, runs it from its beginning.
     """
 
-    __slots__ = (
-        "_began",
-        "_clock",
-        "_entered",
-        "_known",
-        "_limits",
-        "_new",
-        "_result",
-        "_run",
-        "_streaming",
-    )
+    __slots__ = ("_began", "_clock", "_entered", "_known", "_limits", "_new", "_result", "_run", "_streaming")
 
-    def __init__(
-        self,
-        streaming: Streaming,
-        *,
-        limits: Limits,
-        clock: Callable[[], float],
-        known: Steps,
-    ) -> None:
+    def __init__(self, streaming: Streaming, *, limits: Limits, clock: Callable[[], float], known: Steps) -> None:
         self._streaming = streaming
         self._limits = limits
         self._clock = clock
@@ -102,9 +81,6 @@ class Stepwise:
             raise InputError("the run has ended and cannot be changed; look whether it has (ended) before you set run")
         if self._run is None:
             raise InputError("the run has not begun; set run between two of its turns, inside of the loop")
-        # Users without a type checker pass lists of steps.
-        if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"run is set to {run!r}; give a run: Run(turns.run.inputs, Steps([...]))")
         self._run = run
 
     @property
@@ -138,13 +114,12 @@ class Stepwise:
         while self._result is None:
             async with aclosing(self._streaming(start, io)) as events:
                 async for event in events:
-                    if (steps := self._turn(event)) is not None:
+                    if (steps := self._take_event(event)) is not None:
                         yield steps
-                        if (start := self._changed()) is not None:
+                        if (start := self._resume_point()) is not None:
                             break
 
-    def _turn(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
-        """The new steps, where the agent is about to decide again, or the run is over."""
+    def _take_event(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
         # Any: a node's value is whatever the graph's nodes hand on.
         value: Any = None
         if isinstance(event, Entered):
@@ -161,8 +136,7 @@ class Stepwise:
         self._run = run
         return self._new.of(run.steps) or None
 
-    def _changed(self) -> Snapshot | None:
-        """Where to go on from, if the caller has replaced the run."""
+    def _resume_point(self) -> Snapshot | None:
         entered, run = self._entered, self._run
         # Any: a value with a run is a dataclass.
         value: Any = None if entered is None else entered.value

@@ -35,9 +35,8 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
     """Return the agent's graph with a node `notice_repeats` on every way back to `plan`.
 
     When the last turn (the steps of one reply), or a round of up to four, was done `warn_after` times in a row (the
-    same tools, inputs and observations), the model is told so with the observation; after `stop_after` times the run is
-    stopped by the limit `repeats`. Each visit costs a look at the last `4 * stop_after` turns, however long the run is;
-    a warning copies all steps.
+    same tools, inputs and observations), the observation says so; after `stop_after` times the limit `repeats` stops
+    the run. Each visit looks at the last `4 * stop_after` turns; a warning copies all steps.
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
@@ -47,9 +46,6 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
         raise InputError(
             f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; warn first, and then stop"
         )
-    # Users without a type checker pass executors.
-    if not isinstance(machine, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{machine!r} is no graph; pass executor.graph")
     if NOTICE in machine:
         raise InputError(f"the graph already has {NOTICE}; make one from executor.graph with other numbers")
     for needed in (plan, stopped_response):
@@ -62,7 +58,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
         times = repeated(ready.run.steps, stop_after)
         if times >= stop_after:
             return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
-        return Ready(_warned(ready.run, times)) if times >= warn_after else ready
+        return Ready(_add_warning(ready.run, times)) if times >= warn_after else ready
 
     routes = on(Ready, plan) | on(LimitReached, stopped_response)
     row = [edge for source, row in edges(notice_repeats, routes).rows for edge in edges_of(source, row)]
@@ -74,19 +70,15 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
 
 def repeated(steps: Sequence[AgentStep], most: int) -> int:
-    """How often the last round of turns was done in a row, of the rounds that were done most often; `most` at most.
-
-    A turn is the native calls of one reply, or one step: calls that were made at once repeat nothing.
-    """
-    turns = _turns(steps, ROUND * most)
-    return max(_times(turns, size, most) for size in range(1, ROUND + 1))
+    """How often the last round of turns (one step, or one reply's calls) was done in a row, `most` at most."""
+    turns = _last_turns(steps, ROUND * most)
+    return max(_count_repeats(turns, size, most) for size in range(1, ROUND + 1))
 
 
 Repetition: TypeAlias = Sequence[AgentStep]
 
 
-def _turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
-    """The last turns, `most` at most, the last one last."""
+def _last_turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
     turns: list[Repetition] = []
     end = len(steps)
     while end and len(turns) < most:
@@ -104,8 +96,7 @@ def _turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
     return turns[::-1]
 
 
-def _times(turns: Sequence[Repetition], size: int, most: int) -> int:
-    """How often the last `size` turns were done in a row."""
+def _count_repeats(turns: Sequence[Repetition], size: int, most: int) -> int:
     if len(turns) < size:
         return 0
     times = 1
@@ -133,7 +124,7 @@ def _same(one: AgentStep, other: AgentStep) -> bool:
     )
 
 
-def _warned(run: Run, times: int) -> Run:
+def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
     told = f"{observed(last)}\n{WARNING.format(times=times)}"
     return Run(run.inputs, Steps([*before, dataclasses.replace(last, told=told)]))

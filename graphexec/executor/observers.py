@@ -28,10 +28,7 @@ Observer: TypeAlias = Callable[[Event[Ending]], object]
 @final
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """The observers and the memory of an executor's runs.
-
-    Observers receive each event before the run's consumer does. When a run ends, the memory is saved first.
-    """
+    """The observers of an executor's runs, called before the consumer, and the memory, saved before `Done`."""
 
     memory: Memory | None
     observers: tuple[Observer, ...]
@@ -48,8 +45,8 @@ class Observers:
 
         async def deliver(*events: Event[Ending]) -> None:
             for event in events:
-                for watcher in observers:
-                    watcher(event)
+                for observer in observers:
+                    observer(event)
             # Who leaves the stream here leaves no observer behind.
             if consumer is not None:
                 for event in events:
@@ -78,8 +75,8 @@ def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:
     # Users without a type checker pass one function, objects with handler methods, and coroutine functions.
     if not isinstance(observers, Sequence) or isinstance(observers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"observers is {observers!r}; pass a list of functions of an event")
-    for watcher in observers:
-        called = getattr(watcher, "__call__", None)  # noqa: B004 - whether what is called is a coroutine function
-        if called is None or inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(called):
-            raise InputError(f"observers has {watcher!r}; pass functions of an event, and no coroutine functions")
+    for observer in observers:
+        called = getattr(observer, "__call__", None)  # noqa: B004 - whether what is called is a coroutine function
+        if called is None or inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(called):
+            raise InputError(f"observers has {observer!r}; pass functions of an event, and no coroutine functions")
     return tuple(observers)

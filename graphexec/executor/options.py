@@ -20,11 +20,10 @@ def policies_of(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: R
     """Return what the options say to the nodes. Raises `InputError` for one that cannot be."""
     if return_direct not in get_args(ReturnDirect):
         raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
-    return Policies(_feedback(handle_parsing_errors), _shown(trim), return_direct)
+    return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim), return_direct)
 
 
-def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
-    """What the model is told of a parse error."""
+def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
     if isinstance(policy, str):
         return lambda _: policy
     if isinstance(policy, bool):
@@ -44,10 +43,9 @@ def _feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
     return feedback
 
 
-def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
-    """Which steps the agent is shown; `None`: all."""
+def _make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
     if isinstance(trim, int):
-        return None if trim <= 0 else _last(trim)
+        return None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
     # Users without a type checker pass what they like.
     if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
         raise InputError(
@@ -59,13 +57,6 @@ def _shown(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
         if not isinstance(kept, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"trim_intermediate_steps returned {kept!r}; return the steps to show")
         return [_step(one) for one in kept]
-
-    return shown
-
-
-def _last(count: int) -> Callable[[Steps], Sequence[AgentStep]]:
-    def shown(steps: Steps) -> Sequence[AgentStep]:
-        return steps if len(steps) <= count else steps[-count:]
 
     return shown
 

@@ -23,7 +23,7 @@ class RunResult:
     """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
 
     `steps` holds every action with its observation, parse errors included, in order. `journal` holds the replies, from
-    which the run is drawn, and followed again event by event; it begins where this run was begun or gone on with.
+    which the run is drawn and replayed, from where it was begun or resumed.
     """
 
     ending: Ending
@@ -50,9 +50,9 @@ class RunResult:
         return self.ending if isinstance(self.ending, StoppedResponse) else None
 
     def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as `Graph.draw` has it
-        """Draw the run over its machine: `result.draw("run.html")`, a page with every step, or `"run.svg"`.
+        """Draw the run over its machine, `result.draw("run.html")` with every step, or `"run.svg"`; return the path.
 
-        Returns the path. Raises `InputError` as `Graph.draw` does, and for a result without a journal.
+        Raises `InputError` as `Graph.draw` does, and for a result without a journal.
         """
         # As with graphs: pictures are looked at from above.
         from graphexec.draw import save
@@ -69,9 +69,6 @@ class RunResult:
 
 def result_of(done: Done[Ending], limits: Limits) -> RunResult:
     """Return the result of a run that is over."""
-    return RunResult(done.outcome, _steps(done), done.spent, limits, done.journal)
-
-
-def _steps(done: Done[Ending]) -> Steps:
-    """The run's steps. A node of the user's own may end a run and leave them out of its finish; its value has them."""
-    return max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
+    # A node of the user's own may end a run and leave its steps out of the finish; the value has them.
+    steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
+    return RunResult(done.outcome, steps, done.spent, limits, done.journal)

@@ -26,10 +26,8 @@ class Chunks:
     """Turns the events of one run into chunks.
 
     Each action is a chunk before any tool of its step runs, `{"actions": [action], "messages": [...]}`; each step is
-    one when it is done, `{"steps": [step], "messages": [...]}`, a parse error too, which had no action; the last is
-    `{"output": ..., "messages": [...]}`, with `intermediate_steps` where they are wanted.
-
-    `start` is where a run goes on that was paused: its steps up to there are no news.
+    one when it is done, `{"steps": [step], "messages": [...]}`, also a parse error, which had no action; the last is
+    `{"output": ..., "messages": [...]}`, `with_steps` with `intermediate_steps`. Steps up to `start` are not new.
     """
 
     __slots__ = ("_new", "_value", "_with_steps")
@@ -44,18 +42,17 @@ class Chunks:
         match event:
             case Entered(_, value):
                 self._value = value
-                return self._stepped(value)
+                return self._step_chunks(value)
             case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
                 actions, self._value = self._value.actions, None
                 return [{"actions": [action], "messages": said(action)} for action in actions]
             case Done(ending):
-                return [*self._stepped(ending), self._last(ending)]
+                return [*self._step_chunks(ending), self._last(ending)]
             case _:
                 return []
 
-    def _stepped(self, value: object) -> list[Chunk]:
-        """The steps that are new in a value."""
-        return [{"steps": [step], "messages": [_seen(step)]} for step in self._new.of(steps_of(value))]
+    def _step_chunks(self, value: object) -> list[Chunk]:
+        return [{"steps": [step], "messages": [_observation_message(step)]} for step in self._new.of(steps_of(value))]
 
     def _last(self, ending: Ending) -> Chunk:
         values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
@@ -75,7 +72,7 @@ def said(action: AgentAction) -> list[Message]:
     return [action.message or AssistantMessage(action.log)]
 
 
-def _seen(step: AgentStep) -> Message:
+def _observation_message(step: AgentStep) -> Message:
     call_id = step.action.call_id
     return UserMessage(observed(step)) if call_id is None else ToolMessage(call_id, observed(step))
 
@@ -84,10 +81,9 @@ def _seen(step: AgentStep) -> Message:
 class Answering:
     """Turns the events of one run into the pieces of its final answer.
 
-    An answer that can be told from other replies only when the reply is whole comes in one piece: native tool calls may
-    follow any text, and in JSON the `action` has to come first. So does the text of a run that is stopped. What was
-    given and turns out to be no answer, since the reply could not be read or another node asks on, is followed by a
-    line end and the answer.
+    An answer that is known as one only when the reply is whole comes in one piece (native tool calls may follow any
+    text; in JSON the `action` has to come first), and so does the text of a stopped run. Pieces that turn out to be no
+    answer are followed by a line end and the answer.
     """
 
     __slots__ = ("_again", "_agent", "_given", "_read")
@@ -109,14 +105,14 @@ class Answering:
             case Answered():
                 self._read = None
             case Reported(_, CallModel(), ReplyDelta(content)) if self._read is not None:
-                return self._told(self._read(content))
+                return self._add_piece(self._read(content))
             case Done(ending):
-                return self._rest(ending)
+                return self._missing_text(ending)
             case _:
                 pass
         return ""
 
-    def _told(self, piece: str) -> str:
+    def _add_piece(self, piece: str) -> str:
         """A piece of the answer; what was given before, by an earlier reply, was none."""
         if not piece:
             return ""
@@ -125,8 +121,7 @@ class Answering:
         self._again = False
         return f"{parted}{piece}"
 
-    def _rest(self, ending: Ending) -> str:
-        """What is missing of the answer."""
+    def _missing_text(self, ending: Ending) -> str:
         answer = shown(ending.answer if isinstance(ending, AgentFinish) else ending.output)
         if not self._again and answer.startswith(self._given):
             return answer[len(self._given) :]

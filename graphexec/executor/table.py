@@ -97,10 +97,10 @@ ReturnDirect: TypeAlias = Literal["single", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What an executor's options say to its nodes.
+    """An executor's options, as its nodes use them.
 
-    `feedback` makes what the model is told after a reply that could not be read; `shown` are the steps that the agent
-    is shown of all there are (`None`: all); `return_direct` says which results are the answer at once.
+    `feedback` makes what the model is told after an unreadable reply; `shown` selects the steps that the agent sees
+    (`None`: all); `return_direct` says which results are the answer at once.
     """
 
     feedback: Callable[[ParseError], str] = invalid
@@ -217,10 +217,9 @@ def unanswered(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
 def generate_response(
     reached: LimitReached, agent: Agent, policies: Policies
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:
-    """Ask the model once more, for an answer from the steps so far. What it says is the answer, read as usual.
+    """Ask the model once more, for an answer from the steps so far; plain text is taken as it is.
 
-    Plain text is taken as it is. A reply that wants to act again, or tries to, or says nothing is none: then the text
-    is that of `stopped_response`.
+    A reply that tries to act again, or is empty, is none: then the text is that of `stopped_response`.
     """
     reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trimmed(reached.run))
     try:

@@ -1,8 +1,6 @@
-"""Effects: what a node asks the world for, as values with typed replies.
+"""Effects: values with typed replies, which nodes yield (`page = yield from ask(Fetch(url))`) and handlers answer.
 
-A node that needs the world yields an effect and receives the reply, as httpx's `auth_flow` does:
-`page = yield from ask(Fetch(url))`. An effect is a frozen dataclass, `class Fetch(Effect[Page])`, and a handler answers
-it.
+An effect is a frozen dataclass, `class Fetch(Effect[Page])`.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.meters import Exhausted, Meter, is_whole
@@ -25,11 +23,11 @@ O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 class Effect(Generic[R_co]):
     """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
 
-    `charges` is what one such effect costs, by meter, in whole numbers of at least 1; it is paid before the effect is
-    carried out, successful or not. `measures` are the meters that its reply reports, in the order in which `measure`
-    returns their amounts. Of a meter that is in both, the charge is a prepayment: the least that such an effect takes.
+    `charges` is the cost of one such effect by meter, in whole numbers of at least 1, paid before it is carried out,
+    successful or not. `measures` are the meters that its reply reports, in the order of `measure`. Of a meter in both,
+    the charge is a prepayment: the least that such an effect takes.
 
-    Raises `NodeError`, when the class is defined, for charges and measures that cannot be.
+    Raises `NodeError`, when the class is defined, for invalid charges, and for measures without a `measure`.
     """
 
     __slots__ = ()
@@ -38,11 +36,12 @@ class Effect(Generic[R_co]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        _check_charges(cls.__name__, cls.charges)
-        # Users without a type checker give a meter alone, and names.
-        if not isinstance(cls.measures, tuple) or not all(isinstance(meter, Meter) for meter in cls.measures):  # pyright: ignore[reportUnnecessaryIsInstance]
-            given = format_value(cls.measures)
-            raise NodeError(f'{cls.__name__} has measures={given}; give a tuple of meters: (Meter("pages"),)')
+        for meter, amount in cls.charges.items():
+            if not is_whole(amount) or amount < 1 or not meter.whole:
+                raise NodeError(
+                    f"{cls.__name__} has charges={{{format_value(meter)}: {amount!r}}}; charge a whole meter a whole "
+                    f'number, 1 or more: {{Meter("pages"): 1}}'
+                )
         # Any: the class of the reply has nothing to do with it.
         if cls.measures and cls.measure is Effect[Any].measure:
             names = ", ".join(map(str, cls.measures))
@@ -57,8 +56,8 @@ class Effect(Generic[R_co]):
     def measure(self, reply: Any) -> Sequence[float | None]:
         """Return what the reply (an `R`, which a covariant class cannot say) took of each of `measures`.
 
-        An amount is `None` if the reply does not report it: then a limit on that meter cannot be kept. Negative amounts
-        count as 0.
+        `None` is an amount that the reply does not report: a limit on that meter cannot be kept. Negative amounts count
+        as 0.
         """
         del reply
         return ()
@@ -67,28 +66,6 @@ class Effect(Generic[R_co]):
         """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
         del exhausted
         return None
-
-
-def _check_charges(name: str, charges: Mapping[Meter, int]) -> None:
-    # Users without a type checker charge a meter alone, names, and fractions.
-    if not isinstance(charges, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        given = format_value(charges)
-        raise NodeError(f'{name} has charges={given}; give a dict of meters and whole numbers: {{Meter("pages"): 1}}')
-    for meter, amount in charges.items():
-        if not isinstance(meter, Meter) or not is_whole(amount) or amount < 1 or not meter.whole:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise NodeError(
-                f"{name} has charges={{{format_value(meter)}: {amount!r}}}; charge a whole meter a whole number, 1 or "
-                f'more: {{Meter("pages"): 1}}'
-            )
-
-
-def _unasked(effect: Effect[Any]) -> NoReturn:
-    name = type(effect).__name__
-    raise NodeError(f"{name} is an effect and has to be asked for; write reply = yield from ask({name}(...))")
-
-
-# Users without a type checker write `yield from AskHuman("?")`; to a type checker an effect cannot be iterated over.
-setattr(Effect, "__iter__", _unasked)  # noqa: B010 - so that it does not see this
 
 
 class Askable(Protocol[E_co, R_co]):
@@ -113,22 +90,12 @@ Asks: TypeAlias = Generator[E | All[E], Any, O]
 
 
 def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
-    """Ask for one effect: `page = yield from ask(Fetch(url))`.
-
-    What its handler raises ends the run and is not raised here: a fallback belongs into the handler.
-
-    Raises `NodeError` for what is no effect.
-    """
-    try:
-        return effect.__ask__()
-    except (AttributeError, TypeError):
-        # Users without a type checker pass texts, and classes of effects.
-        name = effect.__name__ if isinstance(effect, type) and issubclass(effect, Effect) else "AskHuman"
-        raise NodeError(f"ask is given {format_value(effect)}; give an effect: yield from ask({name}(...))") from None
+    """Ask for one effect: `page = yield from ask(Fetch(url))`. What its handler raises ends the run."""
+    return effect.__ask__()
 
 
 def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R, ...]]:
-    """Ask for several effects at once; the replies come in the order asked. PendingEffect for none answers at once."""
+    """Ask for several effects at once; the replies come in the order asked. Asking for none answers at once."""
     if not effects:
         return ()
     # An Askable[E, R] is an E: `__ask__` yields the effect itself.

@@ -17,10 +17,9 @@ JournalEntry: TypeAlias = tuple[object, float, float]
 
 @final
 class Journal:
-    """The replies of a run of `graph` within `limits`, in their order, and the snapshot that it began with.
+    """The replies of a run of `graph` within `limits`, in order, and the snapshot that it began with.
 
-    It holds the very objects that handlers returned: what is changed in them later is changed here, too. It is
-    of this process: a result that is pickled is without it.
+    It holds the very objects that handlers returned. It belongs to this process: a pickled result has none.
     """
 
     __slots__ = ("_parts", "graph", "limits", "start")
@@ -88,10 +87,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """While `effect` is being answered, its handler reports `news`: a `ReplyDelta` of the reply, or a notice.
-
-    What a memory reports when the run has ended, at `node`, is about no effect.
-    """
+    """A handler reports `news` (a `ReplyDelta`, or a notice) while `effect` is answered; a memory, about no effect."""
 
     node: str
     effect: Request | None
@@ -123,7 +119,7 @@ class Moved:
 @final
 @dataclass(frozen=True, slots=True)
 class Done(Generic[F_co]):
-    """The run is over, and `outcome` is its result: the last event, unless an exception ended the run.
+    """The run is over, with the result `outcome`: the last event, unless an exception ended the run.
 
     `snapshot` is the run at its last node, with all that it spent; `journal` has its replies, if it was driven whole.
     """

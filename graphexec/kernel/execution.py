@@ -1,7 +1,7 @@
-"""The engine: one run on its way through a graph. It charges, asks, takes in replies, and follows the edges.
+"""The engine: one run through a graph. It charges, asks, takes in replies, and follows the edges.
 
-It is pure: no clock, no I/O, no randomness. The runner follows an `Execution` and keeps it between replies; `stepping`
-makes one anew of a snapshot for each, and nothing but plain data is left between two calls.
+It is pure: no clock, no I/O, no randomness. The runner keeps an `Execution` between replies; `stepping` makes one of a
+snapshot for each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphexec.errors import (
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Charge, Step, Tariff, compiled
 from graphexec.kernel.ranks import HIGHEST, Ranks, lines_of
@@ -39,46 +39,23 @@ _GENERATORS = frozenset({GeneratorType})
 @final
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The answer to an effect that the deadline cut.
-
-    For `All` it holds the replies of those that had finished, in the order asked, and a `Cut` for each that had not.
-    """
+    """The answer to an effect that the deadline cut; for `All`, `finished` has a reply or a `Cut` for each."""
 
     finished: tuple[object, ...] = ()
 
 
 @final
 class Execution:
-    """One run: its counters, and its path as a generator.
-
-    `path()` yields the effects to be answered (and, if observed, events); it is sent the reply, the second at which it
-    came and how many seconds it took, and returns the last outcome. The execution is exactly as far as its path.
-    """
-
-    __slots__ = (
-        "_counts",
-        "_entered",
-        "_limits",
-        "_lines",
-        "_over",
-        "_program",
-        "_ranks",
-        "_replies",
-        "_restarts",
-        "_spent",
-        "_step",
-        "_value",
-        "graph",
-        "seconds",
-    )
+    """One run: its counters, and its path, which is sent each reply with the second it came at and those it took."""
 
     def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, ranks: Ranks | None = None) -> None:
         self.graph = graph
         self._limits = limits
         program = self._program = compiled(graph, limits)
         if snapshot.node not in program.steps:
-            text = f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
-            raise SnapshotError(text)
+            raise SnapshotError(
+                f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
+            )
         self._step: Step = program.steps[snapshot.node]
         self._value = snapshot.value
         self._replies = list(snapshot.replies)
@@ -102,8 +79,7 @@ class Execution:
     def spent(self) -> Spent:
         """Return what is spent so far."""
         if self._spent is None:
-            counts, program = self._counts, self._program
-            own = program.own
+            counts, program, own = self._counts, self._program, self._program.own
             self._spent = Spent(
                 iterations=int(counts[0]),
                 seconds=self.seconds,
@@ -189,7 +165,10 @@ class Execution:
                 else:
                     rank = self._rank(following.name)
                 if not rank < before:
-                    raise _rising(step, following, before, rank)
+                    raise CertificateError(
+                        f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate "
+                        f"is of another machine or of other limits: prove it anew"
+                    )
                 before = rank
             self._step = step = following
             self._value = value = outcome
@@ -204,7 +183,6 @@ class Execution:
         return self.snapshot()
 
     def _enter(self, step: Step) -> Exhausted | None:
-        """Charge the entry into a metered node, or return what does not allow it."""
         seconds, counts = self._limits.seconds, self._counts
         if seconds is not None and self.seconds >= seconds:
             return Exhausted("seconds", seconds, self.seconds)
@@ -218,7 +196,6 @@ class Execution:
         return None
 
     def _rank(self, node: str) -> tuple[float, ...]:
-        """Return the value of a node's rank with what is left now."""
         assert self._ranks is not None, "asked for where there are ranks"
         if self._lines is not None:
             height, slope, most = self._lines[node]
@@ -230,10 +207,7 @@ class Execution:
         return tuple(value)
 
     def _left(self, name: str) -> float:
-        """Return what is left of a counter that a rank counts, which has a limit.
-
-        Nothing, where more is spent: the last call may exceed what is measured, and a run be resumed with lower limits.
-        """
+        """Return what is left of a counter: 0 where more is spent, by a measured call, or under lower limits."""
         limit = self._program.caps.get(name)
         if limit is None:
             raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
@@ -253,8 +227,11 @@ class Execution:
                 try:
                     effect: Any = node.send(reply)
                 except StopIteration as end:
-                    if asked < step.least or type(end.value) is Exhausted:
-                        raise _wrong_end(step, end.value, asked) from None
+                    # Only the engine returns an `Exhausted`.
+                    if type(end.value) is Exhausted:
+                        raise _undeclared(step, end.value, step.returns) from None
+                    if asked < step.least:
+                        raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
                 wanted, tariff = _request(step, effect, asked)
                 if not wanted:
@@ -284,9 +261,9 @@ class Execution:
             node.close()
 
     def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
-        """Charge an effect before it is carried out, or a batch as a whole; return what does not allow it.
+        """Charge an effect, or a batch (without `tariff`) as a whole; return what does not allow it.
 
-        `tariff` is the effect's, or `None` for a batch; `asked` is how many effects this visit has asked for before.
+        `asked` is how many effects this visit has asked for before.
         """
         limits, counts = self._limits, self._counts
         if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
@@ -339,10 +316,7 @@ class Execution:
         return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
 
     def _settled(self, effect: Request, answer: object, at: float) -> Any:
-        """Apply an answer: advance the clock, add measured amounts, resolve cuts.
-
-        Return the reply, or what is exhausted.
-        """
+        """Apply an answer (clock, measures, cuts); return the reply, or what is exhausted."""
         self._spent = None
         # A clock that seems to go backwards, as after a resume, does not give time back.
         if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
@@ -397,7 +371,10 @@ class Execution:
         for (slot, prepaid, meter), amount in zip(tariff.measures, tariff.measure(effect, reply), strict=True):
             if amount is None:
                 if meter is not None:
-                    raise _unreported(self._step, effect, meter)
+                    asked = f"{self._step.name} asked for {type(effect).__name__}"
+                    raise InputError(
+                        f"{asked}, and the reply does not say its {meter}, which is limited; {meter.remedy}"
+                    )
             elif amount > prepaid:
                 counts[slot] += amount - prepaid
 
@@ -411,36 +388,12 @@ def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
     return InputError(f"{step.name} asked for {asked}, and the answer says it was stopped: {why}; give a reply to it")
 
 
-def _unreported(step: Step, effect: Effect[Any], meter: Meter) -> InputError:
-    return InputError(
-        f"{step.name} asked for {type(effect).__name__}, and the reply does not say its {meter}, which is limited; "
-        f"{meter.remedy}"
-    )
-
-
 def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
     return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])
 
 
-def _wrong_end(step: Step, outcome: object, asked: int) -> UndeclaredOutcomeError | UndeclaredCountError:
-    """Return what is wrong with the end of a node: it asked too little, or returned what only the engine may."""
-    if type(outcome) is Exhausted:
-        return _undeclared(step, outcome, step.returns)
-    return UndeclaredCountError(step.name, asked, step.least, step.most)
-
-
-def _rising(step: Step, following: Step, before: tuple[float, ...], rank: tuple[float, ...]) -> CertificateError:
-    return CertificateError(
-        f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate is of another "
-        f"machine or of other limits: prove it anew"
-    )
-
-
 def _request(step: Step, effect: Request, asked: int) -> tuple[int, Tariff | None]:
-    """Return how many effects a node asks for, having asked for some before, and the tariff if it is one.
-
-    Raises `UndeclaredEffectError` and `UndeclaredCountError` for what the node does not declare.
-    """
+    """Return how many effects a node asks for, and the tariff of a single one; refuse what it does not declare."""
     tariffs = step.tariffs
     members = effect.effects if isinstance(effect, All) else (effect,)
     for member in members:

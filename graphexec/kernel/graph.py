@@ -1,8 +1,7 @@
 """The table: which outcome of which node leads to which node. It is total, or it is not built.
 
-A row is `edges(review, on(Approved, ship) | on(Refused, END))`, a table is rows joined with `|`, and
-`graph(table, start=review)` is the machine. It is checked twice: for a type checker `edges` fits only when every
-outcome has its `on`, and when the graph is built, everything that is wrong with it is reported at once.
+A row is `edges(review, on(Approved, ship) | on(Refused, END))`, a table is rows joined with `|`, and `graph(table,
+start=review)` is the machine. Totality is checked by type checkers, and again when the graph is built.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
-from graphexec.errors import Fault, GraphError, GraphexecError, InputError, NodeError, format_value
+from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, made
@@ -92,9 +91,8 @@ def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Budget] = 
 def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Budget] = ()) -> Routes[Any, Any]:
     """Send outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
 
-    The budgets that it `resets` are full again when this edge is taken: `on(Next, work, resets=[REVISIONS])`.
-
-    Raises `NodeError` if `outcome` is not one class, or `target` is no node.
+    The budgets that it `resets` are full again when this edge is taken: `on(Next, work, resets=[REVISIONS])`. Raises
+    `NodeError` if `outcome` is not one class, or `target` is not a node.
     """
     # Users without a type checker write on("Outcome", ...) and on(A | B, ...).
     if not isinstance(outcome, type):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -108,10 +106,7 @@ def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Bud
 
 
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
-    """Return the row of `source`: every outcome that it may return has an `on` in `routes`.
-
-    Raises `NodeError` if `source` is no node, or `routes` is not made of `on`.
-    """
+    """Return the row of `source`: `routes` has an `on` for every outcome. Raises `NodeError` for any other argument."""
     made(source, "decorate the function with @node")
     # Routes, seen as a function of every outcome: were the parameter `Routes[O, F]`, pyright would infer a lone `on`
     # from it, and let an outcome that has none pass.
@@ -122,13 +117,11 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
 
 @final
 class Graph(Generic[S_contra, F_co]):
-    """A checked machine that starts with an `S` and ends with an `F`. Immutable; made by `graph` and by surgery.
+    """A checked, immutable machine that starts with an `S` and ends with an `F`; made by `graph` and by surgery.
 
-    `nodes` maps names to nodes and `edges` lists every transition there is: the table that the engine follows, the
-    pictures show and the proofs are of. `f"{machine:mermaid}"` draws it (or `mermaid-state`, `dot`, `svg`, `html`,
-    `markdown`, `text`), and `machine.draw("flow.svg")` draws it with its proof; `f"{machine}"` lists it;
-    `machine.verify()` proves that its runs end, and `machine.to_networkx()` hands the table to networkx. `budgets` maps
-    the names of its own budgets to their limits, `meters` the names of what its effects take to the meters.
+    `nodes` maps names to nodes, `edges` lists every transition. `f"{machine:mermaid}"` draws it (or `mermaid-state`,
+    `dot`, `svg`, `html`, `markdown`, `text`), `f"{machine}"` lists it. `budgets` maps the names of its own budgets to
+    their limits, `meters` the names of what its effects take to the meters.
     """
 
     __slots__ = ("__weakref__", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
@@ -143,14 +136,8 @@ class Graph(Generic[S_contra, F_co]):
         self.start = start
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         # Iterations have their limit in `Limits`.
-        self.budgets: Mapping[str, int | None] = MappingProxyType(
-            {
-                budget.name: budget.limit
-                for node in self.nodes.values()
-                for budget in node.meters
-                if budget.name != ITERATIONS.name
-            }
-        )
+        own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
+        self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
         self.meters: Mapping[str, Meter] = MappingProxyType(
             {meter.name: meter for effect in effects for meter in (*effect.charges, *effect.measures)}
@@ -206,13 +193,11 @@ class Graph(Generic[S_contra, F_co]):
     ) -> Done[F_co]:
         """Run the machine from `value`, or on from a snapshot, to its end; return the outcome, and what it spent.
 
-        `handlers` answer what its nodes ask for, `{Fetch: function}`: functions of the effect, `def` or `async def`.
-        Every run is proved to end within `limits` (`Limits()` unless given) before its first step, unless it
-        `allow_nonterminating`.
+        `handlers` answer the effects, `{Fetch: function}`: functions of the effect, `def` or `async def`. Every run is
+        proved to end within `limits` (`Limits()` unless given) before its first step, unless it `allow_nonterminating`.
 
-        Raises `UnprovedError` where there is no proof, `InputError` for a value that the first node does not take,
-        `MissingHandlerError` for an effect that nobody answers, and what a node or a handler raises:
-        `snapshot_of(error)` is where the run was.
+        Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
+        `MissingHandlerError`, and what a node or a handler raises: `snapshot_of(error)` is where the run was.
         """
         # As with proofs: what runs a machine is above it. So here and below.
         from graphexec.runtime.runner import run
@@ -240,10 +225,7 @@ class Graph(Generic[S_contra, F_co]):
         limits: Limits | None = None,
         allow_nonterminating: bool = False,
     ) -> Generator[Event[F_co], None, None]:
-        """Run like `run`, and yield each event when it happens; the last is `Done`.
-
-        The run goes on only while it is iterated; closing the generator ends it.
-        """
+        """Run like `run`, and yield each event, the last of which is `Done`. Closing the generator ends the run."""
         from graphexec.runtime.runner import stream
 
         return stream(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
@@ -285,12 +267,11 @@ class Graph(Generic[S_contra, F_co]):
         marks: Marks | None = None,
         runs: AnyRun | Iterable[AnyRun] = (),
     ) -> Path:
-        """Write a picture with its proof to a file: `machine.draw("flow.svg")`; return the path.
+        """Write a picture with its proof to a file, `machine.draw("flow.svg")`; return the path.
 
-        It is proved within `limits`, or those of the runs, or `Limits()`.
-
-        The suffix says the format: .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results,
-        are laid over it: one shows its way, several make a heat map. Raises `InputError` for what cannot be drawn.
+        It is proved within `limits`, or those of the runs, or `Limits()`. The suffix is the format: .svg, .png, .html,
+        .md, .mmd, .dot or .txt. `runs`, such as an executor's results, are laid over it; several make a heat map.
+        Raises `InputError` for what cannot be drawn.
         """
         from graphexec.draw import save, subject_for
 
@@ -314,36 +295,31 @@ class Graph(Generic[S_contra, F_co]):
         return {**picture, "text/plain": repr(self)}
 
 
-def built(given: object, call: str, error: type[GraphexecError] = InputError) -> None:
-    """Raise `error`, with what to `call`, if `given` is no graph: users without a type checker pass executors."""
+def built(given: object, call: str) -> None:
+    """Raise `InputError`, with what to `call`, if `given` is not a graph: users pass executors."""
     if not isinstance(given, Graph):
-        raise error(f"{format_value(given)} is not a graph; write {call}")
+        raise InputError(f"{format_value(given)} is not a graph; write {call}")
 
 
 def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     """Build the machine, or raise `GraphError` with everything that is wrong with the table.
 
-    It is wrong if an outcome has no edge or two, if an edge's outcome cannot occur or does not fit its target, if a
-    node has no row or two, cannot be reached, or cannot reach the end, if two nodes or two outcomes share a name, if an
-    outcome is not a `@final` frozen class, or if a node asks for effects and does not say what becomes of it when a
-    limit is spent.
+    An outcome needs exactly one edge, and one that can occur and fits its target; a node needs exactly one row, and a
+    way from the start and to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and
+    a node that asks for effects says how it is left when a limit is spent.
     """
-    faults, nodes, found = _read(table, start)
+    faults, nodes, found = _read_table(table, start)
     return checked(nodes.values(), found, start.name, faults)
 
 
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build a machine of a table that may be wrong, to look at: it can be drawn, and `verify()` finds what is wrong.
-
-    Raises `NodeError` as `graph` does.
-    """
-    faults, nodes, found = _read(table, start)
+    """Build a machine of a table that may be wrong, to draw it; `verify()` finds the faults."""
+    faults, nodes, found = _read_table(table, start)
     nodes, found, first = inlined(nodes, found, start.name)
     return Graph(nodes.values(), found, first, faults)
 
 
-def _read(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
-    """The nodes and edges of a table, and what is wrong with its rows."""
+def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
     # Users without a type checker pass lists of rows, and functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
@@ -353,9 +329,8 @@ def _read(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[s
     found: list[Edge] = []
     for source, routes in table.rows:
         if source.name in nodes:
-            faults.append(
-                Fault("GX020", source.name, None, f"{source.name} has two rows; join its routes with | in one")
-            )
+            text = f"{source.name} has two rows; join its routes with | in one"
+            faults.append(Fault("GX020", source.name, None, text))
             continue
         nodes[source.name] = source
         found.extend(edges_of(source, routes))

@@ -1,8 +1,7 @@
-"""What a run may spend, and what it has spent: budgets, meters, limits.
+"""Budgets, meters and limits: what a run may spend, and has spent.
 
-The engine counts two kinds of things. A `Budget` belongs to a machine: entering the nodes that it meters costs one of
-it, and an edge may refill it. A `Meter` belongs to the world: effects charge it before they are carried out, and their
-replies may report more of it. Which meters there are is up to whoever defines effects.
+A `Budget` belongs to a machine: entering the nodes that it meters costs one of it, and an edge may refill it. A `Meter`
+belongs to effects, which charge it before they are carried out; their replies may report more of it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") -> str | None:
-    """Return what is wrong with a limit, or `None`."""
     kind = unit or ("a whole number" if whole else "a number")
     numbers = (int,) if whole else (int, float)
     if value is None:
@@ -64,9 +62,8 @@ def _check_name(kind: str, name: object) -> None:
 class Budget:
     """A count of a machine's own: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
 
-    A run may spend `limit` of it, unless `Limits(budgets={"revisions": 5})` says otherwise; `None` is no limit.
-
-    Raises `LimitsError` for a limit that is none, and for a name that is not an identifier or is a limit's.
+    A run may spend `limit` of it, unless `Limits(budgets={"revisions": 5})` says otherwise; `None` is no limit. Raises
+    `LimitsError` for an invalid limit, and for a name that is not an identifier or is a limit's.
     """
 
     name: str
@@ -88,11 +85,10 @@ ITERATIONS = Budget("iterations")
 @final
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A count of what effects take of the world: calls, tokens, money.
+    """A count of what effects take of the world (`Effect.charges`, `Effect.measures`): calls, tokens, money.
 
-    Effects say what they charge and what their replies report: `Effect.charges`, `Effect.measures`. A meter that is not
-    `whole` counts fractions, so no proof counts on it. For error messages, `unit` says what a limit on it is (such as
-    "an amount of money"), and `remedy` what to do where a reply does not report a limited meter.
+    One that is not `whole` counts fractions, so no proof counts on it. In error messages, `unit` is the kind of a limit
+    ("an amount of money"), and `remedy` what to do where a reply does not report a limited meter.
 
     Raises `LimitsError` for a name that is not an identifier or is a limit's.
     """
@@ -182,20 +178,19 @@ def _frozen(items: Iterable[tuple[str, V]]) -> FrozenMapping[V]:
 @final
 @dataclass(frozen=True, slots=True, init=False)
 class Limits:
-    """What one run may spend at most. `None` is no limit; 0 is a limit: none of it may be spent.
+    """The most that one run may spend. `None` is no limit; 0 is a limit: none of it may be spent.
 
-    `iterations` counts the entries into metered nodes, `seconds` the run's time without its pauses. `fan_out` is how
-    many effects one visit of a node may ask for, where the node does not say (`asks=`), `restarts` how often a run may
-    be resumed after a crash (whoever does so says it: `Snapshot.restarted`). `budgets` are limits for the machine's own
-    budgets, by name.
+    `iterations` counts entries into metered nodes, `seconds` the run's time without its pauses, `fan_out` the effects
+    of one visit of a node that does not say (`asks=`), `restarts` the resumptions after a crash (`Snapshot.restarted`).
+    `budgets` are limits for the machine's own budgets, by name.
 
-    `meters` are limits of what effects take. What an effect charges is paid before it is carried out, successful or
-    not. A meter that an effect only measures is compared before each such effect: the last one can exceed it.
+    `meters` are limits of what effects take. Charges are paid before the effect, successful or not. A meter that is
+    only measured is compared before each effect: the last one can exceed it.
 
     Limits are immutable and hashable; `dataclasses.replace(limits, seconds=60)` changes one of them.
 
     Raises `LimitsError` for a limit that is negative, infinite or not a number, for a limit of 0 on a meter that is not
-    whole, and for a budget whose name cannot be one.
+    whole, and for an invalid name of a budget.
     """
 
     iterations: int | None
@@ -288,10 +283,9 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a run has spent so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply.
+    """The spending of a run so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply.
 
-    `spent[METER]` is how much effects have taken of a meter. What an edge resets begins again at 0: `iterations`, and
-    the machine's own `budgets`.
+    `spent[METER]` is how much effects have taken of a meter. What an edge resets begins again at 0.
     """
 
     iterations: int = 0
@@ -307,10 +301,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """Which limit stopped a run, or which budget: its name and value, how much was spent, how much more wanted.
-
-    Several calls at once are allowed as a whole or not at all.
-    """
+    """The limit or budget that stopped a run: name, value, how much was spent, how much more wanted."""
 
     limit: str
     # Not `float` alone: as JSON, a whole number stays one.

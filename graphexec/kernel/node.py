@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    ParamSpec,
     TypeAlias,
     TypeVar,
     final,
@@ -22,15 +24,7 @@ from typing import (
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
-from graphexec.kernel.signatures import (
-    accepts,
-    by_position,
-    classes_of,
-    effects_of,
-    hints_of,
-    name_of,
-    spent_outcome_of,
-)
+from graphexec.kernel.signatures import accepts, classes_of, effects_of, hints_of, name_of, spent_outcome_of
 
 
 @final
@@ -49,10 +43,7 @@ END = End()
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One transition: `outcome` (a class) of the node `source` leads to the node `target`, or to `"END"`.
-
-    The budgets that it `resets` are full again when it is taken.
-    """
+    """One transition: the class `outcome` of the node `source` leads to `target` (or `"END"`) and `resets` budgets."""
 
     source: str
     outcome: type
@@ -68,6 +59,8 @@ In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 I = TypeVar("I")  # noqa: E741 - what a node takes, throughout the package
 W = TypeVar("W")
+T = TypeVar("T")
+P = ParamSpec("P")
 W_co = TypeVar("W_co", covariant=True)
 
 # pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
@@ -79,10 +72,7 @@ Count: TypeAlias = int | tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A graph that stands in a node's place: its nodes, edges and start, and the budgets that are its own.
-
-    Those are full again at each entry.
-    """
+    """A graph that stands in a node's place, and its `own` budgets, which are full again at each entry."""
 
     nodes: tuple[Node[Any, Any], ...]
     edges: tuple[Edge, ...]
@@ -104,12 +94,10 @@ class Subgraph:
 class Node(Generic[In_contra, Out_co]):
     """A named step of a machine, from a value of `In` to one of the outcomes `Out`.
 
-    `takes` and `outcomes` are the classes that the annotations name, `effects` what an asking node may ask for.
-    Each entry costs one of each of `meters`. `when_spent` makes the outcome with which a node is left when a limit
-    stops it; `spent_outcome` is its class. A visit asks for `least` effects at least and for `most` at most (`None`: it
-    does not say). What a node with a `grace` asks for is `reserved`. `settings` are what `bind` has still to supply.
-    `inner` is the graph that stands in the node's place.
-    Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
+    `takes` and `outcomes` are the annotated classes, `effects` what it may ask for. An entry costs one of each of
+    `meters`. `when_spent` makes the outcome (a `spent_outcome`) when a limit stops it. A visit asks for `least` to
+    `most` effects (`None`: any number). A node with a `grace` is `reserved`. `settings` are what `bind` has still to
+    supply. Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
     """
 
     name: str
@@ -153,13 +141,13 @@ def node(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 def node(function: Callable[..., Any], /) -> Node[Any, Any]:
     """Make a node of a function of one annotated value whose return annotation lists its outcomes.
 
-    - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed. It does no I/O and
-      must return promptly: no deadline can cut it. (`opaque` is for a function that blocks.)
+    - `def f(x: A) -> B | C` is pure: the engine calls it, again when a run is resumed. It does no I/O and returns
+      promptly: no deadline can cut it. (`opaque` is for a function that blocks.)
     - `def f(x: A) -> Asks[Fetch, B | C]` asks for effects with `yield from ask(...)`.
-    - `async def f(x: A) -> B | C` does as it likes: it is one opaque effect, cut at the deadline.
+    - `async def f(x: A) -> B | C` runs arbitrary code: it is one opaque effect, cut at the deadline.
 
-    Further parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings: `bind` supplies them
-    to a whole graph, by class, so that nodes and tables can stand at the top of a module.
+    Further parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings, which `bind`
+    supplies by class.
 
     Raises `NodeError` if the annotations are missing, cannot be resolved, or name something that is not a class.
     """
@@ -173,10 +161,8 @@ def opaque(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
     """Make a node of a function that does I/O of its own, `def` or `async def`: one opaque effect.
 
-    It runs outside the engine, is cut at the deadline (a blocking function in its thread, which is abandoned), and its
-    outcome is what is stored: a resumed run does not call it again.
-
-    Raises `NodeError` as `node` does.
+    It runs outside the engine and is cut at the deadline (a blocking function is abandoned in its thread). Its outcome
+    is stored: a resumed run does not call it again. Raises `NodeError` as `node` does.
     """
     return _node(function, blocking=True)
 
@@ -243,24 +229,28 @@ class _Charge(Generic[W_co]):
         )
 
 
-# What is wrong with one of these that is put above a node as it stands, or that does not say how the node is left.
-_charging = by_position(
-    0, "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it", "when_spent"
-)
+def _require_when_spent(function: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> T:
+        if args or "when_spent" not in named:
+            remedy = "put when_spent=limit_reached, say, in parentheses behind it"
+            raise NodeError(f"{function.__name__} needs to know how the node is left; {remedy}")
+        return function(*args, **named)
+
+    return called
 
 
-@_charging
+@_require_when_spent
 def metered(
     *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
 ) -> _Charge[W]:
     """Charge one of `budget` at each entry into the node; when a limit is spent, leave it with `when_spent`'s outcome.
 
-    `when_spent(value, exhausted)` gets what the node was given and which limit is spent, and returns an outcome (a
-    class with two such fields will do). The engine counts and diverts, before the node runs; the outcome is routed by
-    the table like any other. The effects that the node asks for are charged, and counted, as with `charged`.
-    A node may be metered by several budgets, one `@metered` above the other, with the same `when_spent`.
+    `when_spent(value, exhausted)` returns an outcome (a class with two such fields will do), which is routed by the
+    table. The engine calls it before the node runs. Effects are charged as with `charged`. A node may be metered by
+    several budgets, one `@metered` above the other, with the same `when_spent`.
 
-    Raises `NodeError` if `when_spent` does not take what the node takes, and for what is no budget.
+    Raises `NodeError` if `when_spent` does not take what the node takes, and for an invalid budget.
     """
     # Users without a type checker pass names.
     if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -270,26 +260,26 @@ def metered(
     return _Charge(when_spent, meters=(budget,), asks=asks)
 
 
-@_charging
+@_require_when_spent
 def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
     """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
 
     `when_spent` is as in `metered`. `asks` is how many effects each visit asks for, exactly, or as `(least, most)`;
     proofs rely on it and the engine holds the node to it. Entering the node costs nothing.
 
-    Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` cannot be.
+    Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` is invalid.
     """
     return _Charge(when_spent, asks=asks)
 
 
-@_charging
+@_require_when_spent
 def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
-    """Keep for each visit of a node what it asks for: counted, but stopped by no limit on calls, tokens or cost.
+    """Reserve what each visit of a node asks for: counted, but stopped by no limit on calls, tokens or cost.
 
-    It is for the last words of a run that a limit has stopped. `grace` is how many seconds beyond the run's deadline
-    its effects may take; cut then, or where a run was taken up too often, the node is left with `when_spent`'s outcome.
+    It is for the last words of a stopped run. Its effects may take `grace` seconds beyond the run's deadline; cut then,
+    or after too many restarts, the node is left with `when_spent`'s outcome.
 
-    Raises `NodeError` as `charged` does, for a node that is metered, and for a grace that is no time.
+    Raises `NodeError` as `charged` does, for a node that is metered, and for an invalid grace.
     """
     if not is_number(grace) or grace < 0:
         raise NodeError(f"the grace is {grace!r}; give seconds, 0 or more")
@@ -375,10 +365,7 @@ def made(given: object, remedy: str) -> None:
 
 
 def renamed(source: Node[I, O], name: str) -> Node[I, O]:
-    """Return the node under another name: one function can then stand twice in a graph.
-
-    Raises `NodeError` if `name` is not an identifier, as names of functions are: pictures and exports rely on it.
-    """
+    """Return the node under another name, for a second place in a graph. Raises `NodeError` for an invalid name."""
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
     return dataclasses.replace(source, name=name)

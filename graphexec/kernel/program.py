@@ -19,10 +19,10 @@ Charge: TypeAlias = tuple[int, int, float]
 
 @final
 class Tariff:
-    """What an effect of one class costs: `charges` before it, what `stops` it, and what `measures` its reply.
+    """The cost of an effect of one class: `charges` before it, what `stops` it, and what `measures` its reply.
 
-    A stop is a slot and its limit: of a meter that is not prepaid, and is compared before the effect. A measure is a
-    slot, what of it is prepaid, and the meter, if its limit needs to be known.
+    A stop is the slot and limit of a meter that is not prepaid, compared before the effect. A measure is a slot, what
+    of it is prepaid, and the meter, if it is limited.
     """
 
     __slots__ = ("charges", "measure", "measures", "stops")
@@ -54,28 +54,7 @@ def _limit(limits: Limits, meter: Meter) -> float:
 
 @final
 class Step:
-    """A node compiled for the engine: its function, its charges, and the next step for each class of outcome.
-
-    The next step is `None` where the run ends. A node that asks has a `generator`; an opaque one asks to be performed.
-    """
-
-    __slots__ = (
-        "asks",
-        "effects",
-        "entry",
-        "following",
-        "function",
-        "generator",
-        "grace",
-        "least",
-        "most",
-        "name",
-        "resets",
-        "returns",
-        "spent_outcomes",
-        "tariffs",
-        "when_spent",
-    )
+    """A node compiled for the engine: its function, its charges, and the next step (or `None`) of each outcome."""
 
     def __init__(self, source: Node[Any, Any], program: Program) -> None:
         slots, caps = program.slots, program.caps
@@ -113,10 +92,7 @@ def _performed(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any
 
 @final
 class Program:
-    """The steps of a graph, and its counters: the iterations, then the machine's own budgets, then the meters.
-
-    Raises `LimitsError` for a limit on a meter that has the name of a budget.
-    """
+    """The steps of a graph, and its counters: the iterations, then the machine's own budgets, then the meters."""
 
     __slots__ = ("budgets", "caps", "limits", "measured", "meters", "names", "own", "slots", "steps")
 

@@ -1,9 +1,8 @@
-"""Ranks: what falls at every step of a run that is proved to end, as far as the engine needs to know.
+"""Ranks: values that fall at every step of a run that is proved to end.
 
 A node's rank is a sequence of levels. Its value is, level by level, the number of the node's component and what is left
-of the level's budgets together; values are compared from left to right, as words are in a dictionary. Where every step
-lowers a value of whole numbers that cannot fall below 0 in any place, there is no endless run (Floyd, 1967; the
-lexicographic form is of Alias et al., SAS 2010).
+of the level's budgets together, compared from left to right. Whole numbers of at least 0 cannot fall for ever (Floyd,
+1967; the lexicographic form is of Alias et al., SAS 2010).
 """
 
 from __future__ import annotations

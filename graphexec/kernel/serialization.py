@@ -60,8 +60,6 @@ def spent_data(spent: Spent) -> dict[str, Any]:
 
 
 class _SpentData(TypedDict):
-    """The JSON form of `Spent`."""
-
     iterations: int
     seconds: float
     restarts: int
@@ -118,10 +116,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 @cache
 def reply_type(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
-    """The type of an effect's reply, read from `class Fetch(Effect[Page])`, to decode a stored reply with.
-
-    Raises `NodeError` if the class does not say it, or says a type that cannot be read back from JSON.
-    """
+    """The type of an effect's reply, of `class Fetch(Effect[Page])`. Raises `NodeError` if it has none for JSON."""
     for base in effect.__mro__:
         for generic in getattr(base, "__orig_bases__", ()):
             if get_origin(generic) is Effect:

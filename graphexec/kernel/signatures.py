@@ -1,23 +1,15 @@
-"""What the annotations of a node's function say: the classes that it takes and returns, the effects it may ask for.
-
-And what may be passed by position to those functions of which beginners are not told by a type checker.
-"""
+"""The annotations of a node's function: the classes that it takes and returns, the effects it may ask for."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
 from graphexec.kernel.effects import All, Effect
 from graphexec.kernel.meters import Exhausted
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -25,8 +17,7 @@ _PACKAGE = __name__.partition(".")[0]
 def resolved(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
     """Return the annotations by name, `return` included; with `extras`, what `Annotated` adds is kept.
 
-    Raises `NameError` for a name that is neither in the function's module nor where it is decorated, and `TypeError`
-    for what is no function.
+    Raises `NameError` for a name that is in no scope, and `TypeError` for what is not a function.
     """
     try:
         return get_type_hints(function, include_extras=extras)
@@ -99,10 +90,7 @@ def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
 
 
 def spent_outcome_of(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
-    """Return the class of the outcome that `when_spent` makes, and the classes of values it takes.
-
-    Raises `NodeError` where its annotations do not say, or say several.
-    """
+    """Return the class of `when_spent`'s outcome, and the classes of values it takes, or raise `NodeError`."""
     name = name_of(when_spent)
     called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
     hints = hints_of(called, name)
@@ -129,25 +117,6 @@ def _fits(kind: type, given: type) -> bool:
         return issubclass(given, kind)
     wanted = {name for base in kind.__mro__ if getattr(base, "_is_protocol", False) for name in _members_of(base)}
     return all(any(name in _members_of(base) for base in given.__mro__) for name in wanted)
-
-
-def by_position(most: int, remedy: str, *needed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Refuse more than so many arguments without a name, and a lack of those `needed` by name.
-
-    Users without a type checker write `@charged` without what it needs, and `replace(machine, old, new)`. What is
-    decorated then raises `NodeError`, with its name and the remedy.
-    """
-
-    def limited(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def called(*args: P.args, **named: P.kwargs) -> T:
-            if len(args) > most or not named.keys() >= set(needed):
-                raise NodeError(f"{function.__name__} {remedy}")
-            return function(*args, **named)
-
-        return called
-
-    return limited
 
 
 def _members_of(kind: type) -> set[str]:

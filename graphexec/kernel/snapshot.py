@@ -23,11 +23,10 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run between two replies. The machine is not in it: a snapshot belongs to the graph that it was taken from.
+    """A run between two replies; it belongs to the graph that it was taken from.
 
-    `value` is what `node` was given; `replies` are the answers to what the node has asked for so far, from which the
-    node's function is brought back to where it was (and last, where the deadline cut it, an `Exhausted`). `entered`
-    says that the node's entry is charged already, though it may not have had a reply yet.
+    `value` is what `node` was given; `replies` are those to its effects so far, from which the node's function is
+    brought back to where it was (the last may be an `Exhausted`). `entered`: the node's entry is charged already.
     """
 
     node: str
@@ -37,18 +36,12 @@ class Snapshot:
     entered: bool = False
 
     def restarted(self) -> Snapshot:
-        """Return the run as it is taken up again after a crash: one more of the limit `restarts` is spent.
-
-        Store it before going on with it, or a crash that comes again and again is never counted.
-        """
+        """Return the run as resumed after a crash, one more of `restarts` spent; store it before going on."""
         spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
         return dataclasses.replace(self, spent=spent)
 
     def to_json(self) -> str:
-        """Return the snapshot as JSON text; its size is that of the value and of this node's replies.
-
-        Raises `SnapshotError` if the value or a reply holds something that JSON cannot express.
-        """
+        """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
         # pydantic, which does it, is loaded by those who store.
         from graphexec.kernel.serialization import INEXPRESSIBLE, spent_data, stored, stored_reply
 
@@ -69,11 +62,9 @@ class Snapshot:
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
-        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none, and `InputError` for what is no graph."""
-        from graphexec.kernel.graph import built
+        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none."""
         from graphexec.kernel.serialization import UNFIT, read_as, read_spent, restored
 
-        built(graph, "Snapshot.from_json(text, executor.graph)")
         try:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]

@@ -1,7 +1,7 @@
-"""A run by hand: pure functions from a snapshot and a reply to the next request or to the end.
+"""Manual stepping: pure functions from a snapshot and a reply to the next request or to the end.
 
-`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or an `PendingEffect` whose
-`reply(value, at=seconds)` is the next snapshot. There is nothing but plain data between two calls.
+`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or a `PendingEffect` whose
+`reply(value, at=seconds)` is the next snapshot.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
-from graphexec.errors import InputError, an, format_value
+from graphexec.errors import InputError, an
 from graphexec.kernel.effects import All, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, JournalEntry, Moved
 from graphexec.kernel.execution import Cut, Execution
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
@@ -28,8 +28,8 @@ F = TypeVar("F")
 class PendingEffect:
     """The run waits for a reply to `effect`, which is charged already.
 
-    `deadline` is the second of the run's clock at which the effect is to be cut, if there is one. `snapshot` is the
-    run at this point: resumed from it, the effect is asked for, and charged, again.
+    `deadline` is the second of the run's clock at which it is to be cut, if any. `snapshot` is the run at this point:
+    resumed from it, the effect is asked for, and charged, again.
     """
 
     effect: Request
@@ -38,10 +38,9 @@ class PendingEffect:
     _answered: Callable[[Any, float], Snapshot]
 
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
-        """Return the run with the effect answered.
+        """Return the run with the effect answered at the second `at` of the run's clock (by default at once).
 
-        `at` is the second of the run's clock, which began at 0 with the run and stands still in a pause; without it,
-        the answer took no time. Raises `InputError` for a time before the run.
+        The clock begins at 0 and stands still in a pause. Raises `InputError` for a time before the run.
         """
         if isinstance(self.effect, All):
             # The replies of a batch are a sequence of unknown things.
@@ -75,12 +74,7 @@ def _not_before_the_run(at: float) -> float:
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
-    """Return the run at its start.
-
-    Raises `InputError` if the first node does not take such a value, if a node lacks a setting, and for what is no
-    graph.
-    """
-    built(graph, "begin(executor.graph, ...)")
+    """Return the run at its start. Raises `InputError` for a value of another class, and for a missing setting."""
     for node in graph.nodes.values():
         for name, kinds in node.settings.items():
             wanted = an(" | ".join(kind.__name__ for kind in kinds))
@@ -97,18 +91,10 @@ def advance(
 ) -> PendingEffect | Done[F]:
     """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
 
-    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
-    Costs the pure nodes on the way, and one pass over the replies that the current node has had.
-    Raises `UndeclaredOutcomeError`, `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared is
-    followed or carried out, whatever a node raises, and `InputError` for what is no graph, no snapshot, or no limits.
+    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`). It costs the
+    pure nodes on the way, and one pass over the current node's replies. Raises `UndeclaredOutcomeError`,
+    `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and what a node raises.
     """
-    built(graph, "advance(executor.graph, snapshot, limits)")
-    # Users without a type checker pass what the run begins with, and a number.
-    if not isinstance(snapshot, Snapshot):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"advance is given {format_value(snapshot)}; give a snapshot, such as begin(graph, value)")
-    # As above.
-    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"advance is given the limits {format_value(limits)}; give Limits(iterations=...), say")
     execution = Execution(graph, snapshot, limits, ranks)
     path = execution.path()
     try:
@@ -126,11 +112,7 @@ def advance(
 
 
 def replay(journal: Journal) -> Iterator[Event[Any]]:
-    """Follow a run again by its replies, and yield its events; what handlers reported on the way is not kept.
-
-    Nothing is asked again, and no clock is read. Pure nodes are called anew: a function of yours within them, such as
-    `handle_parsing_errors`, too.
-    """
+    """Follow a run again by its replies, and yield its events, without reports; pure nodes are called anew."""
     execution = Execution(journal.graph, journal.start, journal.limits)
     path = execution.path(observed=True)
     replies = iter(journal)

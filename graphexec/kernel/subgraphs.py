@@ -1,7 +1,4 @@
-"""Graphs within graphs: a node that is a whole graph is inlined, its nodes named `research.plan`.
-
-So engine, proof and picture stay flat: there is no stack of runs, and no run is hidden inside a node.
-"""
+"""Subgraphs: a node that is a whole graph is inlined, its nodes named `research.plan`, so that the graph stays flat."""
 
 from __future__ import annotations
 

@@ -8,74 +8,47 @@ import inspect
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from graphexec.errors import Fault, GraphError, NodeError, format_value
+from graphexec.errors import Fault, GraphError, NodeError
 from graphexec.kernel.effects import O
-from graphexec.kernel.graph import Graph, Table, built, checked, edges_of
+from graphexec.kernel.graph import Graph, Table, checked, edges_of
 from graphexec.kernel.meters import Budget, Limits
-from graphexec.kernel.node import END, I, Node, Subgraph, made, renamed
-from graphexec.kernel.signatures import by_position
+from graphexec.kernel.node import END, I, Node, Subgraph, renamed
 
 S = TypeVar("S")
 F = TypeVar("F")
 G = TypeVar("G")
 
-# What `splice` puts on an edge.
-_ROWS = "a table with the new node's row; write splice(graph, edges(new, on(...)), after=node, on=Outcome)"
 
-
-@by_position(
-    2, "takes the graph and the new node, which has the old one's name; write replace(graph, renamed(new, 'old'))"
-)
 def replace(
     machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, allow_nonterminating: bool = False
 ) -> Graph[S, F]:
-    """Put `new` in the place of the node of the same name: same edges, another body.
-
-    `narrowed`: edges for outcomes that `new` does not declare are dropped.
+    """Put `new` in the place of the node of the same name: same edges (`narrowed`: without those it cannot return).
 
     Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
-    lacks a meter of the old one, or if runs are no longer proved to end (unless it `allow_nonterminating`). Raises
-    `NodeError` for what is no graph, or no node.
+    lacks a meter of the old one, or if runs are no longer proved to end (unless it `allow_nonterminating`).
     """
-    built(machine, "replace(executor.graph, ...)", NodeError)
-    made(new, "decorate the function with @node")
     _known(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
     if lost:
-        text = (
-            f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with "
-            f"@metered(...)"
-        )
-        raise GraphError([Fault("GX025", new.name, None, text)])
+        text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with"
+        raise GraphError([Fault("GX025", new.name, None, f"{text} @metered(...)")])
     nodes = [new if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
     changed = checked(nodes, edges, machine.start)
     return changed if allow_nonterminating else _proved_again(changed, machine)
 
 
-@by_position(2, f"takes the graph and {_ROWS}", "after", "on")
 def splice(
     machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, allow_nonterminating: bool = False
 ) -> Graph[S, F | G]:
     """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
 
-    `table` holds the rows of the new node (or nodes), made by `edges`; they may lead to nodes of the machine:
-    `splice(machine, edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
+    `table` holds the rows of the new node (or nodes), which may lead to nodes of the machine: `splice(machine,
+    edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
 
-    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs of the machine were
-    proved to end (given a limit for each budget) and are not any more, unless it `allow_nonterminating`. Raises
-    `NodeError` for what is no graph, no table, no node, or no class of outcomes.
+    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs were proved to end
+    (given a limit for each budget) and are not any more, unless it `allow_nonterminating`.
     """
-    built(machine, "splice(executor.graph, ...)", NodeError)
-    # Users without a type checker forget edges(...), and write names.
-    if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"splice is given {format_value(table)}, and takes {_ROWS}")
-    made(after, "decorate the function with @node")
-    # As above.
-    if not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(
-            f"splice has on={format_value(on)}, which is not a class of outcomes; write on=Outcome, without quotes"
-        )
     _known(machine, after.name)
     old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
     if not old:
@@ -90,17 +63,10 @@ def splice(
         for name in names
         if name in machine or names.count(name) > 1
     ]
-    faults += [
-        Fault(
-            "GX001",
-            edge.source,
-            edge.outcome.__name__,
-            f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to the "
-            "table",
-        )
-        for edge in added
-        if edge.target not in machine and edge.target not in names and edge.target != "END"
-    ]
+    for edge in added:
+        if edge.target not in machine and edge.target not in (*names, END.name):
+            text = f"{edge.source} leads to {edge.target}, which is not in the graph; add edges({edge.target}, ...) to"
+            faults.append(Fault("GX001", edge.source, edge.outcome.__name__, f"{text} the table"))
     if faults:
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
@@ -111,16 +77,11 @@ def splice(
 def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
     """Return a node that is a whole graph: what it takes starts `child`, what ends `child` are its outcomes.
 
-    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets, with their limits, are full again at each
-    entry: `own=[Budget("iterations", 5)]` gives it 5 iterations each time. All others, and the limits on calls, tokens
-    and seconds, it shares with the graph around it; so does it the handlers.
+    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets are full again at each entry:
+    `own=[Budget("iterations", 5)]` gives it 5 iterations each time. Other budgets, limits and handlers are shared.
 
-    Raises `NodeError` for a name that is no identifier, and for a budget that meters nothing in `child`.
+    Raises `NodeError` for a name that is not an identifier, and for a budget that meters nothing in `child`.
     """
-    built(child, f"embed(executor.graph, {name!r})", NodeError)
-    # Users without a type checker pass names, and a budget alone.
-    if not isinstance(own, (list, tuple)) or not all(isinstance(budget, Budget) for budget in own):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"{name} is to own {format_value(own)}; write own=[Budget('iterations', 5)], a list of budgets")
     spent = dict.fromkeys(budget.name for node in child for budget in node.meters)
     for budget in own:
         if budget.name not in spent:
@@ -145,7 +106,6 @@ def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[
     return renamed(whole, name)
 
 
-@by_position(2, "takes the graph and the node; write before= or after= with the function")
 def wrap(
     machine: Graph[S, F],
     wrapped: Node[I, O],
@@ -155,15 +115,9 @@ def wrap(
 ) -> Graph[S, F]:
     """Change what a node is given (`before`) or returns (`after`); both are pure functions of one value.
 
-    `after` sees what the node's function returns, not the outcome of a spent limit, and returns one of the node's
-    declared outcomes. Raises `GraphError` if there is no such node, and `NodeError` for what is no graph, no node, or
-    no function.
+    `after` sees what the node's function returns, not the outcome of a spent limit, and returns a declared outcome.
+    Raises `GraphError` if there is no such node.
     """
-    built(machine, "wrap(executor.graph, ...)", NodeError)
-    made(wrapped, "decorate the function with @node")
-    for side, function in (("before", before), ("after", after)):
-        if function is not None and not callable(function):
-            raise NodeError(f"wrap has {side}={format_value(function)}; give a function of one value")
     _known(machine, wrapped.name)
     inner = machine[wrapped.name]
     function = _wrapped(inner, before or _same, after or _same)
@@ -174,10 +128,8 @@ def wrap(
 def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
 
-    What no node needs is left over without complaint; what is bound already stays. Raises `GraphError` if a parameter
-    fits none of `settings`, or several, and `NodeError` for what is no graph.
+    Unused settings are ignored. Raises `GraphError` if a parameter fits none of them, or several.
     """
-    built(machine, "bind(executor.graph, ...)", NodeError)
     faults: list[Fault] = []
     nodes: list[Node[Any, Any]] = []
     for node in machine:
@@ -186,11 +138,11 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
             fitting = [setting for setting in settings if isinstance(setting, kinds)]
             if len(fitting) == 1:
                 found[name] = fitting[0]
-            else:
-                how = f"{len(fitting)} were given" if fitting else "none was given"
-                wanted = " | ".join(kind.__name__ for kind in kinds)
-                text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
-                faults.append(Fault("GX024", node.name, None, text))
+                continue
+            how = f"{len(fitting)} were given" if fitting else "none was given"
+            wanted = " | ".join(kind.__name__ for kind in kinds)
+            text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
+            faults.append(Fault("GX024", node.name, None, text))
         if found:
             node = dataclasses.replace(node, function=functools.partial(node.function, **found), settings={})  # noqa: PLW2901
         nodes.append(node)
@@ -207,13 +159,8 @@ def _proved_again(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]
     before = Limits(budgets={name: 1 for name, limit in machine.budgets.items() if limit is None})
     if not machine.verify(before).proved:
         return changed
-    raise GraphError(
-        [
-            Fault(finding.code, finding.node, finding.outcome, f"{finding.fact}; {finding.remedy}")
-            for finding in verdict.findings
-            if finding.severity == "error"
-        ]
-    )
+    errors = [finding for finding in verdict.findings if finding.severity == "error"]
+    raise GraphError([Fault(one.code, one.node, one.outcome, f"{one.fact}; {one.remedy}") for one in errors])
 
 
 def _wrapped(inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -28,7 +28,6 @@ def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start:
 
 
 def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]]) -> Iterator[Fault]:
-    """What is wrong with each row by itself: totality, fit of the edges, and exhaustion."""
     for node in nodes.values():
         row = rows.get(node.name, [])
         if node.name == END.name:
@@ -36,7 +35,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
         if not row:
             yield Fault("GX005", node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
             continue
-        for outcome in _missing(node, row):
+        for outcome in _unrouted_outcomes(node, row):
             takers = [other.name for other in nodes.values() if outcome in other.takes]
             to = takers[0] if len(takers) == 1 else "..."
             name = outcome.__name__
@@ -56,27 +55,22 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
             target = nodes.get(edge.target)
             if target is not None and not any(issubclass(edge.outcome, kind) for kind in target.takes):
                 takes = " | ".join(kind.__name__ for kind in target.takes)
-                text = (
-                    f"{node.name} sends {name} to {target.name}, which takes {takes}; send it to a node that takes it"
-                )
-                yield Fault("GX022", node.name, name, text)
+                text = f"{node.name} sends {name} to {target.name}, which takes {takes}"
+                yield Fault("GX022", node.name, name, f"{text}; send it to a node that takes it")
         if node.kind != "pure" and node.when_spent is None:
-            text = (
-                f"{node.name} {_what_it_does(node)}, which a limit may stop, and does not say what then; decorate it "
-                f"with @charged(when_spent=...) and route that outcome"
-            )
+            remedy = "decorate it with @charged(when_spent=...) and route that outcome"
+            does = _describe_effects(node)
+            text = f"{node.name} {does}, which a limit may stop, and does not say what then; {remedy}"
             yield Fault("GX008", node.name, None, text)
 
 
-def _what_it_does(node: Node[Any, Any]) -> str:
-    """What a limit may stop, in the words of whoever wrote the node: an opaque one asks to be performed, unseen."""
+def _describe_effects(node: Node[Any, Any]) -> str:
     if node.kind == "opaque":
         return "is an async function" if inspect.iscoroutinefunction(node.function) else "is @opaque"
     return f"asks for {', '.join(effect.__name__ for effect in node.effects)}"
 
 
 def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
-    """What is wrong with the outcomes as classes."""
     named: dict[str, type] = {}
     reported: set[type] = set()
     for node in nodes.values():
@@ -90,60 +84,47 @@ def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
             if outcome in reported:
                 continue
             reported.add(outcome)
-            if outcome.__module__ == "builtins":
-                text = (
-                    f"{node.name} returns {name}, which is no class of yours; return a frozen dataclass that holds it"
-                )
-                yield Fault("GX023", node.name, name, text)
-                continue
-            if not _is_final(outcome):
-                text = f"{node.name} returns {name}, which is not final; write @final above class {name}"
-                yield Fault("GX023", node.name, name, text)
-            if not _is_frozen(outcome):
-                text = (
-                    f"{node.name} returns {name}, which is not frozen; write @dataclass(frozen=True) above class {name}"
-                )
-                yield Fault("GX023", node.name, name, text)
+            for mistake in _class_mistakes(outcome):
+                yield Fault("GX023", node.name, name, f"{node.name} returns {name}, which is {mistake}")
+
+
+def _class_mistakes(kind: type) -> Iterator[str]:
+    if kind.__module__ == "builtins":
+        yield "no class of yours; return a frozen dataclass that holds it"
+        return
+    if not _is_final(kind):
+        yield f"not final; write @final above class {kind.__name__}"
+    if not _is_frozen(kind):
+        yield f"not frozen; write @dataclass(frozen=True) above class {kind.__name__}"
 
 
 def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
-    """What is wrong with the budgets: one name is one budget or one meter, and what is reset is spent somewhere."""
+    """Budgets and meters that share a name, and resets of budgets that no node spends."""
     known: dict[str, Budget] = {}
     counted: dict[str, Meter] = {}
     for node in nodes.values():
-        for budget in _meters(node):
+        for budget in _shared_budgets(node):
             if known.setdefault(budget.name, budget) != budget:
-                text = (
-                    f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with "
-                    f"{known[budget.name].limit}; use one Budget for both"
-                )
-                yield Fault("GX011", node.name, None, text)
+                other = known[budget.name].limit
+                text = f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with"
+                yield Fault("GX011", node.name, None, f"{text} {other}; use one Budget for both")
     for node in nodes.values():
         for meter in _effect_meters(node):
             if counted.setdefault(meter.name, meter) != meter:
-                text = (
-                    f"{node.name} asks for effects whose meter {meter.name} is not the one of those before it; use one "
-                    f"Meter for both"
-                )
-                yield Fault("GX011", node.name, None, text)
+                text = f"{node.name} asks for effects whose meter {meter.name} is not the one of those before it"
+                yield Fault("GX011", node.name, None, f"{text}; use one Meter for both")
             elif meter.name in known:
-                text = (
-                    f"{node.name} asks for effects that count the meter {meter.name}, and a node is metered by a "
-                    f"budget of that name; rename one of them"
-                )
-                yield Fault("GX011", node.name, None, text)
+                text = f"{node.name} asks for effects that count the meter {meter.name}, and a node is metered by a"
+                yield Fault("GX011", node.name, None, f"{text} budget of that name; rename one of them")
     for edge in found:
         for budget in edge.resets:
             if budget.name not in known:
-                text = (
-                    f"{edge} resets {budget.name}, by which no node is metered; put @metered(budget=...) on the node "
-                    f"that it bounds, or remove the reset"
-                )
+                remedy = "put @metered(budget=...) on the node that it bounds, or remove the reset"
+                text = f"{edge} resets {budget.name}, by which no node is metered; {remedy}"
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 
 
-def _meters(node: Node[Any, Any]) -> Iterator[Budget]:
-    """The budgets that a node, or the graph in its place, spends of those that are shared."""
+def _shared_budgets(node: Node[Any, Any]) -> Iterator[Budget]:
     yield from node.meters
     if node.inner is not None:
         own = node.inner.renamed_budgets(node.name)
@@ -152,25 +133,21 @@ def _meters(node: Node[Any, Any]) -> Iterator[Budget]:
 
 
 def _effect_meters(node: Node[Any, Any]) -> Iterator[Meter]:
-    """The meters that the effects of a node, or of the graph in its place, charge and measure, each once."""
     parts = (node,) if node.inner is None else node.inner.nodes
     effects = [effect for part in parts for effect in part.effects]
     yield from dict.fromkeys(meter for effect in effects for meter in (*effect.charges, *effect.measures))
 
 
 def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]], start: str) -> Iterator[Fault]:
-    """What is wrong with the table as a whole.
-
-    A missing edge is a fault of its own and might lead anywhere that takes its outcome, so no other is blamed on it.
-    """
+    """Unreachable nodes. A missing edge is a fault of its own, and taken to lead anywhere that takes its outcome."""
     pairs = [(edge.source, edge.target) for row in rows.values() for edge in row]
     for node in nodes.values():
-        missing = _missing(node, rows.get(node.name, []))
+        missing = _unrouted_outcomes(node, rows.get(node.name, []))
         if missing:
             takers = [other.name for other in nodes.values() if not missing.keys().isdisjoint(other.takes)]
             pairs += [(node.name, target) for target in (END.name, *takers)]
-    forward = _reached(start, pairs)
-    backward = _reached(END.name, [(target, source) for source, target in pairs])
+    forward = _reachable(start, pairs)
+    backward = _reachable(END.name, [(target, source) for source, target in pairs])
     for name in nodes:
         if name not in forward:
             text = f"{name} cannot be reached from {start}; route an outcome to it, or remove its row"
@@ -180,13 +157,12 @@ def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Ed
             yield Fault("GX006", name, None, text)
 
 
-def _missing(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, None]:
-    """The outcomes of a node that no edge of its row takes, in their order."""
+def _unrouted_outcomes(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, None]:
     routed = {edge.outcome for edge in row}
     return {outcome: None for outcome in node.outcomes if outcome not in routed}
 
 
-def _reached(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
+def _reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
     following: dict[str, list[str]] = defaultdict(list)
     for source, target in pairs:
         following[source].append(target)
@@ -210,8 +186,7 @@ def _is_frozen(kind: type[Any]) -> bool:
         return bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
     if config := getattr(kind, "model_config", None):
         return bool(config.get("frozen"))
-    return issubclass(kind, (enum.Enum, tuple)) or not _has_fields(kind)
-
-
-def _has_fields(kind: type) -> bool:
-    return any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])
+    if issubclass(kind, (enum.Enum, tuple)):
+        return True
+    # A class without fields has nothing to change.
+    return not any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])

@@ -1,7 +1,6 @@
-"""Coroutines that hand out items while they run: `emit` suspends one, and whoever iterates takes the item.
+"""Coroutines that hand out items while they run: `emit` suspends one, and the iterating caller takes the item.
 
-So what a stream does is an ordinary coroutine, whose callees may emit too, and sync and async streams differ by how it
-is stepped: by hand, or on an event loop, which is given whatever else the coroutine waits for.
+A stream is an ordinary coroutine, stepped by hand or on an event loop, which is given whatever else it waits for.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ class _Closed(BaseException):
 
 @types.coroutine
 def emit(item: object) -> Generator[Any, Any, None]:
-    """Hand out an item, and go on when the next one is asked for. Only for what `stream_sync` or `stream_async` runs.
+    """Hand out an item of `stream_sync` or `stream_async`, and go on when the next one is asked for.
 
-    Where the stream is closed instead, this raises a `BaseException`.
+    Raises a `BaseException` where the stream is closed instead.
     """
     # In a tuple, which no event loop knows, and which costs less than a class of ours.
     yield (item,)
@@ -34,8 +33,7 @@ def emit(item: object) -> Generator[Any, Any, None]:
 def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[Any, None, None]:
     """Yield what a coroutine emits that waits through `BLOCKING`; closing this closes it.
 
-    It begins with the first item that is asked for. What the consumer throws is raised where the coroutine stands.
-    Raises `RuntimeError` if it awaits something of an event loop.
+    What the consumer throws is raised in the coroutine. Raises `RuntimeError` if it awaits something of an event loop.
     """
     coroutine = begin()
     step: Callable[[Any], Any] = coroutine.send

@@ -16,10 +16,9 @@ from graphexec.runtime.io import IO
 class Handler:
     """Answers one class of effects, in sync and in async runs.
 
-    `answer` is a coroutine function of the effect, the seconds that are left until the run's deadline (`None`: as many
-    as it takes), and how to wait; it returns the reply. The runner enforces the deadline; a handler may use it to give
-    up in time. An `instant` handler never waits: it is run where it is asked for, without a thread or a task, and waits
-    as in a sync run.
+    `answer` is a coroutine function of the effect, the seconds left until the run's deadline (`None`: no deadline), and
+    the `IO`; it returns the reply. The runner enforces the deadline. An `instant` handler never waits: it runs without
+    a thread or a task.
     """
 
     # Effects and replies are paired by type only where a handler is made: a mapping cannot say it.
@@ -40,14 +39,13 @@ def answering(function: HandlerLike) -> Handler:
 
     async def answer(effect: Any, left: float | None, io: IO) -> Any:
         del left
-        return await _call(function, effect, io, is_async=is_async)
+        return await _call_or_await(function, effect, io, is_async=is_async)
 
     return Handler(answer)
 
 
 # Any: the function's own argument and result.
-async def _call(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
-    """Call a function that may block, or await it if it is async."""
+async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
     if is_async:
         return await io.call_async(function, argument)
     result = await io.call(function, argument)
@@ -56,19 +54,17 @@ async def _call(function: Callable[[Any], Any], argument: Any, io: IO, *, is_asy
 
 
 async def _perform(effect: Perform, left: float | None, io: IO) -> Any:
-    """Run the function of an opaque node."""
     del left
-    return await _call(effect.function, effect.value, io, is_async=inspect.iscoroutinefunction(effect.function))
+    return await _call_or_await(
+        effect.function, effect.value, io, is_async=inspect.iscoroutinefunction(effect.function)
+    )
 
 
 PERFORMING = Handler(_perform)
 
 
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
-    """Make handlers of `answers`, and add the one that performs opaque nodes.
-
-    Raises `InputError` for a key that is no class of effects, and for an answer that cannot be called.
-    """
+    """Make handlers of `answers`, and add the one that performs opaque nodes. Raises `InputError` for invalid ones."""
     # Users without a type checker write {"Fetch": fetch} and {Fetch: page}.
     for effect, answer in answers.items():
         if not isinstance(effect, type) or not issubclass(effect, Effect):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,8 +1,7 @@
 """Waiting, written once: coroutines that take an `IO`, and the two ways to wait.
 
-Whatever waits is one coroutine function with a parameter `io`. A sync run passes `BLOCKING`, whose methods never
-suspend, and steps the coroutine by hand (`run_sync`, `iterate_sync`); an async run passes `ASYNC` and awaits it. Only
-what is in this module, in `threads` and in `tasks` differs between the two.
+A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine by hand (`run_sync`, `iterate_sync`);
+an async run passes `ASYNC` and awaits it. Only this module, `threads` and `tasks` differ between the two.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import (
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from functools import partial
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, final
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
     NotDone,
@@ -37,6 +36,8 @@ from graphexec.runtime.threads import (
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+Call: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 
 class Items(Protocol[T_co]):
@@ -81,7 +82,6 @@ class IO(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Sleep. Raises `AbandonedError`, or is cancelled, when the caller does not wait any more."""
-        ...
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
         """Return the result of a future that other threads set. Raises `TimeoutError` after `seconds`."""
@@ -95,29 +95,24 @@ class IO(Protocol):
         """Return a function that raises if the caller has stopped waiting: `AbandonedError`, or `CancelledError`."""
         ...
 
-    async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
+    async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         """Return what `call()` returns, or `NOT_DONE` after `seconds`: then the call is abandoned."""
         ...
 
-    async def gather(
-        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], seconds: float | None, *, at_once: int
-    ) -> tuple[T | NotDone, ...]:
+    async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         """Return the results of `calls` in order, at most `at_once` running at a time.
 
-        After `seconds`, calls without a result are `NOT_DONE`. The first exception is raised at once; the other calls
-        are then abandoned.
+        After `seconds`, calls without a result are `NOT_DONE`. The first exception abandons the other calls and is
+        raised.
         """
         ...
 
-    async def overhear(
-        self, call: Callable[[], Coroutine[Any, Any, T]], hear: Callable[[object], Awaitable[None]]
-    ) -> T:
+    async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
         """Return what `call()` returns; meanwhile models stream, and reports are passed to `hear` as they come."""
         ...
 
     async def checkpoint(self) -> None:
         """Let other tasks of the event loop run. Raises `AbandonedError` in a thread whose caller has gone."""
-        ...
 
 
 @final
@@ -153,62 +148,48 @@ class _BlockingItems(Generic[T]):
 
 
 @final
-class BlockingIO:
+class _BlockingIO:
     """Wait in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
     __slots__ = ()
     blocking = True
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
-        """Return what `blocking()` returns."""
         del awaiting
         return blocking()
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function in the caller's thread."""
         return function(*args, **kwargs)
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what the function returns on an event loop of its own, in a thread."""
         return own_loop(partial(function, *args, **kwargs))
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
-        """Iterate over `blocking()`."""
         del awaiting
         return _BlockingItems(blocking())
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep in the caller's thread."""
         sleep_while_waited_for(seconds)
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
-        """Wait in the caller's thread."""
         return future.result(seconds)
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """Nothing interrupts a blocking call."""
+        # Nothing interrupts a blocking call.
         del seconds
         return nullcontext()
 
     def make_check(self) -> Callable[[], None]:
-        """Return what raises `AbandonedError`."""
         return still_waited_for
 
-    async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
-        """Run the call in a thread that is abandoned after `seconds`."""
-        return wait_for(lambda: run_sync(call()), seconds)
+    async def within(self, call: Call[T], seconds: float) -> T | NotDone:
+        return wait_for(partial(_run, call), seconds)
 
-    async def gather(
-        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], seconds: float | None, *, at_once: int
-    ) -> tuple[T | NotDone, ...]:
-        """Run the calls in threads."""
+    async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
 
-    async def overhear(
-        self, call: Callable[[], Coroutine[Any, Any, T]], hear: Callable[[object], Awaitable[None]]
-    ) -> T:
-        """Run the call in a thread of its own."""
-        with closing(overheard(lambda: run_sync(call()))) as reports:
+    async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
+        with closing(overheard(partial(_run, call))) as reports:
             while True:
                 try:
                     report = next(reports)
@@ -218,82 +199,66 @@ class BlockingIO:
                 await hear(report)
 
     async def checkpoint(self) -> None:
-        """Threads take turns by themselves."""
         still_waited_for()
 
 
 @final
-class AsyncIO:
+class _AsyncIO:
     """Wait on the running event loop; what blocks runs in threads."""
 
     __slots__ = ()
     blocking = False
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
-        """Await `awaiting()`."""
         del blocking
         return await awaiting()
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function in a thread of its own."""
         # asyncio is half of what there is to load; a sync run never needs it. So here and below.
         from graphexec.runtime.tasks import from_thread
 
         return await from_thread(partial(function, *args, **kwargs))
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await what the function returns."""
         return await function(*args, **kwargs)
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
-        """Iterate over `awaiting()`."""
         del blocking
         # Any: whatever a model's `astream` returns. Whoever iterates closes what can be closed, a generator mostly.
         items: Any = awaiting()
         return items if hasattr(items, "aclose") else _async_items(items)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep on the event loop."""
         import asyncio
 
         await asyncio.sleep(seconds)
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
-        """Wait on the event loop; a call that is cancelled meanwhile cancels the future."""
         import asyncio
 
         return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """Interrupt the block after `seconds`."""
         import asyncio
 
         return asyncio.timeout(seconds)
 
     def make_check(self) -> Callable[[], None]:
-        """Return what raises `CancelledError` once the running task was cancelled, from now on, and went on."""
         from graphexec.runtime.tasks import make_check
 
         return make_check()
 
-    async def within(self, call: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | NotDone:
-        """Run the call in a task that is abandoned after `seconds`."""
+    async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         from graphexec.runtime.tasks import await_for
 
         return await await_for(call(), seconds)
 
-    async def gather(
-        self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], seconds: float | None, *, at_once: int
-    ) -> tuple[T | NotDone, ...]:
-        """Run the calls in tasks."""
+    async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         from graphexec.runtime.tasks import await_all
 
         return await await_all([call() for call in calls], seconds, at_once=at_once)
 
-    async def overhear(
-        self, call: Callable[[], Coroutine[Any, Any, T]], hear: Callable[[object], Awaitable[None]]
-    ) -> T:
-        """Run the call in a task of its own."""
+    async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
         from contextlib import aclosing
 
         from graphexec.runtime.tasks import Overheard
@@ -305,21 +270,17 @@ class AsyncIO:
         return overheard_call.result
 
     async def checkpoint(self) -> None:
-        """Let other tasks run."""
         import asyncio
 
         await asyncio.sleep(0)
 
 
-BLOCKING = BlockingIO()
-ASYNC = AsyncIO()
+BLOCKING = _BlockingIO()
+ASYNC = _AsyncIO()
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns that never suspends, as one does that waits through `BLOCKING`.
-
-    Raises `RuntimeError` if it suspends: it has awaited something of an event loop.
-    """
+    """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -350,7 +311,7 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         run_sync(_close(items))
 
 
-def _run(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def _run(call: Call[T]) -> T:
     return run_sync(call())
 
 

@@ -1,7 +1,4 @@
-"""Trying again what failed: one coroutine, which follows a `RetryPolicy`.
-
-A retry library would still leave a loop of these few lines, around functions of ours that decide.
-"""
+"""Retries: one coroutine, which follows a `RetryPolicy`."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ async def retry(
     sleep: Callable[[float], Awaitable[None]] | None = None,
     allows: Callable[[float], bool] = lambda _: True,
 ) -> T:
-    """Return what the first attempt returns that does not fail, or raise what the last one raised.
+    """Return the result of the first attempt that does not fail, or raise what the last one raised.
 
-    `announce` is told of each wait before it begins: the error, the number of the attempt, the seconds. `sleep` is
-    `io.sleep` unless somebody has a clock of his own. `allows` says whether there may be another attempt after so many
-    seconds, a deadline say. Nothing is tried again for a caller who does not wait any more: raises `AbandonedError`, or
-    `CancelledError`, also where the attempt hid that it was cancelled.
+    `announce` is called before each wait: the error, the number of the attempt, the seconds. `sleep` is `io.sleep`
+    unless given. `allows` says whether there may be another attempt after so many seconds. A caller who has stopped
+    waiting gets no retry: raises `AbandonedError`, or `CancelledError`, also where the attempt hid that it was
+    cancelled.
     """
     check = io.make_check()
     number = 1

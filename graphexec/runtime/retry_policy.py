@@ -10,19 +10,14 @@ from typing import final
 _MOST_DOUBLINGS = 1000
 
 
-def _no_advice(_: Exception) -> float | None:
-    return None
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often something is tried, after which errors, and how long after each of them.
+    """How often to try, after which errors, and how many seconds to wait before each retry.
 
-    There are up to `attempts`, the first of them included, as long as `may_pass` says that an error may pass. The wait
-    before the next attempt is what `advised` says that the other side asks for, else `first_wait`, doubled after each
-    attempt up to `longest_wait`, less up to the share `jitter` of it by chance: that keeps callers apart who failed
-    together. Who asks for more than `longest_advised` is not waited for. All waits are in seconds.
+    There are up to `attempts`, as long as `may_pass` says that an error may pass. The wait is what the other side
+    `advised` (more than `longest_advised` ends the retries), else `first_wait`, doubled after each attempt up to
+    `longest_wait`, less up to the share `jitter` of it by chance, which keeps callers apart that failed together.
     """
 
     attempts: int
@@ -30,14 +25,11 @@ class RetryPolicy:
     first_wait: float
     longest_wait: float
     jitter: float = 0.0
-    advised: Callable[[Exception], float | None] = _no_advice
+    advised: Callable[[Exception], float | None] = lambda _: None
     longest_advised: float = 60.0
 
     def wait_after(self, error: Exception, attempt: int, *, chance: float) -> float | None:
-        """Return the wait after the attempt with this number, counted from 1, failed; `None` to give up.
-
-        `chance`, from 0 to 1, is how much of the jitter is taken off.
-        """
+        """Return the seconds to wait after the attempt (from 1), or `None`; `chance` (0 to 1) scales the jitter."""
         if attempt >= self.attempts or not self.may_pass(error):
             return None
         advised = self.advised(error)

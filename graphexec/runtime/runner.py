@@ -1,7 +1,6 @@
 """Running a graph: the loop around the engine, one coroutine for sync and async runs.
 
-The engine decides what is to be done; here effects are handed to their handlers, deadlines are kept, the clock is read,
-and events are passed on. An `IO` waits; a sync run steps the coroutine by hand.
+It hands effects to their handlers, keeps deadlines, reads the clock, and passes events on; an `IO` waits.
 """
 
 from __future__ import annotations
@@ -49,10 +48,9 @@ _CUT = Cut()
 @final
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a run is driven with: the handlers, the limits, how many effects at once, and a clock in seconds.
+    """The handlers, the limits, how many effects run at once, and a clock in seconds.
 
-    With `ranks`, those of a proof's certificate for these limits, every step is held to lower its rank
-    (`CertificateError`).
+    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`).
     """
 
     handlers: Handlers
@@ -70,28 +68,21 @@ def make_run_context(
     clock: Callable[[], float] = time.monotonic,
     ranks: Ranks | None = None,
 ) -> RunContext:
-    """Make a context of functions that answer effects.
-
-    For example, `make_run_context({AskHuman: lambda asked: input(asked.question)})`.
-    """
+    """Make a context of functions: `make_run_context({AskHuman: lambda asked: input(asked.question)})`."""
     return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
 
 
 def run(graph: Graph[S, F], value: S | Snapshot, run_context: RunContext) -> Done[F]:
-    """Run `graph` from `value`, or on from a snapshot, to its end.
-
-    Raises what a node or a handler raises; `snapshot_of(error)` is the run's state then.
-    """
+    """Run `graph` from `value`, or a snapshot, to its end. If it raises, `snapshot_of(error)` is the run's state."""
     return run_sync(follow(graph, value, run_context, BLOCKING))
 
 
 def stream(
     graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, pieces: bool = False
 ) -> Generator[Event[F], None, None]:
-    """Run `graph` like `run`, and yield each event when it happens; the last is `Done`.
+    """Run `graph` like `run`, and yield each event, the last of which is `Done`. Closing the generator ends the run.
 
     With `pieces`, models that can stream do so, and each piece of a reply is an event: `Reported`, with a `ReplyDelta`.
-    The run goes on only while it is iterated; closing the generator ends it.
     """
     return stream_sync(lambda: follow(graph, value, run_context, BLOCKING, emit, pieces=pieces))
 
@@ -117,10 +108,7 @@ async def follow(
     *,
     pieces: bool = False,
 ) -> Done[F]:
-    """Follow a run from `value` to its end: the one loop of every kind of run.
-
-    `io` is how it waits; `on_event`, if given, is awaited with each event, the last of which is `Done`.
-    """
+    """Follow a run to its end: the one loop of every kind of run. `on_event` is awaited with each event."""
     clock, limit = run_context.clock, run_context.limits.seconds
     start = value if isinstance(value, Snapshot) else begin(graph, value)
     execution = Execution(graph, start, run_context.limits, run_context.ranks)
@@ -155,7 +143,9 @@ async def follow(
                 reply = await _answer(run_context, io, item, left)
                 now = clock() - began
             else:
-                reply, now = await _observed(execution, run_context, io, item, left, began, on_event, pieces=pieces)
+                reply, now = await _answer_observed(
+                    execution, run_context, io, item, left, began, on_event, pieces=pieces
+                )
             answer = (reply, now, now - asked_at)
             replies.extend(answer)
         if on_event is not None:
@@ -169,7 +159,7 @@ async def follow(
     return done
 
 
-async def _observed(
+async def _answer_observed(
     execution: Execution,
     run_context: RunContext,
     io: IO,
@@ -231,7 +221,6 @@ async def _answer(run_context: RunContext, io: IO, effect: Request, left: float 
 
 
 async def _answer_all(run_context: RunContext, io: IO, effects: Sequence[Effect[Any]], left: float | None) -> object:
-    """Carry out several effects at once; some of them may be cut."""
     handlers = [handler_of(run_context.handlers, effect) for effect in effects]
     pairs = list(zip(handlers, effects, strict=True))
     results: tuple[object, ...]

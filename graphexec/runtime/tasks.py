@@ -1,7 +1,4 @@
-"""How an async run waits: tasks that can be abandoned, deadlines, and several calls at once.
-
-The other half of `threads`, in a module of its own because it loads asyncio, which a sync run does not need.
-"""
+"""How an async run waits, as `threads` has it for a sync one, which need not load asyncio."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ async def from_thread(call: Callable[[], T]) -> T:
 
 
 def make_check() -> Callable[[], None]:
-    """Return a function that raises `CancelledError` once the running task was cancelled after this call.
-
-    For what goes on although it was cancelled: something on its way raised another exception instead.
-    """
+    """Return a function that raises `CancelledError` if the running task was cancelled after this call, and hid it."""
     task = asyncio.current_task()
     assert task is not None, "a coroutine waits in a task"
     cancelled = task.cancelling()
@@ -63,19 +57,15 @@ def make_check() -> Callable[[], None]:
 
 
 async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
-    """Return what `call` returns, or `NOT_DONE` after `seconds`, as `wait_for` does.
+    """Return what `call` returns, or `NOT_DONE` after `seconds`.
 
-    Not `asyncio.wait_for`, which waits for a task that ignores its cancellation, and whose `TimeoutError` cannot be
-    told from the call's own.
+    Unlike `asyncio.wait_for`, it does not wait for a task that ignores its cancellation, nor raise a `TimeoutError`.
     """
     return (await await_all([call], seconds, at_once=1))[0]
 
 
 async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-    """Return the results of `calls` in their order, as `wait_for_all` does.
-
-    If this itself is cancelled, so are the calls.
-    """
+    """Return the results of `calls` in their order, as `wait_for_all` does; cancelling this cancels the calls."""
     gate = asyncio.Semaphore(at_once)
 
     async def through(call: Awaitable[T]) -> T:

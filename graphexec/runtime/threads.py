@@ -1,8 +1,7 @@
 """How a sync run waits: threads that can be abandoned, deadlines, and several calls at once.
 
 Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline
-runs in a thread or a task of its own; when the deadline passes, control returns, and what still runs is abandoned: a
-task is cancelled, a (daemon) thread runs on to its end without anybody waiting for it, at exit neither.
+runs in a thread or a task of its own, which is abandoned at the deadline: a daemon thread runs on to its end.
 """
 
 from __future__ import annotations
@@ -93,10 +92,9 @@ def somebody_waits() -> Generator[Waiter, None, None]:
 
 
 def in_thread(call: Callable[[], T], waiter: Waiter | None = None) -> Future[T]:
-    """Start `call` in a daemon thread of its own, with the caller's context variables; return its future.
+    """Start `call` in a daemon thread of its own (some 50 µs), with the caller's context variables; return its future.
 
-    Not a pool: its threads would be joined at exit, and an abandoned call must not hold the program up. Starting a
-    thread takes some 50 µs.
+    Not a pool: its threads would be joined at exit, and an abandoned call must not hold the program up.
     """
     future: Future[T] = Future()
     context = contextvars.copy_context()
@@ -172,8 +170,8 @@ class _Batch(Generic[T]):
 def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
     """Return the results of `calls` in their order, at most `at_once` running at a time.
 
-    After `seconds` those that are not there yet are `NOT_DONE`, and calls that had not begun never begin. The first
-    exception of a call is raised at once; its siblings are abandoned.
+    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception abandons the other
+    calls and is raised.
     """
     if not calls or (seconds is not None and seconds <= 0):
         return (NOT_DONE,) * len(calls)
@@ -205,10 +203,7 @@ def sleep_while_waited_for(seconds: float) -> None:
 
 
 def overheard(call: Callable[[], T]) -> Generator[object, None, T]:
-    """Run `call` in a thread, yield what is reported meanwhile as it comes, and return what it returns.
-
-    Closing the generator abandons the call.
-    """
+    """Run `call` in a thread, yield its reports, and return its result. Closing this abandons the call."""
     coming: SimpleQueue[object] = SimpleQueue()
     ended = object()
 
@@ -225,10 +220,9 @@ def overheard(call: Callable[[], T]) -> Generator[object, None, T]:
 
 
 def own_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Run something async to its end from a sync run: on an event loop of its own, in a thread of its own.
+    """Run something async from a sync run: on an event loop and in a thread of its own, so under a running loop too.
 
-    So it works under a running loop too (in a notebook, say). What it awaits must not belong to another loop. When
-    nobody waits for it any more, it is cancelled, as it is in an async run.
+    What it awaits must not belong to another loop. It is cancelled when its caller stops waiting.
     """
     # asyncio is half of what there is to load, and a run may never need it.
     import asyncio

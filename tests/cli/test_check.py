@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from graphexec.cli.checking import told
+from graphexec.cli.checking import print_report
 from graphexec.cli.terminal import clean
 from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, check, verify
@@ -263,8 +263,8 @@ def test_on_a_terminal_the_same_text_is_in_colour(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("NO_COLOR", raising=False)
     subjects = [subject_of("mine", verify(PERFECTIONIST)), subject_of("yours", verify(WRITER))]
     screen, file = Terminal(), io.StringIO()
-    told(subjects, "text", screen)
-    told(subjects, "text", file)
+    print_report(subjects, "text", screen)
+    print_report(subjects, "text", file)
     assert "\x1b[1;31mREFUTED" in screen.getvalue()
     assert "\x1b[1;32mPROVED" in screen.getvalue()
     assert clean(screen.getvalue()) == file.getvalue()

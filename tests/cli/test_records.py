@@ -42,7 +42,7 @@ def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecuto
 
 def written(executor: AgentExecutor) -> Trace:
     out = io.StringIO()
-    follow(Setup("What is 2 * 2?", executor, "scripted", "tool_calling"), records.Records(out))
+    follow(Setup("What is 2 * 2?", executor, "scripted", "tool_calling"), [records.Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphexec import AskHuman
 from graphexec.actions import Run
-from graphexec.cli.trace import TracePrinter, asked
+from graphexec.cli.trace import TracePrinter, format_request
 from graphexec.effects import CallAgent, CallModel, CallTool
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Reported
@@ -49,7 +49,7 @@ ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
     ],
 )
 def test_what_is_waited_for_is_said_as_what_it_is(waited: Request, said: str) -> None:
-    assert asked(waited) == said
+    assert format_request(waited) == said
 
 
 class Terminal(io.StringIO):

@@ -30,7 +30,6 @@ from graphexec.executor import parse
 from graphexec.executor.table import LimitReached
 from graphexec.kernel import PendingEffect
 from graphexec.memory import BufferMemory
-from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, scripted
 from tests.executor.test_with_graph import APPROVED
@@ -152,10 +151,6 @@ def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told
         (
             lambda: AgentAction("echo", anything(["a"])),
             r"AgentAction was given the input \['a'\]; write a text",
-        ),
-        (
-            lambda: ToolCall("c1", "echo", anything({"text": "a"})),
-            r"ToolCall was given .*; write them as JSON",
         ),
     ],
 )

@@ -275,15 +275,6 @@ def test_what_a_memory_takes_is_not_of_the_runs_time(how: str) -> None:
     assert (turns.result.reason, turns.result.spent.seconds) == ("finished", 0)
 
 
-def test_what_is_no_run_is_refused() -> None:
-    turns = counting().iter("q")
-    steps: Any = [AgentStep(act("echo", text="a"), "a")]
-    for _ in turns:
-        with pytest.raises(InputError, match=r"run is set to \[.*\]; give a run: Run\(turns\.run\.inputs, Steps"):
-            turns.run = steps
-    assert turns.result.output == "3 steps of q"
-
-
 @both
 def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> None:
     executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], max_iterations=5)

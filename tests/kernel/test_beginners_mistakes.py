@@ -17,23 +17,18 @@ from graphexec import (
     Effect,
     Exhausted,
     GraphError,
-    Snapshot,
     ask,
     ask_all,
     charged,
     edges,
-    embed,
     graph,
     metered,
     node,
     on,
-    replace,
-    splice,
-    wrap,
 )
 from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
-from graphexec.kernel import bind, reserved
+from graphexec.kernel import reserved
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.runtime.runner import arun, make_run_context, run
@@ -90,29 +85,12 @@ as_graph: Any = graph
 as_charge: Any = charged(when_spent=stopped)
 as_node: Any = node
 as_metered: Any = metered
-as_embed: Any = embed
 
 PATIENCE = Budget("patience", 4)
 
 
-@final
-class Executor:
-    """What is passed instead of its graph."""
-
-    def __repr__(self) -> str:
-        return "<executor>"
-
-
-executor: Any = Executor()
-question: Any = AskHuman("?")
-machine: Any = graph(edges(inquire, on(Told, END)), start=inquire)
-as_ask: Any = ask
 as_charged: Any = charged
 as_reserved: Any = reserved
-as_splice: Any = splice
-as_wrap: Any = wrap
-as_replace: Any = replace
-as_bind: Any = bind
 
 
 async def waits(asked: Asked) -> Asks[AskHuman, Told]:
@@ -124,7 +102,6 @@ async def waits_and_yields(asked: Asked) -> Any:
 
 
 BARE = "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it"
-ROWS = "a table with the new node's row; write splice(graph, edges(new, on(...)), after=node, on=Outcome)"
 COUNT = "give how many, or (least, most)"
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
@@ -169,10 +146,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a budget's name as what is reset": (
         lambda: as_on(Told, END, resets=[PATIENCE, "patience"]),
         "on(Told, ...) resets [Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of budgets",
-    ),
-    "what is embedded is a node": (
-        lambda: as_embed("agent", "research"),
-        "'agent' is not a graph; write embed(executor.graph, 'research')",
     ),
     "node twice": (lambda: as_node(node(tell)), "tell is a node already; leave out the second @node"),
     "an edge to a name": (
@@ -233,83 +206,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "waits_and_yields is async def, and what asks for effects is def; write def waits_and_yields(...) -> "
         "Asks[Effect, Outcome]",
     ),
-    "asking for a text": (
-        lambda: as_ask("why?"),
-        "ask is given 'why?'; give an effect: yield from ask(AskHuman(...))",
-    ),
-    "asking for a class": (
-        lambda: as_ask(AskHuman),
-        "ask is given AskHuman, a class; give an effect: yield from ask(AskHuman(...))",
-    ),
-    "yielding from an effect": (
-        lambda: iter(question),
-        "AskHuman is an effect and has to be asked for; write reply = yield from ask(AskHuman(...))",
-    ),
-    "splicing into an executor": (
-        lambda: as_splice(executor, edges(inquire, on(Told, END)), after=inquire, on=Told),
-        "<executor> is not a graph; write splice(executor.graph, ...)",
-    ),
-    "splicing a node": (
-        lambda: as_splice(machine, inquire, after=inquire, on=Told),
-        f"splice is given <node inquire: Asked -> Told>, and takes {ROWS}",
-    ),
-    "splicing a node and its routes": (
-        lambda: as_splice(machine, inquire, on(Told, END), after=inquire, on=Told),
-        f"splice takes the graph and {ROWS}",
-    ),
-    "splicing after nothing": (
-        lambda: as_splice(machine, edges(inquire, on(Told, END))),
-        f"splice takes the graph and {ROWS}",
-    ),
-    "splicing after a name": (
-        lambda: as_splice(machine, edges(inquire, on(Told, END)), after="inquire", on=Told),
-        "'inquire' is a text and not a node; write the node itself, without quotes",
-    ),
-    "splicing on a name": (
-        lambda: as_splice(machine, edges(inquire, on(Told, END)), after=inquire, on="Told"),
-        "splice has on='Told', which is not a class of outcomes; write on=Outcome, without quotes",
-    ),
-    "wrapping in an executor": (
-        lambda: as_wrap(executor, inquire),
-        "<executor> is not a graph; write wrap(executor.graph, ...)",
-    ),
-    "wrapping a name": (
-        lambda: as_wrap(machine, "inquire"),
-        "'inquire' is a text and not a node; write the node itself, without quotes",
-    ),
-    "wrapping with a function in third place": (
-        lambda: as_wrap(machine, inquire, tell),
-        "wrap takes the graph and the node; write before= or after= with the function",
-    ),
-    "wrapping with a text": (
-        lambda: as_wrap(machine, inquire, before="tell"),
-        "wrap has before='tell'; give a function of one value",
-    ),
-    "replacing in an executor": (
-        lambda: as_replace(executor, inquire),
-        "<executor> is not a graph; write replace(executor.graph, ...)",
-    ),
-    "replacing one by another": (
-        lambda: as_replace(machine, inquire, node(tell)),
-        "replace takes the graph and the new node, which has the old one's name; write "
-        "replace(graph, renamed(new, 'old'))",
-    ),
-    "replacing by a function": (
-        lambda: as_replace(machine, untyped),
-        "tell is not a node; decorate the function with @node",
-    ),
-    "binding an executor": (
-        lambda: as_bind(executor, 1),
-        "<executor> is not a graph; write bind(executor.graph, ...)",
-    ),
-    "owning a name": (
-        lambda: as_embed(machine, "research", own=["iterations"]),
-        "research is to own ['iterations']; write own=[Budget('iterations', 5)], a list of budgets",
-    ),
-    "owning a budget alone": (
-        lambda: as_embed(machine, "research", own=PATIENCE),
-        "research is to own Budget(name='patience', limit=4); write own=[Budget('iterations', 5)], a list of budgets",
-    ),
 }
 
 
@@ -317,44 +213,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 def test_it_is_refused_with_what_to_write(mistake: str) -> None:
     make, text = MISTAKES[mistake]
     with pytest.raises(NodeError) as caught:
-        make()
-    assert str(caught.value) == text
-
-
-by_hand: Any = advance
-beginning: Any = begin
-reading: Any = Snapshot.from_json
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: beginning(executor, Asked("?")), "<executor> is not a graph; write begin(executor.graph, ...)"),
-        (
-            lambda: by_hand(executor, begin(machine, Asked("?")), Limits()),
-            "<executor> is not a graph; write advance(executor.graph, snapshot, limits)",
-        ),
-        (
-            lambda: by_hand(begin(machine, Asked("?")), machine, Limits()),
-            "Snapshot(node='inquire', value=Asked(text='?'), replies=(), spent=Spent(iterations=0, seconds=0.0, "
-            "restarts=0, budgets=… is not a graph; write advance(executor.graph, snapshot, limits)",
-        ),
-        (
-            lambda: by_hand(machine, Asked("?"), Limits()),
-            "advance is given Asked(text='?'); give a snapshot, such as begin(graph, value)",
-        ),
-        (
-            lambda: by_hand(machine, begin(machine, Asked("?")), 3),
-            "advance is given the limits 3; give Limits(iterations=...), say",
-        ),
-        (
-            lambda: reading(begin(machine, Asked("?")).to_json(), executor),
-            "<executor> is not a graph; write Snapshot.from_json(text, executor.graph)",
-        ),
-    ],
-)
-def test_what_a_run_by_hand_is_not_given_is_told(make: Callable[[], object], text: str) -> None:
-    with pytest.raises(InputError) as caught:
         make()
     assert str(caught.value) == text
 

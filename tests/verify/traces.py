@@ -41,7 +41,7 @@ def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:
 def trace_of(executor: AgentExecutor) -> Trace:
     """What a run of the executor prints."""
     out = io.StringIO()
-    follow(Setup("go on", executor, "none", "a function"), Records(out))
+    follow(Setup("go on", executor, "none", "a function"), [Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
