@@ -35,7 +35,74 @@ _REQUEST = Constraint(
 )
 
 
-class RemoteModel:
+class ClosableModel:
+    """A model with connections: its blocking and its async methods, of the three that a subclass writes once."""
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`.
+
+        A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
+        blocking read cannot be cut short.
+        """
+        return run_sync(self._complete(request, timeout, BLOCKING))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does, and never later than `timeout`."""
+        return await self._complete(request, timeout, ASYNC)
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        """Give the answer piece by piece while it comes, and last the whole of it.
+
+        Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
+        Closing the iterator early closes the connection, and the server stops.
+        """
+        return iterate_sync(self._stream(request, timeout, BLOCKING))
+
+    def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        """Give the answer piece by piece, as `stream` does."""
+        return self._stream(request, timeout, ASYNC)
+
+    def close(self) -> None:
+        """Close the connections of blocking calls, and end a local server. A later call opens new ones."""
+        run_sync(self._close(BLOCKING))
+
+    async def aclose(self) -> None:
+        """Close as `close` does, and also the connections of async calls in this event loop."""
+        await self._close(ASYNC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        raise NotImplementedError
+
+    def _stream(
+        self, request: ModelRequest, timeout: float | None, io: IO
+    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+        raise NotImplementedError
+
+    async def _close(self, io: IO) -> None:
+        raise NotImplementedError
+
+
+class RemoteModel(ClosableModel):
     """A model at a server: what its clients have in common, whose `_dialect` differs."""
 
     _dialect: ClassVar[Dialect]
@@ -78,58 +145,6 @@ class RemoteModel:
         self._connections = Connections(client, async_client)
         self._clock = clock
 
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`.
-
-        A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
-        blocking read cannot be cut short.
-        """
-        return run_sync(self._complete(request, timeout, BLOCKING))
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does, and never later than `timeout`."""
-        return await self._complete(request, timeout, ASYNC)
-
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
-        """Give the answer piece by piece while it comes, and last the whole of it.
-
-        Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
-        Closing the iterator early closes the connection, and the server stops.
-        """
-        return iterate_sync(self._stream(request, timeout, BLOCKING))
-
-    def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
-        """Give the answer piece by piece, as `stream` does."""
-        return self._stream(request, timeout, ASYNC)
-
-    def close(self) -> None:
-        """Close the connections of blocking calls. A later call opens new ones."""
-        self._connections.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of blocking calls, and of async calls in this event loop."""
-        await self._connections.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     def __repr__(self) -> str:
         endpoint = Endpoint(self._sampling.model, self._base_url)
         return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
@@ -160,6 +175,9 @@ class RemoteModel:
         finally:
             await call.close(opened)
         yield opened.fold.reply()
+
+    async def _close(self, io: IO) -> None:
+        await io.either(self._connections.close, self._connections.aclose)
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
         check(f"a call of {type(self).__name__}", ("request", request, _REQUEST))

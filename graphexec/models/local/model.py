@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from graphexec._arguments import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
-from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.remote import TEMPERATURE
+from graphexec.models.http.dialect import Sampling, bearer
+from graphexec.models.http.remote import TEMPERATURE, ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 from graphexec.models.local.weights import DEFAULT, gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import OpenAICompatible, encode
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+from graphexec.runtime.io import IO
 
 # A tool that no template names of its own accord.
 _PROBE = "graphexecprobe"
@@ -44,7 +42,7 @@ class _Running:
         return self.process.alive and (self.tells_tools or not _has_tools(request))
 
 
-class LocalModel:
+class LocalModel(ClosableModel):
     """A model served by llama.cpp in a process of its own, reachable from this machine only and with a random key.
 
     It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
@@ -98,50 +96,6 @@ class LocalModel:
         # One start at a time; the others wait for it.
         self._lock = threading.Lock()
         self._running: _Running | None = None
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `OpenAICompatible.complete` does."""
-        return run_sync(self._complete(request, timeout, BLOCKING))
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does."""
-        return await self._complete(request, timeout, ASYNC)
-
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
-        """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
-        return iterate_sync(self._stream(request, timeout, BLOCKING))
-
-    def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
-        """Give the answer piece by piece, as `stream` does."""
-        return self._stream(request, timeout, ASYNC)
-
-    def close(self) -> None:
-        """End the server, whatever it is doing. A later call starts it again."""
-        run_sync(self._close(BLOCKING))
-
-    async def aclose(self) -> None:
-        """End the server, as `close` does, and close this event loop's connections to it."""
-        await self._close(ASYNC)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
@@ -236,16 +190,11 @@ def _has_tools(request: ModelRequest) -> bool:
 
 def _tells_tools(url: str, key: str) -> bool:
     """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
-    import http.client
+    import httpx
 
     asked = encode(_PROBING, Sampling("", None, None), stream=False)
-    # Not httpx, which takes longer to make a client than the server to answer.
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=_PATIENCE)
     try:
-        connection.request("POST", "/apply-template", asked, {"Authorization": f"Bearer {key}"})
-        response = connection.getresponse()
-        return _PROBE in response.read().decode("utf-8", "replace") or response.status != http.client.OK
-    except (OSError, http.client.HTTPException):
+        response = httpx.post(f"{url}/apply-template", content=asked, headers=bearer(key), timeout=_PATIENCE)
+    except httpx.HTTPError:
         return True
-    finally:
-        connection.close()
+    return _PROBE in response.text or not response.is_success
