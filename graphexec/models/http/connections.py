@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class BlockingClient(Protocol):
-    """What is used of an `httpx.Client`, or of one like it."""
+class HTTPClient(Protocol):
+    """The part of an `httpx.Client` or `httpx.AsyncClient` that is used; the latter's `send` is to be awaited."""
 
     def build_request(
         self,
@@ -34,26 +34,6 @@ class BlockingClient(Protocol):
         ...
 
 
-class AsyncioClient(Protocol):
-    """What is used of an `httpx.AsyncClient`, or of one like it."""
-
-    def build_request(
-        self,
-        method: str,
-        url: str,
-        *,
-        content: bytes,
-        headers: Mapping[str, str],
-        timeout: tuple[float, float, float, float],
-    ) -> Any:  # the client's own class of requests
-        """Return a request to send."""
-        ...
-
-    async def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
-        """Send it, and return the response with its body unread."""
-        ...
-
-
 @dataclass(slots=True)
 class Used:
     """A client in use. `warm` once it has had an answer: from then on a connection may lie idle before it is used."""
@@ -67,7 +47,7 @@ class Used:
 class Connections:
     """The clients of one model. A client of the user's is used as it is, and never closed here."""
 
-    def __init__(self, client: BlockingClient | None, async_client: AsyncioClient | None) -> None:
+    def __init__(self, client: HTTPClient | None, async_client: HTTPClient | None) -> None:
         self._given = None if client is None else Used(client)
         self._given_async = None if async_client is None else Used(async_client)
         self._own: Used | None = None

@@ -94,87 +94,71 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     advised = retry_after(headers.get("retry-after"), now=now)
     said = f"{status}: {endpoint.quote(complaint.message) or 'without a word'}"
     overflowed = overflow(endpoint, complaint, status=status)
-    error: ModelError
     if overflowed is not None:
         return CallFailure(overflowed)
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        error = AuthenticationError(
-            f"{endpoint} refuses the API key ({said}); check that {_key(endpoint)} is one of this server's",
-            status=status,
-        )
-        return CallFailure(error)
-    if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
-        error = ModelNotFoundError(
-            f"{endpoint} was not found ({said}); check the model's name, and {_base_url(endpoint)}, "
-            f"{endpoint.provider.hint}",
-            status=status,
-        )
-        return CallFailure(error)
-    if status == HTTPStatus.TOO_MANY_REQUESTS and complaint.code == "insufficient_quota":
-        # It does not come back by waiting.
-        error = RateLimitError(
-            f"{endpoint} has no quota left for you ({said}); look at your account's plan and billing there",
-            status=status,
-            retry_after=advised,
-        )
-        return CallFailure(error)
-    waited_for = advised is None or advised <= LONGEST_ADVISED
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        error = RateLimitError(
-            f"{endpoint} has had too many requests ({said}); {_again(advised)}, or ask less often",
-            status=status,
-            retry_after=advised,
+        # A quota does not come back by waiting.
+        spent = complaint.code == "insufficient_quota"
+        fact = (
+            f"has no quota left for you ({said}); look at your account's plan and billing there"
+            if spent
+            else f"has had too many requests ({said}); {_again(advised)}, or ask less often"
         )
-        return CallFailure(error, transient=waited_for, advised=advised)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        error = ServerError(
-            f"{endpoint} failed ({said}); {_again(advised)}, or look at the server's log", status=status
-        )
-        return CallFailure(error, transient=waited_for, advised=advised)
-    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        limited = RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised)
+        return CallFailure(limited) if spent else _passing(limited, advised)
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        kind: type[ModelError] = AuthenticationError
+        fact = f"refuses the API key ({said}); check that {_key(endpoint)} is one of this server's"
+    elif status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
+        kind = ModelNotFoundError
+        fact = f"was not found ({said}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        fact = f"failed ({said}); {_again(advised)}, or look at the server's log"
+        return _passing(ServerError(f"{endpoint} {fact}", status=status), advised)
+    elif status >= HTTPStatus.BAD_REQUEST:
+        kind = BadRequestError
+        fact = f"refuses the request ({said}); change what it names"
+    elif status >= HTTPStatus.MULTIPLE_CHOICES:
+        kind = BadRequestError
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
-        error = BadRequestError(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
-        return CallFailure(error)
-    if status >= HTTPStatus.BAD_REQUEST:
-        error = BadRequestError(f"{endpoint} refuses the request ({said}); change what it names", status=status)
-        return CallFailure(error)
-    error = InvalidReplyError(
-        f"{endpoint} answered neither 200 nor an error ({said}); check {_base_url(endpoint)}", status=status
-    )
-    return CallFailure(error)
+        fact = f"redirects to {there}; use that address as the base URL"
+    else:
+        kind = InvalidReplyError
+        fact = f"answered neither 200 nor an error ({said}); check {_base_url(endpoint)}"
+    return CallFailure(kind(f"{endpoint} {fact}", status=status))
+
+
+def _passing(error: ModelError, advised: float | None) -> CallFailure:
+    return CallFailure(error, transient=advised is None or advised <= LONGEST_ADVISED, advised=advised)
 
 
 def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFailure | None:
     """Return what an exception of the HTTP client means, or `None` where it is none of the client's.
 
-    Told by the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the
-    attempt had.
+    By the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the attempt
+    had.
     """
-    names = _names(type(error))
+    names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
     fact = endpoint.quote(str(error)) or type(error).__name__
-    failed: ModelError
     if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
         return CallFailure(timed_out(endpoint, seconds))
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return CallFailure(address_unusable(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
-        return CallFailure(
-            InvalidReplyError(
-                f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
-            )
-        )
+        unreadable = f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
+        return CallFailure(InvalidReplyError(unreadable))
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
-        failed = ModelConnectionError(
+        absent = (
             f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
             f"Start it, or change {_base_url(endpoint)}"
         )
-        return CallFailure(failed, transient=True)
+        return CallFailure(ModelConnectionError(absent), transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
-        failed = ModelConnectionError(
+        broken = (
             f"the connection to {endpoint} broke ({fact}); try again, and look whether the server is still running "
             f"at {endpoint.shown_url}"
         )
-        return CallFailure(failed, transient=True, dropped=True)
+        return CallFailure(ModelConnectionError(broken), transient=True, dropped=True)
     return None
 
 
@@ -277,12 +261,6 @@ def _again(advised: float | None) -> str:
     if advised <= LONGEST_ADVISED:
         return when
     return f"the server asks for {advised:g} s, more than this client waits ({LONGEST_ADVISED:g} s): {when}"
-
-
-def _names(cls: type[BaseException]) -> set[str]:
-    """Return the names of a class and its bases, as far as an httpx-like package defines them."""
-    classes: Iterable[type] = cls.__mro__
-    return {base.__name__ for base in classes if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
 
 
 # Any: a parsed body's values are arbitrary JSON.

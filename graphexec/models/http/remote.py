@@ -11,7 +11,7 @@ from graphexec._arguments import NAME, TEXT, TIMEOUT, Constraint, check, having,
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
-from graphexec.models.http.connections import AsyncioClient, BlockingClient, Connections
+from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Sampling
 from graphexec.models.http.endpoint import Endpoint, has_scheme
 from graphexec.models.http.exchange import Exchange
@@ -118,8 +118,8 @@ class RemoteModel(ClosableModel):
         max_tokens: int | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
-        client: BlockingClient | None = None,
-        async_client: AsyncioClient | None = None,
+        client: HTTPClient | None = None,
+        async_client: HTTPClient | None = None,
         clock: Clock = REAL_TIME,
     ) -> None:
         owner, provider = type(self).__name__, self._dialect.provider
@@ -190,6 +190,7 @@ class RemoteModel(ClosableModel):
             request,
             headers | self._dialect.headers(endpoint.key),
             self._dialect.encode(request, self._sampling, stream=stream),
+            streams=stream,
         )
 
     def _endpoint(self) -> Endpoint:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.dialect import Dialect
-from graphexec.models.http.endpoint import Endpoint, Provider
+from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import encode, headers, route
@@ -19,15 +18,15 @@ ANTHROPIC = Provider(
 )
 
 
-def _decode(body: bytes, _request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint)
-
-
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> AnthropicStream:
-    return AnthropicStream(endpoint)
-
-
-MESSAGES = Dialect(ANTHROPIC, route, headers, encode, _decode, _fold, max_tokens=4096)
+MESSAGES = Dialect(
+    ANTHROPIC,
+    route,
+    headers,
+    encode,
+    lambda body, _, endpoint: decode(body, endpoint),
+    lambda _, endpoint: AnthropicStream(endpoint),
+    max_tokens=4096,
+)
 
 
 class Anthropic(RemoteModel):

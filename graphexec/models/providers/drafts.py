@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphexec.errors import InvalidReplyError
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.bodies import bad
 from graphexec.models.http.endpoint import Endpoint
@@ -33,11 +32,17 @@ def made_up(position: int) -> str:
 
 @dataclass(slots=True)
 class Draft:
-    """A reply as far as it came. What takes in a piece gives what it adds, and has to be iterated."""
+    """A reply as far as it came. What takes in a piece gives what it adds, and has to be iterated.
+
+    A protocol's stream is one that takes in events: `finish` and `usage` are set once the server gave them.
+    """
 
     endpoint: Endpoint
-    said: list[str] = field(default_factory=list[str])
-    calls: list[Pieces] = field(default_factory=list[Pieces])
+    said: list[str] = field(default_factory=list[str], init=False)
+    calls: list[Pieces] = field(default_factory=list[Pieces], init=False)
+    finish: FinishReason | None = field(default=None, init=False)
+    usage: Usage | None = field(default=None, init=False)
+    model: str = field(default="", init=False)
 
     def say(self, text: str | None) -> Iterator[ReplyDelta]:
         """Take in a piece of the text."""
@@ -58,11 +63,14 @@ class Draft:
             self.calls[position].arguments.append(arguments)
             yield ReplyDelta(index=position, arguments=arguments)
 
-    def whole(self, usage: Usage, finish: FinishReason, model: str | None) -> ModelReply:
-        """Return the reply, of which nothing is missing. Raises `InvalidReplyError` where a call has no name."""
-        calls = tuple(pieces.whole(self.endpoint) for pieces in self.calls)
-        return ModelReply("".join(self.said), calls, usage, finish, model or "")
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.finish is not None
 
-    def incomplete(self) -> InvalidReplyError:
-        """Return the error of a stream that ended before the reply did."""
-        return bad(self.endpoint, "ended its stream before the reply was complete")
+    def reply(self) -> ModelReply:
+        """Return the whole reply. Raises `InvalidReplyError` if it is incomplete, or a call has no name."""
+        if not self.complete:
+            raise bad(self.endpoint, "ended its stream before the reply was complete")
+        calls = tuple(pieces.whole(self.endpoint) for pieces in self.calls)
+        return ModelReply("".join(self.said), calls, self.usage or Usage(), self.finish or "other", self.model)
