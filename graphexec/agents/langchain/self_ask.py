@@ -59,12 +59,8 @@ def create_self_ask_agent(
 ) -> Agent:
     """Make an agent that takes a question apart into follow-up questions and looks each of them up.
 
-    `tools` is one tool, named "Intermediate Answer". `prompt` is a template with `{agent_scratchpad}`; its other
-    variables are the inputs of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is
-    asked: as a chat, or to continue the text.
-
-    Raises `ToolDefinitionError` for what is no tool, and `InputError` for other tools than that one, a prompt without
-    the scratchpad and any other argument that cannot be.
+    `tools` is one tool, named "Intermediate Answer"; `InputError` is raised for others. `prompt` is a template with
+    `{agent_scratchpad}`. The options, and the errors raised, are those of `create_react_agent`.
     """
     tools = tools_of(tools)
     names = [tool.name for tool in tools]
