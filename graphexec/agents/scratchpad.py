@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, check, each
 from graphexec.actions import Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent, concluding
+from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.conversation import Conversation, earlier, optional
 from graphexec.agents.prompt import Template, observed, rendered_tools, template
@@ -148,7 +148,9 @@ def instructed_agent(  # noqa: PLR0913
         return ChatRequest(messages, tools=tools, stop=stops, schema=schema)
 
     def conclude(run: Run) -> CallModel:
-        return CallModel(replace(concluding(request(run)), schema=last_schema))
+        asked = request(run)
+        messages = to_conclude(asked.messages)
+        return CallModel(replace(asked, messages=messages, schema=last_schema, tool_choice="none"))
 
     return chat_agent(
         lambda run: CallModel(request(run)),
