@@ -14,7 +14,7 @@ from graphexec.errors import ModelConnectionError, ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, Used
-from graphexec.models.http.dialect import Dialect, Folding
+from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.notices import report_retry
 from graphexec.runtime.io import IO, Items
 from graphexec.runtime.retry import retry
@@ -26,7 +26,7 @@ class Opened:
 
     response: Any  # the client's own class of responses
     events: Items[Any]  # of httpx_sse.ServerSentEvent
-    fold: Folding
+    fold: Draft
     # `None` where the stream ended before it had any.
     deltas: tuple[ReplyDelta, ...] | None
 

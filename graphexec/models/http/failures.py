@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -70,13 +70,12 @@ class Complaint:
     @classmethod
     def of(cls, body: object) -> Complaint:
         """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
-        # Gemini's errors are a list of one.
-        outer = _one(body)
-        inner = _one(_first(_members(outer), ("error", "detail", "message"), outer))
-        within = _members(inner)
-        said = _first(within, ("message", "msg", "error"), inner)
+        inner = _first(_first(body, "error", "detail", "message"))
+        # Any: arbitrary JSON.
+        within: dict[str, Any] = inner if isinstance(inner, dict) else {}
+        said = _first(inner, "message", "msg", "error")
         code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
-        return cls(said if isinstance(said, str) else _json(said), code, kind, within)
+        return cls(said if isinstance(said, str) else json.dumps(said, default=repr), code, kind, within)
 
     @classmethod
     def read(cls, body: bytes) -> Complaint:
@@ -264,30 +263,14 @@ def _again(advised: float | None) -> str:
 
 
 # Any: a parsed body's values are arbitrary JSON.
-def _members(value: object) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        # JSON's objects have texts as keys.
-        members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return members
-    return {}
+def _first(value: Any, *names: str) -> Any:
+    """Return the first of these members that says something, else the value; of a list's items the first.
 
-
-def _one(value: object) -> object:
-    """Return the first of a list of faults, which stands for all of them; anything else as it is."""
-    if isinstance(value, list):
-        # isinstance cannot tell what is in it.
-        faults: list[object] = value  # pyright: ignore[reportUnknownVariableType]
-        return faults[0] if faults else ""
-    return value
-
-
-# Any: a parsed body's values are arbitrary JSON.
-def _first(members: Mapping[str, Any], names: Iterable[str], otherwise: object) -> Any:
-    return next((members[name] for name in names if members.get(name)), otherwise)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, default=repr)
+    Gemini's errors are a list of one; of several faults, the first stands for all.
+    """
+    one = (value[0] if value else "") if isinstance(value, list) else value
+    members: dict[str, Any] = one if isinstance(one, dict) else {}
+    return next((members[name] for name in names if members.get(name)), one)
 
 
 def _tokens(value: object) -> int | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Generator
-from types import TracebackType
 from typing import ClassVar, Self
 
 from graphexec._arguments import NAME, TEXT, TIMEOUT, Constraint, check, having, maybe, number, whole
 from graphexec.errors import InputError
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
+from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
-from graphexec.models.http.dialect import Dialect, Sampling
+from graphexec.models.http.dialect import Dialect, Piece, Sampling
 from graphexec.models.http.endpoint import Endpoint, has_scheme
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import address_unusable, key_missing, key_unusable
@@ -28,10 +27,6 @@ _BLOCKING = Constraint(
 _ASYNC = Constraint(
     "an httpx.AsyncClient, or one like it",
     lambda value: _CLIENT.fits(value) and (hasattr(value, "__aenter__") or not hasattr(value, "__enter__")),
-)
-_REQUEST = Constraint(
-    "ChatRequest((UserMessage(text),)) or CompletionRequest(text)",
-    lambda value: isinstance(value, (ChatRequest, CompletionRequest)),
 )
 
 
@@ -50,9 +45,7 @@ class ClosableModel:
         """Return the whole answer, as `complete` does, and never later than `timeout`."""
         return await self._complete(request, timeout, ASYNC)
 
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Piece, None, None]:
         """Give the answer piece by piece while it comes, and last the whole of it.
 
         Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
@@ -60,9 +53,7 @@ class ClosableModel:
         """
         return iterate_sync(self._stream(request, timeout, BLOCKING))
 
-    def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncGenerator[Piece, None]:
         """Give the answer piece by piece, as `stream` does."""
         return self._stream(request, timeout, ASYNC)
 
@@ -77,25 +68,19 @@ class ClosableModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         raise NotImplementedError
 
-    def _stream(
-        self, request: ModelRequest, timeout: float | None, io: IO
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         raise NotImplementedError
 
     async def _close(self, io: IO) -> None:
@@ -157,9 +142,7 @@ class RemoteModel(ClosableModel):
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         return await self._call(request, timeout, io, stream=False).send()
 
-    async def _stream(
-        self, request: ModelRequest, timeout: float | None, io: IO
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         call = self._call(request, timeout, io, stream=True)
         opened = await call.open()
         if isinstance(opened, ModelReply):
@@ -180,7 +163,6 @@ class RemoteModel(ClosableModel):
         await io.either(self._connections.close, self._connections.aclose)
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
-        check(f"a call of {type(self).__name__}", ("request", request, _REQUEST))
         endpoint = self._endpoint()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
         return Exchange(
@@ -194,11 +176,7 @@ class RemoteModel(ClosableModel):
         )
 
     def _endpoint(self) -> Endpoint:
-        """Return who is asked.
-
-        Raises `ModelConnectionError` for an address without a scheme, `MissingAPIKeyError` and `AuthenticationError`
-        where no key can be sent.
-        """
+        """Return who is asked. Raises `ModelError` for an address without a scheme, and where no key can be sent."""
         provider = self._dialect.provider
         given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")
         # A key read from a file ends in a newline.

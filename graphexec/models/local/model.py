@@ -13,8 +13,8 @@ from pathlib import Path
 
 from graphexec._arguments import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
 from graphexec.errors import BadRequestError, WeightsError
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
-from graphexec.models.http.dialect import Sampling, bearer
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
+from graphexec.models.http.dialect import Piece, Sampling, bearer
 from graphexec.models.http.remote import TEMPERATURE, ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 from graphexec.models.local.weights import DEFAULT, gguf, pull, weights_path
@@ -49,13 +49,11 @@ class LocalModel(ClosableModel):
     not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
     `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
     `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own. A request
-    with tools is a `BadRequestError` where the template knows none, as that of the default weights: the model would not
-    see them.
+    with tools is a `BadRequestError` where the template knows none, as that of the default weights.
 
-    The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
-    call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
-    time, the others wait. Needs `pip install "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or
-    unusable weights are a `WeightsError`.
+    The first call starts the server, in half a second; that, and fetching, do not count towards a call's `timeout`.
+    `close`, or the program's end, ends it. One call is answered at a time. Needs `pip install
+    "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or unusable weights are a `WeightsError`.
     """
 
     # Each parameter is a setting of its own; a bag of them would only move the list.
@@ -114,9 +112,7 @@ class LocalModel(ClosableModel):
         )
 
     # A generator's frame holds this model, whose server ends with it.
-    async def _stream(
-        self, request: ModelRequest, timeout: float | None, io: IO
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         client = await self._client(request, io)
         pieces = io.iterate(
             lambda: client.stream(request, timeout=timeout), lambda: client.astream(request, timeout=timeout)

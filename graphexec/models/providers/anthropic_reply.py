@@ -11,9 +11,9 @@ from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
-from graphexec.models.providers.drafts import Draft
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -113,7 +113,7 @@ class AnthropicStream(Draft):
         yield from self._finish(message.stop_reason or "", message.stop_details)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds. Raises `ModelError` where it is none, or tells of an error."""
+        """Take in one event, and give what it adds."""
         if self._done or not data:
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)

@@ -11,9 +11,9 @@ from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.dialect import Draft, Pieces, made_up
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
-from graphexec.models.providers.drafts import Draft, Pieces, made_up
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -98,7 +98,7 @@ class ChatStream(Draft):
     _positions: dict[int, int] = field(default_factory=dict[int, int])
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds. Raises `ModelError` where it is no chunk, or tells of an error."""
+        """Take in one event, and give what it adds."""
         if self._done or not data:
             return
         if data.strip() == "[DONE]":

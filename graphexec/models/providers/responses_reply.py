@@ -12,9 +12,9 @@ from typing import Any
 
 from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
-from graphexec.models.providers.drafts import Draft
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class ResponsesStream(Draft):
     _begun: bool = False
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds. Raises `ModelError` where it is none, or tells of an error."""
+        """Take in one event, and give what it adds."""
         if self.complete or not data or data.strip() == "[DONE]":
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)

@@ -15,11 +15,9 @@ from graphexec._arguments import MODEL, check
 from graphexec.errors import InputError, InvalidReplyError, format_value
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Clock
+from graphexec.models.http.dialect import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-
-# What a stream gives: pieces, and last the whole.
-Piece: TypeAlias = ReplyDelta | ModelReply
 
 
 @final
