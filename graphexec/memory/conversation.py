@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeVar, final
 
 from graphexec._arguments import FLAG, TEXT, Constraint, check, whole
 from graphexec.agents.prompt import shown
-from graphexec.errors import InputError, format_value
-from graphexec.kernel.meters import is_number
+from graphexec.errors import InputError
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, Message, UserMessage, transcript
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
@@ -55,15 +54,11 @@ class TurnMemory:
 
     A run's turn is `inputs[input_key]` with `outputs[output_key]`: text as it is, anything else as JSON. What is loaded
     is the one input `key`: the turns as text, a line `Human: ...` and a line `AI: ...` each, with `human` and `ai` for
-    these names; or, `as_messages`, a tuple of user and assistant messages. In the text, what was said may itself have
-    lines that look like these; messages cannot be mistaken for one another.
+    these names; or, `as_messages`, a tuple of user and assistant messages, which cannot be mistaken for one another.
 
     Without a `history` it has one of its own in memory. Two memories with one history share the conversation. A turn is
-    added when its run ends, so the turns of runs at once stand in the order in which these ended. A save that is
-    cancelled may still store its turn, but never a part of it.
-
-    Raises `InputError` for an option that cannot be; `save` does for inputs without `input_key`, and for outputs
-    without `output_key`.
+    added when its run ends. Raises `InputError` for an invalid option; `save` does for inputs without `input_key`, and
+    for outputs without `output_key`.
     """
 
     history: History = field(default_factory=MemoryHistory)
@@ -195,12 +190,8 @@ _COUNTING = Constraint("a function from a text to how many tokens it has", calla
 class TokenWindowMemory(TurnMemory):
     """The last turns that fit into `max_tokens` together; `TurnMemory` tells of the other options.
 
-    A turn costs what `count` says of its two lines with the line break behind them, messages too. Turns are counted one
-    by one from the last back to the first that does not fit; a last one too long for `max_tokens` leaves none. So the
-    text fits if `count` finds no more in a whole than in its parts, which is true of `estimated_tokens` and, but for a
-    few tokens, of tokenizers.
-
-    The history keeps the older ones. Raises `InputError` for a number that is none, or negative.
+    A turn costs what `count` says of its two lines with the line break behind them, messages too. A last turn that is
+    too long for `max_tokens` leaves none. The history keeps the older ones. Raises `InputError` for an invalid number.
     """
 
     max_tokens: int
@@ -213,13 +204,7 @@ class TokenWindowMemory(TurnMemory):
     def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         first, left = len(turns), self.max_tokens
         while first > 0:
-            counted = self.count(f"{self._text(turns[first - 1 : first])}\n")
-            # Users without a type checker pass a tokenizer's encode, which returns the tokens.
-            if not is_number(counted):
-                raise InputError(
-                    f"TokenWindowMemory's count returned {format_value(counted)}; return how many tokens a text has"
-                )
-            left -= counted
+            left -= self.count(f"{self._text(turns[first - 1 : first])}\n")
             if left < 0:
                 break
             first -= 1

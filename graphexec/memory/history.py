@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
-from graphexec._arguments import PATH, Constraint, check, having
+from graphexec._arguments import PATH, check, having
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ class Turn:
             # The annotation says so; a turn that is not text would be found out only when it is read again.
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass text")
-
-
-TURN = Constraint("Turn(input, output)", lambda value: isinstance(value, Turn))
 
 
 class History(Protocol):
@@ -77,7 +74,6 @@ class MemoryHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others."""
-        check("MemoryHistory", ("a turn", turn, TURN))
         self._turns.append(turn)
 
     def clear(self) -> None:

@@ -33,18 +33,13 @@ class Anthropic(RemoteModel):
     """A model that is asked over Anthropic's Messages API.
 
     `base_url` is the server's address, from `http://` or `https://` up to and without `/v1`; without it, the
-    environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`; a server
-    on this machine needs none, and `api_key=""` says that another one does not either. `max_tokens` bounds a reply, to
-    4096 where `None`, since the API wants to be told; agents refuse a tool call that was cut there. `temperature` is
-    the server's where `None`.
+    environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`.
+    `max_tokens` bounds a reply, to 4096 where `None`, since the API requires a number. The other options are those of
+    `OpenAICompatible`.
 
-    System messages are told apart from the conversation, joined, wherever they stand in it; a `CompletionRequest` is
-    asked as a user message; a stop text of blanks alone is a `BadRequestError`, since the API refuses it. Of a schema,
-    what the API cannot hold a reply to (ranges, sizes, patterns) is told to the model in descriptions. Prompt tokens
-    include those that were read from a cache or written to one.
-
-    `timeout`, `max_retries`, `client` and `async_client` are as in `OpenAICompatible`. Every failure is a `ModelError`.
-    Threads and event loops may share a model.
+    System messages are sent apart from the conversation, joined; a `CompletionRequest` is sent as a user message; a
+    blank stop text is a `BadRequestError`, since the API refuses it. The parts of a schema that the API does not
+    support (ranges, sizes, patterns) are sent as descriptions. Prompt tokens include those of the API's cache.
     """
 
     _dialect = MESSAGES

@@ -86,16 +86,14 @@ class OpenAICompatible(RemoteModel):
 
     `base_url` is the server's address, from `http://` or `https://` up to and with `/v1`; without it, the environment's
     `OPENAI_BASE_URL`, else OpenAI's own. The key is `api_key`, else `OPENAI_API_KEY`; a server on this machine needs
-    none, and `api_key=""` says that another one does not either. `temperature` and `max_tokens` (of the reply) are the
+    none, and `api_key=""` is for another one that needs none. `temperature` and `max_tokens` (of the reply) are the
     server's where `None`.
 
-    `timeout` is how many seconds an attempt waits for the server to say something; the `timeout` of a call bounds all
-    its attempts and waits together. A rate limit, a server error or a broken connection is tried `max_retries` times
-    more, after the wait that the server asks for. Where that is more than 60 s, the error is raised at once instead. A
-    `client` or `async_client` of yours (an `httpx.Client`, or one like it) is used as it is and not closed.
-
-    Raises `InputError` for an option that cannot be; every failure of a call is a `ModelError`. Threads and event loops
-    may share a model.
+    `timeout` is the seconds that an attempt waits for the server; the `timeout` of a call bounds all its attempts and
+    waits together. A rate limit, a server error or a broken connection is retried `max_retries` times, after the wait
+    that the server asks for, unless that is more than 60 s. A `client` or `async_client` of yours (an `httpx.Client`,
+    or one like it) is not closed. Raises `InputError` for an invalid option; every failure of a call is a `ModelError`.
+    Threads and event loops may share a model.
     """
 
     _dialect = CHAT_COMPLETIONS

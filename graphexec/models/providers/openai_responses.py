@@ -90,14 +90,10 @@ RESPONSES = Dialect(
 class OpenAIResponses(RemoteModel):
     """A model that is asked over OpenAI's Responses API. The server is told to store nothing.
 
-    The API knows no stop texts. So the model writes on beyond them, its reply is cut here before the first one, also
-    while it streams, and `usage` counts what was written and cut off. Calls after that place are dropped.
-
-    System messages are told as `instructions`, joined, wherever they stand in the conversation; a `CompletionRequest`
-    is asked as a user message. What a model reasoned is not in a conversation, and so not told to it again.
-
-    `max_tokens` bounds a reply with its reasoning. The options are those of `OpenAICompatible`, and so are the
-    environment's variables. Every failure is a `ModelError`. Threads and event loops may share a model.
+    The API knows no stop texts: the reply is cut here before the first one, also while it streams, and `usage` counts
+    what was cut off. Calls after that place are dropped. System messages are sent as `instructions`, joined; a
+    `CompletionRequest` is sent as a user message. `max_tokens` bounds a reply with its reasoning, which is not sent
+    again. The options are those of `OpenAICompatible`.
     """
 
     _dialect = RESPONSES
