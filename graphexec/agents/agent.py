@@ -80,10 +80,9 @@ class Agent:
 
     `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
     raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
-    `input_keys` are the inputs that a run needs, `optional_keys` those that it may have besides. `conclude(run)` asks
-    for an answer at once, from the steps so far and without another action: it is the last question of a run that
-    `early_stopping_method="generate"` stops (`ask`, where there is none). `answer()` makes a reader of one reply that
-    tells, piece by piece, what of it is the final answer; without it, that is known when the reply is whole.
+    `input_keys` are the inputs that a run needs, `optional_keys` those that it may have. `conclude(run)` makes the last
+    question of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that finds the final
+    answer in a reply while it streams.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -158,13 +157,10 @@ def callable_agent(function: AgentFunction | Runnable) -> Agent:
     """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
     Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone. Or of an object
-    with `invoke` instead, as LangChain's runnables have it, that is given the inputs with `intermediate_steps` in them;
-    its actions and its finish may be of LangChain's classes.
-
-    Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`. A run that is
-    stopped and has to answer at once calls the function with the input `conclude`, which is `True`.
-
-    Raises `InputError` for what is neither.
+    with `invoke`, such as LangChain's runnables, which gets the inputs with `intermediate_steps`; its actions and its
+    finish may be of LangChain's classes. Each call counts as a model call. An empty list is a parse error; anything
+    else raises `AgentError`. A run that is stopped and has to answer at once calls the function with the input
+    `conclude`, which is `True`. Raises `InputError` for an invalid function.
     """
     # Users without a type checker pass classes, models, and the names of these.
     if isinstance(function, type) or not (callable(function) or _INVOKED.fits(function)):
@@ -186,10 +182,6 @@ def _read_decision(reply: ModelReply | Decided) -> Decision:
     assert isinstance(reply, Decided), "CallAgent is answered with Decided"
     decision = reply.decision
     if isinstance(decision, Unreadable):
-        raise ParseError(
-            decision.text,
-            observation=decision.observation,
-            llm_output=decision.llm_output,
-            prose=decision.prose,
-        )
+        told, raw = decision.observation, decision.llm_output
+        raise ParseError(decision.text, observation=told, llm_output=raw, prose=decision.prose)
     return decision
