@@ -132,6 +132,20 @@ volume
     0.0295735295625 fl_oz fluid_ounces
     0.01478676478125 tbsp tablespoons
     0.00492892159375 tsp teaspoons
+time
+    1 s seconds secs
+    1e-3 ms milliseconds
+    60 min minutes mins
+    3600 h hours hrs
+    86400 d days
+    604800 wk weeks
+    31536000 yr years
+speed
+    1 m/s meters/second metres/second m/second mps
+    5/18 km/h kilometers/hour kilometres/hour km/hour kph kmh kmph
+    0.44704 mph miles/hour mi/h
+    0.3048 ft/s feet/second foot/second
+    1852/3600 kn knots kt
 data
     1 B bytes
     1/8 bit bits
