@@ -20,7 +20,6 @@ class Runnable(Protocol):
 
     def invoke(self, inputs: dict[str, Any], /) -> Any:
         """Return an action, a list of actions or a finish, of these classes or with the same attributes."""
-        ...
 
 
 def deciding(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:

@@ -117,7 +117,6 @@ def _branch(action: str, field: str, value: object) -> dict[str, Any]:
 
 
 def _referring(schema: Any, prefix: str) -> Any:
-    """A tool's schema with its references pointing to the definitions' place in the whole."""
     if isinstance(schema, dict):
         found: dict[str, Any] = {}
         for key, value in schema.items():  # pyright: ignore[reportUnknownVariableType]

@@ -37,7 +37,6 @@ class Memory(Protocol):
 
         Where this raises, nothing is to be stored: it is told again when the run is gone on with.
         """
-        ...
 
     async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Return those inputs, as `load` does."""
@@ -45,7 +44,6 @@ class Memory(Protocol):
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         """Remember a run, as `save` does."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,7 +115,6 @@ class TurnMemory:
         await self._call(lambda: self.history.add(turn), io)
 
     async def _call(self, function: Callable[[], T], io: IO) -> T:
-        """Call what reads or writes the histories: in a thread on an event loop, unless none of them blocks."""
         if all(getattr(history, "instant", False) for history in self._histories()):
             return function()
         return await io.call(function)
@@ -126,7 +123,6 @@ class TurnMemory:
         return (self.history,)
 
     def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Those of the turns that are told."""
         return turns
 
     def _told(self) -> str | tuple[Message, ...]:

@@ -89,7 +89,6 @@ class SQLiteHistory:
 
 
 def _stored(text: str) -> str | bytes:
-    """Text as SQLite can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:

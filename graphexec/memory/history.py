@@ -43,11 +43,9 @@ class History(Protocol):
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others: the whole of it or, where this raises, nothing."""
-        ...
 
     def clear(self) -> None:
         """Forget every turn."""
-        ...
 
 
 HISTORY = having(

@@ -120,7 +120,6 @@ class SummaryMemory(TurnMemory):
         await self._call(lambda: self.summaries.add(summary), io)
 
     def _request(self, turns: Sequence[Turn], older: Sequence[Turn]) -> ChatRequest | None:
-        """What to ask the model for a summary of the older turns, unless there is one of as many or more."""
         summary, covered = self._summary_of(turns)
         if covered >= len(older):
             return None
@@ -128,7 +127,6 @@ class SummaryMemory(TurnMemory):
         return ChatRequest((UserMessage(self._template.filled(values | {"human": self.human, "ai": self.ai})),))
 
     def _summary_of(self, turns: Sequence[Turn]) -> tuple[str, int]:
-        """The summary that tells of the most of the first turns, and of how many."""
         summaries = {summary.input: summary.output for summary in self.summaries.turns()}
         if summaries:
             prints = _fingerprints(turns)

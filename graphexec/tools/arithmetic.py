@@ -96,7 +96,6 @@ def _spelled(text: str) -> str:
 
 
 def _check(text: str) -> None:
-    """Refuse what is no number, no known name and no operator."""
     if not text.strip():
         raise ExpressionError("the expression is empty; write one such as (2 + 3) * 4")
     position = 0
@@ -163,6 +162,10 @@ def _sqrt(number: Number) -> Number:
     return math.sqrt(number)
 
 
+def _abs(number: Number) -> Number:
+    return abs(number)
+
+
 def _round(number: Number, decimals: Number | None = None) -> Number:
     if decimals is None:
         return round(number)
@@ -183,7 +186,7 @@ _CONSTANTS: Mapping[str, float] = {"pi": math.pi, "e": math.e}
 # With the fewest and the most numbers that each takes.
 _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, float]] = {
     "sqrt": (_sqrt, 1, 1),
-    "abs": (abs, 1, 1),
+    "abs": (_abs, 1, 1),
     "round": (_round, 1, 2),
     "min": (lambda *numbers: min(numbers), 1, math.inf),
     "max": (lambda *numbers: max(numbers), 1, math.inf),

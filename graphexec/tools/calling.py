@@ -116,7 +116,6 @@ def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
 
 
 def _unknown(requested: str, names: Iterable[str]) -> str:
-    """LangChain's text, and the closest name."""
     from difflib import get_close_matches
 
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."
@@ -126,7 +125,6 @@ def _unknown(requested: str, names: Iterable[str]) -> str:
 
 
 async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
-    """Call a tool as often as its policy says."""
     if tool.retry is None:
         return await _attempt(tool, arguments, io)
 
@@ -152,7 +150,6 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
 
 
 async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
-    """Call a tool once, within its timeout."""
     if tool.timeout is None:
         return await _call(tool, arguments, io)
     came = await io.within(partial(_call, tool, arguments, io), tool.timeout)
@@ -163,7 +160,6 @@ async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
 
 
 def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, Came]:
-    """Call a tool once, however long it takes."""
     call = partial(_call_tool, tool, arguments)
     return io.either(call, partial(_await_tool, tool, arguments)) if tool.is_async else io.call(call)
 
@@ -219,7 +215,7 @@ def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
     if callable(policy) and isinstance(error, Exception):
         observation = policy(error)
         # Users without a type checker return what they like.
-        if not isinstance(observation, str):
+        if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
                 f"on_error of {tool.name} returned {observation!r}; return the text that the model is told"
             )

@@ -170,7 +170,6 @@ def _listed(*dimensions: str) -> str:
 
 
 def _spellings() -> dict[str, Unit]:
-    """Every spelling, as it is and in lower case; where two meet, the first unit has it."""
     exact: dict[str, Unit] = {}
     lower: dict[str, Unit] = {}
     for one in UNITS:

@@ -91,7 +91,6 @@ def read(reply: ModelReply) -> Decision:
 
 
 def _without_blobs(text: str) -> str:
-    """The text with blanks for what is JSON: a label in an action's input is not one."""
     parts: list[str] = []
     position = 0
     for blob in blobs(text):

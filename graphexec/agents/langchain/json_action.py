@@ -57,7 +57,6 @@ def _bare(text: str, start: int) -> Iterator[Blob]:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the brackets that open from `start` on are all closed."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text, start):
         if token[0] in _BRACKETS:

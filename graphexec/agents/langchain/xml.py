@@ -145,7 +145,6 @@ def answering() -> AnswerReader:
 
 
 def _refuse_more(names: Sequence[str], said: str, *, action: bool) -> None:
-    """Raise `ParseError` if an answer and an action are both there, or two actions, before any observation."""
     before = names[: names.index("observation")] if "observation" in names else names
     if ("final_answer" if action else "tool") in before:
         raise ParseError(f"{BOTH}: {said}", llm_output=said)

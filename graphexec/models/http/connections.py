@@ -27,11 +27,9 @@ class HTTPClient(Protocol):
         timeout: tuple[float, float, float, float],
     ) -> Any:  # the client's own class of requests
         """Return a request to send."""
-        ...
 
     def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
         """Send it, and return the response with its body unread."""
-        ...
 
 
 @dataclass(slots=True)

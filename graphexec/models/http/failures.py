@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphexec.errors import (
     AuthenticationError,
@@ -57,6 +57,10 @@ class CallFailure:
     dropped: bool = False
 
 
+# Any: a parsed body's values are arbitrary JSON.
+_Parsed: TypeAlias = dict[str, Any] | list[Any] | str | float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Complaint:
     """What a server says went wrong, as far as its body can be read. `code`, `kind`: its own words for it, if any."""
@@ -68,11 +72,10 @@ class Complaint:
     members: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def of(cls, body: object) -> Complaint:
+    def of(cls, body: _Parsed) -> Complaint:
         """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
         inner = _first(_first(body, "error", "detail", "message"))
-        # Any: arbitrary JSON.
-        within: dict[str, Any] = inner if isinstance(inner, dict) else {}
+        within = inner if isinstance(inner, dict) else {}
         said = _first(inner, "message", "msg", "error")
         code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
         return cls(said if isinstance(said, str) else json.dumps(said, default=repr), code, kind, within)
@@ -253,7 +256,6 @@ def _key(endpoint: Endpoint) -> str:
 
 
 def _again(advised: float | None) -> str:
-    """Return when to try again, where a failure may pass."""
     if advised is None:
         return "try again later"
     when = f"try again in {advised:g} s"
@@ -262,14 +264,13 @@ def _again(advised: float | None) -> str:
     return f"the server asks for {advised:g} s, more than this client waits ({LONGEST_ADVISED:g} s): {when}"
 
 
-# Any: a parsed body's values are arbitrary JSON.
-def _first(value: Any, *names: str) -> Any:
+def _first(value: _Parsed, *names: str) -> _Parsed:
     """Return the first of these members that says something, else the value; of a list's items the first.
 
     Gemini's errors are a list of one; of several faults, the first stands for all.
     """
-    one = (value[0] if value else "") if isinstance(value, list) else value
-    members: dict[str, Any] = one if isinstance(one, dict) else {}
+    one: _Parsed = (value[0] if value else "") if isinstance(value, list) else value
+    members = one if isinstance(one, dict) else {}
     return next((members[name] for name in names if members.get(name)), one)
 
 

@@ -124,6 +124,8 @@ class RemoteModel(ClosableModel):
             raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a text, or None")
         self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
+        # Tells its replies from another model's, in a cache.
+        self.identity = f"{owner} {self._sampling!r} at {self._base_url}"
         self._api_key = api_key
         self._timeout = timeout
         self._max_retries = max_retries
@@ -133,11 +135,6 @@ class RemoteModel(ClosableModel):
     def __repr__(self) -> str:
         endpoint = Endpoint(self._sampling.model, self._base_url)
         return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
-
-    @property
-    def identity(self) -> str:
-        """What tells its replies from another model's, in a cache."""
-        return f"{type(self).__name__} {self._sampling!r} at {self._base_url}"
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         return await self._call(request, timeout, io, stream=False).send()
@@ -176,7 +173,6 @@ class RemoteModel(ClosableModel):
         )
 
     def _endpoint(self) -> Endpoint:
-        """Return who is asked. Raises `ModelError` for an address without a scheme, and where no key can be sent."""
         provider = self._dialect.provider
         given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")
         # A key read from a file ends in a newline.

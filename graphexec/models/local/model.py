@@ -84,12 +84,15 @@ class LocalModel(ClosableModel):
         )
         self._path = None if path is None else Path(path)
         self._name = model if self._path is None else self._path.stem
-        self._context = context
-        self._threads = threads
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._timeout = timeout
-        self._chat_template = chat_template
+        # Tells its replies from another model's, in a cache.
+        sampling = (context, temperature, max_tokens, chat_template)
+        self.identity = f"LocalModel {self._name} {self._path} {sampling!r}"
+        self._settings = partial(
+            Settings, name=self._name, context=context, threads=threads, chat_template=chat_template
+        )
+        self._client_at = partial(
+            OpenAICompatible, self._name, temperature=temperature, max_tokens=max_tokens, timeout=timeout
+        )
         self._download = download
         # One start at a time; the others wait for it.
         self._lock = threading.Lock()
@@ -98,12 +101,6 @@ class LocalModel(ClosableModel):
     def __repr__(self) -> str:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
         return f"LocalModel({what})"
-
-    @property
-    def identity(self) -> str:
-        """What tells its replies from another model's, in a cache."""
-        sampling = (self._context, self._temperature, self._max_tokens, self._chat_template)
-        return f"LocalModel {self._name} {self._path} {sampling!r}"
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         client = await self._client(request, io)
@@ -138,7 +135,6 @@ class LocalModel(ClosableModel):
         return await io.call(partial(self._start_if_needed, request))
 
     def _start_if_needed(self, request: ModelRequest) -> OpenAICompatible:
-        """Return the client of the server, started if none runs. Raises `BadRequestError` for tools in vain."""
         with self._lock:
             if self._running is None or not self._running.process.alive:
                 self._running = self._start()
@@ -153,18 +149,9 @@ class LocalModel(ClosableModel):
             return running.client
 
     def _start(self) -> _Running:
-        path = self._weights()
         key = secrets.token_urlsafe(24)
-        process = LlamaProcess(Settings(str(path), self._name, self._context, self._threads, self._chat_template, key))
-        client = OpenAICompatible(
-            self._name,
-            base_url=f"{process.url}/v1",
-            api_key=key,
-            temperature=self._temperature,
-            max_tokens=self._max_tokens,
-            timeout=self._timeout,
-        )
-        return _Running(process, client, key)
+        process = LlamaProcess(self._settings(path=str(self._weights()), key=key))
+        return _Running(process, self._client_at(base_url=f"{process.url}/v1", api_key=key), key)
 
     def _weights(self) -> Path:
         if self._path is not None:

@@ -151,7 +151,6 @@ class AnthropicStream(Draft):
             yield from self.extend(self._begun[index][0], arguments)
 
     def _end(self, index: int) -> Iterator[ReplyDelta]:
-        """End a block. A call that came without a piece has the input that it began with, which is mostly empty."""
         if index in self._begun:
             position, begun_with = self._begun[index]
             if not self.calls[position].arguments:

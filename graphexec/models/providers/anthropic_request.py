@@ -141,13 +141,17 @@ def _turns(messages: Sequence[Message]) -> list[JSON]:
         turns[-1]["content"] += blocks
     for turn in turns:
         # The results of a turn's calls come before any text, or the API takes them as missing.
-        turn["content"].sort(key=lambda block: block["type"] != "tool_result")
+        turn["content"].sort(key=_is_no_result)
     if turns and turns[-1]["role"] == "assistant":
         last = turns[-1]["content"][-1]
         if last["type"] == "text":
             # The API continues a text of the assistant's, and refuses one that ends in a blank.
             last["text"] = last["text"].rstrip()
     return turns
+
+
+def _is_no_result(block: JSON) -> bool:
+    return bool(block["type"] != "tool_result")
 
 
 def _blocks(message: Message) -> list[JSON]:

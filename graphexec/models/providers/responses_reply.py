@@ -181,7 +181,6 @@ class ResponsesStream(Draft):
             self.finish = "length" if reason == "max_output_tokens" else "other"
 
     def _take_call(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
-        """Begin a call, or give the arguments of one that came without a piece of them."""
         position = self._positions.get(key)
         if position is None:
             # What comes after a stop text, a server that knows them would not have said.
@@ -194,7 +193,6 @@ class ResponsesStream(Draft):
 
 
 def _key(event: _Event) -> int | str | None:
-    """Return what tells the item of an event apart from others."""
     if event.output_index is not None:
         return event.output_index
     return event.item.id if event.item is not None else event.item_id

@@ -39,11 +39,9 @@ class CacheStore(Protocol):
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None`."""
-        ...
 
     def put(self, key: str, entry: str) -> None:
         """Keep an entry, in the place of an earlier one."""
-        ...
 
 
 STORE = having("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
