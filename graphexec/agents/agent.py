@@ -25,8 +25,7 @@ class Runnable(Protocol):
 def deciding(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
     """Return a function of the steps and the inputs that invokes it; in an async run it gets a thread.
 
-    An error of a parser, which has an `llm_output`, becomes a `ParseError`. The function raises `AgentError` for
-    actions of native tool calls: these would be told to the model again without what was observed.
+    A parser's error becomes a `ParseError`. The function raises `AgentError` for actions of native tool calls.
     """
     name = type(runnable).__name__
 
@@ -108,10 +107,9 @@ def chat_agent(
     answer: Callable[[], AnswerReader] | None = None,
     optional_keys: Sequence[str] = (),
 ) -> Agent:
-    """Make an agent of a model and the two functions. Raises `InputError` for what is no model, or no list of keys.
+    """Make an agent of a model and the two functions. Raises `InputError` for an invalid model or list of keys.
 
-    Without `conclude`, the last question of a run that is stopped is the next one with LangChain's sentence behind it,
-    and without a schema or native tool calls.
+    Without `conclude`, the last question is the next one with LangChain's sentence, without schema and tool calls.
     """
     check("", ("the model", model, MODEL))
 

@@ -61,9 +61,8 @@ def create_react_agent(
 def read(reply: ModelReply) -> Decision:
     """Read `Action:` with `Action Input:`, or `Final Answer:`.
 
-    An `Observation:` of the model's own, and everything behind it, is cut off: it is never believed. Labels may be in
-    another case, the tool and the input in a fence. Raises `ParseError` if there is neither an action nor an answer, if
-    there are both, and for an action in a reply that was cut at the token limit.
+    An `Observation:` of the model's own, and everything behind it, is never believed. Raises `ParseError` for neither
+    an action nor an answer, for both, and for an action in a reply that was cut at the token limit.
     """
     text = believed(reply.content)
     return decision(text, action_in(text, reply), last(FINAL, text))

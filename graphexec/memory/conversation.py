@@ -19,8 +19,7 @@ T = TypeVar("T")
 class Memory(Protocol):
     """What gives a run inputs of its own, and is told what came of it: anything with these five.
 
-    `inputs` are what the caller passed, `outputs` what the run returned: their values are whatever they are. Several
-    runs at once may share a memory.
+    `inputs` are what the caller passed, `outputs` what the run returned. Several runs at once may share a memory.
     """
 
     @property
@@ -33,10 +32,7 @@ class Memory(Protocol):
         ...
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Remember a run that ended; one that raised is not told.
-
-        Where this raises, nothing is to be stored: it is told again when the run is gone on with.
-        """
+        """Remember a run that ended without an error. Where this raises, store nothing: it is called again."""
 
     async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Return those inputs, as `load` does."""
@@ -170,11 +166,7 @@ class WindowMemory(TurnMemory):
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text: one for four characters, rounded up.
-
-    That is about right for English prose. Other languages, code and figures take more, up to one a character and over:
-    pass a tokenizer's own count where it matters.
-    """
+    """Estimate the tokens of a text: one for four characters, rounded up, which is about right for English prose."""
     return (len(text) + 3) // 4
 
 

@@ -33,8 +33,7 @@ class Turn:
 class History(Protocol):
     """What keeps the turns of one conversation: anything with these three methods.
 
-    Several threads may call them at once, and so may several processes where it outlives one. A history whose class
-    has `instant = True` does not wait for anything; an async run calls any other in a thread.
+    Several threads may call them at once. An async run calls a history without `instant = True` in a thread.
     """
 
     def turns(self) -> Sequence[Turn]:
@@ -83,10 +82,7 @@ class MemoryHistory:
 
 
 def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of `owner`'s file: where it is stays the same when the process changes its directory.
-
-    Raises `InputError` where there can be no file, or none to be written: the first save would be late to find out.
-    """
+    """Return the absolute path of `owner`'s file. Raises `InputError` where it cannot be written."""
     from pathlib import Path
 
     check(owner, ("path", path, PATH))

@@ -24,9 +24,9 @@ _CALLS = Constraint(
 class ScriptedModel:
     """A model that gives `replies` in their order, without waiting, I/O or threads.
 
-    A reply is a text, a whole `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up
-    it raises `AssertionError`, or with `repeat_last` gives the last one for ever. `requests` holds what it was asked,
-    the very objects. Several threads may share it: each reply is given once, in whatever order they come.
+    A reply is a text, a `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up it
+    raises `AssertionError`, or with `repeat_last` gives the last one again. `requests` are those it got. Threads may
+    share it: each reply is given once.
     """
 
     instant: ClassVar[bool] = True

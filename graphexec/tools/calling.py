@@ -48,11 +48,9 @@ def calling(
 ) -> Handler:
     """Answer `CallTool` with these tools: unknown names, bad arguments and exceptions are observations.
 
-    `on_error` and `max_observation` (characters) are for the tools that have none of their own. In an async run a
-    blocking tool gets a thread; in a sync run an async tool gets an event loop.
-
-    Raises `InputError` for an option that cannot be, and `ToolDefinitionError` for two tools whose names differ only in
-    case where the lookup does not look at it.
+    `on_error` and `max_observation` (characters) are the defaults of the tools. In an async run a blocking tool gets a
+    thread; in a sync run an async tool gets an event loop. Raises `InputError` for an invalid option, and
+    `ToolDefinitionError` for two tools whose names differ only in case where the lookup ignores it.
     """
     # The names are those that the executor's options have.
     check(

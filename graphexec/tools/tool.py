@@ -82,8 +82,8 @@ class Tool(Generic[P, R_co]):
     """A function as a model sees it; calling the tool calls the function.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments, an object; `given_the_run` are the parameters that are none of
-    them, and get the run so far. `on_error` and `max_observation` (characters): `None` is the executor's default.
+    `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far. `on_error` and
+    `max_observation` (characters): `None` is the executor's default.
     """
 
     name: str

@@ -72,8 +72,7 @@ def create_chat_agent(
 def read(reply: ModelReply) -> Decision:
     """Read the JSON object that is the action, or `Final Answer:`.
 
-    An `Observation:` of the model's own, and everything behind it, is cut off. Raises `ParseError` if there is neither
-    an action nor an answer, if there are both or two actions, and for JSON that is cut short.
+    Raises `ParseError` for neither, for both, for two actions, and for JSON that is cut short.
     """
     text = believed(reply.content)
     final = last(FINAL, _without_blobs(text))

@@ -84,8 +84,7 @@ def _fenced(text: str, position: int) -> Iterator[Blob]:
 def decided(blob: Blob, said: str, reply: ModelReply) -> Decision:
     """Read the decision in a blob: an action, or the action `Final Answer`, whose input is the answer.
 
-    An input that is missing or null is an empty object; the only item of a list is the decision. Raises `ParseError`
-    for anything else, above all for JSON that is cut short: it is never completed.
+    A missing input is an empty object; the only item of a list is the decision. Raises `ParseError` for anything else.
     """
     try:
         value = read_container(blob.text)

@@ -75,11 +75,7 @@ def create_json_chat_agent(
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the one JSON object of the reply. A list of one action is that action.
-
-    An `Observation` of the model's own, and everything behind it, is cut off. Raises `ParseError` if there is no
-    object, or several, and for JSON that is cut short.
-    """
+    """Read the one JSON object of the reply; a list of one action is that action. Raises `ParseError` for others."""
     text = believed(reply.content)
     found = blobs(text)
     if len(found) != 1:

@@ -61,9 +61,8 @@ def create_mrkl_agent(
 def read(reply: ModelReply) -> Decision:
     """Read `Action:` with `Action Input:`, or `Final Answer:`; an answer before an action is the answer.
 
-    Such an answer ends at the next blank line, at the latest where the action begins: what follows is made up. Raises
-    `ParseError` if there is neither, if the answer follows the action, and for an action in a reply that was cut at the
-    token limit.
+    Such an answer ends at the next blank line, at the latest where the action begins. Raises `ParseError` for neither,
+    for an answer behind the action, and for an action in a reply that was cut at the token limit.
     """
     text = believed(reply.content)
     first = FINAL.search(text)

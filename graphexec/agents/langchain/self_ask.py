@@ -82,8 +82,7 @@ def scratchpad(steps: Steps) -> str:
 def read(reply: ModelReply) -> Decision:
     """Read the last line that is not blank: a follow-up question, or the final answer.
 
-    An `Intermediate answer:` of the model's own, and everything behind it, is cut off. Raises `ParseError` if the line
-    is neither or both, for a question without a word, and for one in a reply that was cut at the token limit.
+    Raises `ParseError` if the line is neither or both, for a blank question, and for one cut at the token limit.
     """
     text = believed(reply.content, _INVENTED)
     line = text.strip().rpartition("\n")[2]

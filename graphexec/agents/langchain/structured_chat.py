@@ -64,8 +64,7 @@ def create_structured_chat_agent(
 def read(reply: ModelReply) -> Decision:
     """Read the JSON object that is the action or the answer; a text without one is the answer as it stands.
 
-    An `Observation` of the model's own, and everything behind it, is cut off. Raises `ParseError` for an empty text,
-    several objects, one that is no decision, and JSON that is cut short.
+    Raises `ParseError` for an empty text, several objects, an invalid decision, and JSON that is cut short.
     """
     text = believed(reply.content)
     found = blobs(text)

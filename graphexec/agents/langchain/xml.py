@@ -80,8 +80,7 @@ def _said(step: AgentStep) -> str:
 def read(reply: ModelReply) -> Decision:
     """Read `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
 
-    An `<observation>` of the model's own, and everything behind it, is not believed. Raises `ParseError` if there is
-    neither an action nor an answer, if there are both or two actions, and for an input that the token limit cut.
+    Raises `ParseError` for neither or both, for two actions, and for an input that was cut at the token limit.
     """
     said = reply.content
     tags = list(_TAG.finditer(said))

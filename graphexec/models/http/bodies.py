@@ -81,8 +81,7 @@ def object_of(arguments: str) -> JSON:
 def arguments_sent(arguments: str) -> str:
     """Return a call's arguments as a conversation sends them, an empty object where they are none.
 
-    llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation. What
-    the model had written is in the tool's answer to it.
+    llama.cpp fails (500) on a history whose arguments are no JSON. What the model wrote is in the tool's answer to it.
     """
     return arguments if object_of(arguments) else "{}"
 

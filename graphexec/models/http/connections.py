@@ -105,8 +105,7 @@ class Connections:
 async def _kept() -> AsyncGenerator[Any, None]:
     """Give an async client, and close it when this generator is closed.
 
-    An event loop closes its async generators before it ends (`loop.shutdown_asyncgens`, which `asyncio.run` calls), so
-    the connections go with the loop that they belong to, and nothing is left open if nobody calls `aclose`.
+    An event loop closes its async generators before it ends, so the connections go with the loop that they belong to.
     """
     import httpx
 

@@ -126,8 +126,7 @@ class Gate:
 class Pace:
     """When each call may begin: in no span of `seconds` more than `count` of them, for each of the limits.
 
-    A time is given out when it is asked for, so nobody is woken up, and the times come in the order of the calls. Each
-    call costs a few steps, whatever the limits.
+    A time is given out when it is asked for, so nobody is woken up, and the times come in the order of the calls.
     """
 
     def __init__(self, limits: list[tuple[int, float]]) -> None:
