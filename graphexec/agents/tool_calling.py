@@ -103,9 +103,6 @@ def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
         text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
-        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=_said(reply)) from None
-
-
-def _said(reply: ModelReply) -> str:
-    calls = "".join(f"\n{call.name}({call.arguments})" for call in reply.tool_calls)
-    return f"{reply.content}{calls}".strip()
+        calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
+        raw = f"{reply.content}{calls}".strip()
+        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=raw) from None
