@@ -20,14 +20,12 @@ class Runnable(Protocol):
 
     def invoke(self, inputs: dict[str, Any], /) -> Any:
         """Return an action, a list of actions or a finish, of these classes or with the same attributes."""
-        ...
 
 
 def deciding(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
     """Return a function of the steps and the inputs that invokes it; in an async run it gets a thread.
 
-    An error of a parser, which has an `llm_output`, becomes a `ParseError`. The function raises `AgentError` for
-    actions of native tool calls: these would be told to the model again without what was observed.
+    A parser's error becomes a `ParseError`. The function raises `AgentError` for actions of native tool calls.
     """
     name = type(runnable).__name__
 
@@ -80,10 +78,9 @@ class Agent:
 
     `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
     raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
-    `input_keys` are the inputs that a run needs, `optional_keys` those that it may have besides. `conclude(run)` asks
-    for an answer at once, from the steps so far and without another action: it is the last question of a run that
-    `early_stopping_method="generate"` stops (`ask`, where there is none). `answer()` makes a reader of one reply that
-    tells, piece by piece, what of it is the final answer; without it, that is known when the reply is whole.
+    `input_keys` are the inputs that a run needs, `optional_keys` those that it may have. `conclude(run)` makes the last
+    question of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that finds the final
+    answer in a reply while it streams.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -110,10 +107,9 @@ def chat_agent(
     answer: Callable[[], AnswerReader] | None = None,
     optional_keys: Sequence[str] = (),
 ) -> Agent:
-    """Make an agent of a model and the two functions. Raises `InputError` for what is no model, or no list of keys.
+    """Make an agent of a model and the two functions. Raises `InputError` for an invalid model or list of keys.
 
-    Without `conclude`, the last question of a run that is stopped is the next one with LangChain's sentence behind it,
-    and without a schema or native tool calls.
+    Without `conclude`, the last question is the next one with LangChain's sentence, without schema and tool calls.
     """
     check("", ("the model", model, MODEL))
 
@@ -158,13 +154,10 @@ def callable_agent(function: AgentFunction | Runnable) -> Agent:
     """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
     Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone. Or of an object
-    with `invoke` instead, as LangChain's runnables have it, that is given the inputs with `intermediate_steps` in them;
-    its actions and its finish may be of LangChain's classes.
-
-    Each call counts as a model call. An empty list is a parse error; anything else raises `AgentError`. A run that is
-    stopped and has to answer at once calls the function with the input `conclude`, which is `True`.
-
-    Raises `InputError` for what is neither.
+    with `invoke`, such as LangChain's runnables, which gets the inputs with `intermediate_steps`; its actions and its
+    finish may be of LangChain's classes. Each call counts as a model call. An empty list is a parse error; anything
+    else raises `AgentError`. A run that is stopped and has to answer at once calls the function with the input
+    `conclude`, which is `True`. Raises `InputError` for an invalid function.
     """
     # Users without a type checker pass classes, models, and the names of these.
     if isinstance(function, type) or not (callable(function) or _INVOKED.fits(function)):
@@ -186,10 +179,6 @@ def _read_decision(reply: ModelReply | Decided) -> Decision:
     assert isinstance(reply, Decided), "CallAgent is answered with Decided"
     decision = reply.decision
     if isinstance(decision, Unreadable):
-        raise ParseError(
-            decision.text,
-            observation=decision.observation,
-            llm_output=decision.llm_output,
-            prose=decision.prose,
-        )
+        told, raw = decision.observation, decision.llm_output
+        raise ParseError(decision.text, observation=told, llm_output=raw, prose=decision.prose)
     return decision

@@ -42,8 +42,10 @@ def after(marker: str) -> AnswerReader:
         if invented := _INVENTED.search(waiting):
             ended = True
             return waiting[: invented.start()]
-        told = _told(waiting)
-        text, waiting = waiting[:told], waiting[told:]
+        # Not a last line that may become an observation.
+        line = waiting.rfind("\n")
+        held = line >= 0 and len(waiting) - line <= _HELD and _may_be_invented(waiting[line + 1 :])
+        text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
     return stripped(read)
@@ -74,14 +76,6 @@ def _last_line(text: str, most: int) -> str:
     """The line that text ends in, with its beginning; or that there is no beginning that could still matter."""
     line = text[text.rfind("\n") :] if "\n" in text else text
     return line if len(line) <= most else "."
-
-
-def _told(text: str) -> int:
-    """How much of an answer can be told: not a line that may be made up."""
-    line = text.rfind("\n")
-    if line >= 0 and len(text) - line <= _HELD and _may_be_invented(text[line + 1 :]):
-        return line
-    return len(text)
 
 
 def _may_be_invented(line: str) -> bool:

@@ -59,19 +59,17 @@ def optional(history: str, variables: Sequence[str]) -> tuple[str, ...]:
     return () if history in variables else (history,)
 
 
-def earlier(inputs: Mapping[str, Any], keys: Sequence[str]) -> tuple[Message, ...]:
-    """The messages in the inputs of these names, as far as they are there. Raises `InputError` for anything else."""
-    return tuple(message for key in keys if key in inputs for message in _messages_at(key, inputs[key]))
-
-
-def _messages_at(key: str, given: Any) -> tuple[Message, ...]:
-    messages = messages_of(given)
-    if messages is None:
-        raise InputError(
-            f"the input {key} is {format_value(given)}; give messages, as a memory with as_messages=True does, or "
-            f"write {{{key}}} into the agent's template"
-        )
-    return messages
+def earlier(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Message]:
+    """Yield the messages in the inputs of these names, as far as they are there. Raises `InputError` for others."""
+    for key in keys:
+        if key in inputs:
+            messages = messages_of(inputs[key])
+            if messages is None:
+                raise InputError(
+                    f"the input {key} is {format_value(inputs[key])}; give messages, as a memory with as_messages=True "
+                    f"does, or write {{{key}}} into the agent's template"
+                )
+            yield from messages
 
 
 def messages_of(given: Any) -> tuple[Message, ...] | None:

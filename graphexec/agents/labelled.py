@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from graphexec.actions import AgentAction
+from graphexec.actions import AgentAction, AgentFinish
+from graphexec.agents.agent import Decision
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
 
@@ -68,11 +69,27 @@ def action_in(text: str, reply: ModelReply) -> tuple[int, AgentAction] | None:
     return action.start(), AgentAction(tool, unquoted(tool_input) if inner == tool_input else inner, text)
 
 
-def no_action(text: str) -> ParseError:
-    """Return the error of a text with neither an answer nor an action, which says what is missing."""
+def decision(text: str, found: tuple[int, AgentAction] | None, answer: re.Match[str] | None) -> Decision:
+    """Return the action that was found, or the answer behind its label. Raises `ParseError` for neither or both."""
+    if found and answer:
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
+    if found:
+        return (found[1],)
+    if answer:
+        return AgentFinish({"output": text[answer.end() :].strip()}, text)
     acts = ACTION.search(text) is not None
     missing = MISSING_INPUT if acts else MISSING_ACTION
-    return ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
+    raise ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
+
+
+def unreadable(why: str, said: str, form: str, *, prose: bool) -> ParseError:
+    """Return the error of a reply that is no decision; the model is asked to write in the `form`."""
+    return ParseError(
+        f"the reply could not be read: {why}: {said}",
+        observation=f"Your reply could not be read: {why}. {form}",
+        llm_output=said,
+        prose=prose,
+    )
 
 
 def refuse_cut(reply: ModelReply, text: str) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
+from graphexec.agents.labelled import FINAL, action_in, believed, decision, last
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent, thoughts
-from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -53,11 +51,8 @@ def create_react_agent(
     """Make an agent that thinks and acts in plain text.
 
     `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`; its other variables are the inputs
-    of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is asked: as a chat, or to
-    continue the text.
-
-    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
-    of the three and any other argument that cannot be.
+    of a run. A reply ends before any of the `stop` texts. `protocol` is how the model is asked: as a chat, or to
+    continue the text. Raises `ToolDefinitionError` for invalid tools, and `InputError` for any other invalid argument.
     """
     asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=thoughts)
     return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
@@ -66,18 +61,8 @@ def create_react_agent(
 def read(reply: ModelReply) -> Decision:
     """Read `Action:` with `Action Input:`, or `Final Answer:`.
 
-    An `Observation:` of the model's own, and everything behind it, is cut off: it is never believed. Labels may be in
-    another case, the tool and the input in a fence. Raises `ParseError` if there is neither an action nor an answer, if
-    there are both, and for an action in a reply that was cut at the token limit.
+    An `Observation:` of the model's own, and everything behind it, is never believed. Raises `ParseError` for neither
+    an action nor an answer, for both, and for an action in a reply that was cut at the token limit.
     """
     text = believed(reply.content)
-    found = action_in(text, reply)
-    final = last(FINAL, text)
-    if found and final:
-        raise ParseError(f"{BOTH}: {text}", llm_output=text)
-    if found:
-        _, action = found
-        return (action,)
-    if final:
-        return AgentFinish({"output": text[final.end() :].strip()}, text)
-    raise no_action(text)
+    return decision(text, action_in(text, reply), last(FINAL, text))

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, check, each
 from graphexec.actions import Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent
+from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
 from graphexec.agents.answers import AnswerReader
-from graphexec.agents.conversation import earlier, optional
+from graphexec.agents.conversation import Conversation, earlier, optional
 from graphexec.agents.prompt import Template, observed, rendered_tools, template
 from graphexec.effects import CallModel
-from graphexec.messages import ChatRequest, CompletionRequest, Model, ModelReply, SystemMessage, UserMessage
+from graphexec.messages import (
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    Model,
+    ModelReply,
+    SystemMessage,
+    ToolSpec,
+    UserMessage,
+)
 from graphexec.tools import AnyTool
 
 Scratchpad: TypeAlias = Callable[[Steps], str]
@@ -107,28 +116,48 @@ def text_agent(
     return chat_agent(ask, read, model, input_keys=asked.inputs, answer=answer)
 
 
-def instructed_agent(
+def instructed_agent(  # noqa: PLR0913
     model: Model,
     read: Callable[[ModelReply], Decision],
     instructions: Form,
     question: Form,
     *,
-    stop: Sequence[str],
     history: str,
-    answer: Callable[[], AnswerReader],
+    stop: Sequence[str] = (),
+    answer: Callable[[], AnswerReader] | None = None,
+    steps: Callable[[Steps], Iterator[Message]] | None = None,
+    examples: Sequence[Message] = (),
+    tools: tuple[ToolSpec, ...] = (),
+    schema: Mapping[str, Any] | None = None,
+    last_schema: Mapping[str, Any] | None = None,
 ) -> Agent:
-    """Make an agent that is asked with two texts: the instructions, and the question with the scratchpad.
+    """Make an agent that is asked with instructions and a question, between them the messages in the input `history`.
 
-    Between them come the messages in the input `history`; `answer` tells the answer as it comes. Raises `InputError`
-    for what is no name of an input, for stop texts that are none, and for what is no model.
+    The steps are in the question's scratchpad, or they are the messages that `steps` makes of them. `answer` reads the
+    answer as it comes. `last_schema` is that of the last question of a run that is stopped. Raises `InputError` for an
+    invalid name of an input, invalid stop texts and an invalid model.
     """
     stops = each("stop", stop, str, "texts")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
     before = optional(history, inputs)
 
-    def ask(run: Run) -> CallModel:
-        head = SystemMessage(instructions.filled(run))
-        asked = (head, *earlier(run.inputs, before), UserMessage(question.filled(run)))
-        return CallModel(ChatRequest(asked, stop=stops))
+    def request(run: Run) -> ChatRequest:
+        system, user = SystemMessage(instructions.filled(run)), UserMessage(question.filled(run))
+        head = (system, *examples, *earlier(run.inputs, before), user)
+        messages = head if steps is None else Conversation(head, run.steps, steps)
+        return ChatRequest(messages, tools=tools, stop=stops, schema=schema)
 
-    return chat_agent(ask, read, model, input_keys=inputs, answer=answer, optional_keys=before)
+    def conclude(run: Run) -> CallModel:
+        asked = request(run)
+        messages = to_conclude(asked.messages)
+        return CallModel(replace(asked, messages=messages, schema=last_schema, tool_choice="none"))
+
+    return chat_agent(
+        lambda run: CallModel(request(run)),
+        read,
+        model,
+        input_keys=inputs,
+        conclude=conclude,
+        answer=answer,
+        optional_keys=before,
+    )

@@ -13,23 +13,14 @@ from typing import Any
 
 from graphexec._arguments import each
 from graphexec._json import read_object
-from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
+from graphexec.actions import AgentAction, AgentFinish, Steps
+from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.conversation import Conversation, earlier, optional
+from graphexec.agents.labelled import unreadable
 from graphexec.agents.prompt import observed, shown, template, tools_of
-from graphexec.agents.scratchpad import form
-from graphexec.effects import CallModel
+from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
 from graphexec.errors import ParseError, ToolDefinitionError
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Message,
-    Model,
-    ModelReply,
-    SystemMessage,
-    UserMessage,
-)
+from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool
 
 FINAL_ANSWER = "final_answer"
@@ -65,51 +56,39 @@ def create_structured_agent(
 
     `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message. Their other
     variables are the inputs of a run. About five worked `examples` that use these tools make a small model twice as
-    good. Messages in the input `history` come between these and the question: those of a memory with
-    `as_messages=True`, say; a template that names it has them as text.
-
-    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
-    for a prompt that lacks `{tools}` and any other argument that cannot be.
+    good. `history`, and the errors raised, are those of `create_chat_agent`.
     """
     tools = tools_of(tools)
     if any(tool.name == FINAL_ANSWER for tool in tools):
         raise ToolDefinitionError(f"a tool is named {FINAL_ANSWER}, as the answer is; rename it with @tool(name=...)")
-    instructions = form(prompt, tools, required=("tools",))
-    asked = template(question, required=(), name="question")
-    inputs = tuple(dict.fromkeys((*instructions.inputs, *asked.variables)))
-    before = optional(history, inputs)
     several = each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
-    worked = tuple(message for example in several for message in _told(example))
-    schema = decision_schema(tools)
-
-    def conversation(run: Run) -> Conversation:
-        instructed = SystemMessage(instructions.filled(run))
-        head = (instructed, *worked, *earlier(run.inputs, before), UserMessage(asked.filled(run.inputs)))
-        return Conversation(head, run.steps, _steps_told)
-
-    def ask(run: Run) -> CallModel:
-        return CallModel(ChatRequest(conversation(run), schema=schema))
-
-    def conclude(run: Run) -> CallModel:
-        # The schema leaves nothing but an answer to say.
-        return CallModel(ChatRequest(to_conclude(conversation(run)), schema=decision_schema(())))
-
-    return chat_agent(ask, read, model, input_keys=inputs, conclude=conclude, answer=answering, optional_keys=before)
+    return instructed_agent(
+        model,
+        read,
+        form(prompt, tools, required=("tools",)),
+        Form(template(question, required=(), name="question"), {}, thoughts),
+        history=history,
+        answer=answering,
+        steps=_step_messages,
+        examples=[message for example in several for message in _example_messages(example)],
+        schema=decision_schema(tools),
+        # It leaves nothing but an answer to say.
+        last_schema=decision_schema(()),
+    )
 
 
-def _steps_told(steps: Steps) -> Iterator[Message]:
+def _step_messages(steps: Steps) -> Iterator[Message]:
     for step in steps:
         yield AssistantMessage(step.action.log)
         yield UserMessage(f"Observation: {observed(step)}")
 
 
-def _told(example: WorkedExample) -> list[Message]:
-    told: list[Message] = [UserMessage(example.question)]
+def _example_messages(example: WorkedExample) -> Iterator[Message]:
+    yield UserMessage(example.question)
     for tool, arguments, observation in example.calls:
-        told.append(AssistantMessage(json.dumps({"action": tool, "action_input": arguments})))
-        told.append(UserMessage(f"Observation: {observation}"))
-    told.append(AssistantMessage(json.dumps({"action": FINAL_ANSWER, "answer": example.answer})))
-    return told
+        yield AssistantMessage(json.dumps({"action": tool, "action_input": arguments}))
+        yield UserMessage(f"Observation: {observation}")
+    yield AssistantMessage(json.dumps({"action": FINAL_ANSWER, "answer": example.answer}))
 
 
 def decision_schema(tools: Sequence[AnyTool]) -> dict[str, Any]:
@@ -138,7 +117,6 @@ def _branch(action: str, field: str, value: object) -> dict[str, Any]:
 
 
 def _referring(schema: Any, prefix: str) -> Any:
-    """A tool's schema with its references pointing to the definitions' place in the whole."""
     if isinstance(schema, dict):
         found: dict[str, Any] = {}
         for key, value in schema.items():  # pyright: ignore[reportUnknownVariableType]
@@ -184,14 +162,11 @@ def _answers(key: str, value: object) -> bool:
 
 
 def _unreadable(text: str, why: str) -> ParseError:
-    observation = (
-        f'Your reply could not be read: {why}. Reply with one JSON object: {{"action": "<tool>", "action_input": '
-        f'{{...}}}} or {{"action": "final_answer", "answer": "..."}}'
+    form = (
+        'Reply with one JSON object: {"action": "<tool>", "action_input": {...}} or '
+        '{"action": "final_answer", "answer": "..."}'
     )
-    prose = "{" not in text
-    return ParseError(
-        f"the reply could not be read: {why}: {text}", observation=observation, llm_output=text, prose=prose
-    )
+    return unreadable(why, text, form, prose="{" not in text)
 
 
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (

@@ -7,23 +7,12 @@ from typing import Any
 
 from graphexec._arguments import TEXT, check
 from graphexec._json import read_object
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.prompt import observed, template, tools_of
-from graphexec.effects import CallModel
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
+from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.prompt import Template, observed, template, tools_of
+from graphexec.agents.scratchpad import Form, instructed_agent, thoughts
 from graphexec.errors import InputError, ParseError
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Message,
-    Model,
-    ModelReply,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from graphexec.messages import AssistantMessage, Message, Model, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.tools import AnyTool
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
@@ -40,30 +29,23 @@ def create_tool_calling_agent(
     """Make an agent of a model that calls tools natively.
 
     `system` are the instructions, a text that is no template; `prompt` is the template of the user's message, whose
-    variables are the inputs of a run. A reply without tool calls is the answer. Messages in the input `history` come
-    between the instructions and the question: those of a memory with `as_messages=True`, say; a template that names it
-    has them as text.
+    variables are the inputs of a run. A reply without tool calls is the answer. `history` is that of
+    `create_chat_agent`.
 
-    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt without a
-    variable and any other argument that cannot be.
+    Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
+    invalid argument.
     """
     specs = tuple(tool.spec for tool in tools_of(tools))
     check("", ("system", system, TEXT))
-    instructions = SystemMessage(system)
-    question = template(prompt, required=())
+    question = Form(template(prompt, required=()), {}, thoughts)
     # Elsewhere the prompt is the instructions: a question would be lost without a word.
-    if not question.variables:
+    if not question.inputs:
         raise InputError(
             "the prompt has no variable, so no input is told; write {input} where it belongs, and pass instructions as "
             "system=..."
         )
-    before = optional(history, question.variables)
-
-    def ask(run: Run) -> CallModel:
-        head = (instructions, *earlier(run.inputs, before), UserMessage(question.filled(run.inputs)))
-        return CallModel(ChatRequest(Conversation(head, run.steps, told), tools=specs))
-
-    return chat_agent(ask, read, model, input_keys=question.variables, optional_keys=before)
+    instructions = Form(Template(((system, None),)), {}, thoughts)
+    return instructed_agent(model, read, instructions, question, history=history, steps=told, tools=specs)
 
 
 def told(steps: Steps) -> Iterator[Message]:
@@ -121,9 +103,6 @@ def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
         text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
-        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=_said(reply)) from None
-
-
-def _said(reply: ModelReply) -> str:
-    calls = "".join(f"\n{call.name}({call.arguments})" for call in reply.tool_calls)
-    return f"{reply.content}{calls}".strip()
+        calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
+        raw = f"{reply.content}{calls}".strip()
+        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=raw) from None

@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeVar, final
 
 from graphexec._arguments import FLAG, TEXT, Constraint, check, whole
 from graphexec.agents.prompt import shown
-from graphexec.errors import InputError, format_value
-from graphexec.kernel.meters import is_number
+from graphexec.errors import InputError
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, Message, UserMessage, transcript
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
@@ -20,8 +19,7 @@ T = TypeVar("T")
 class Memory(Protocol):
     """What gives a run inputs of its own, and is told what came of it: anything with these five.
 
-    `inputs` are what the caller passed, `outputs` what the run returned: their values are whatever they are. Several
-    runs at once may share a memory.
+    `inputs` are what the caller passed, `outputs` what the run returned. Several runs at once may share a memory.
     """
 
     @property
@@ -34,11 +32,7 @@ class Memory(Protocol):
         ...
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Remember a run that ended; one that raised is not told.
-
-        Where this raises, nothing is to be stored: it is told again when the run is gone on with.
-        """
-        ...
+        """Remember a run that ended without an error. Where this raises, store nothing: it is called again."""
 
     async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Return those inputs, as `load` does."""
@@ -46,7 +40,6 @@ class Memory(Protocol):
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         """Remember a run, as `save` does."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,15 +48,11 @@ class TurnMemory:
 
     A run's turn is `inputs[input_key]` with `outputs[output_key]`: text as it is, anything else as JSON. What is loaded
     is the one input `key`: the turns as text, a line `Human: ...` and a line `AI: ...` each, with `human` and `ai` for
-    these names; or, `as_messages`, a tuple of user and assistant messages. In the text, what was said may itself have
-    lines that look like these; messages cannot be mistaken for one another.
+    these names; or, `as_messages`, a tuple of user and assistant messages, which cannot be mistaken for one another.
 
     Without a `history` it has one of its own in memory. Two memories with one history share the conversation. A turn is
-    added when its run ends, so the turns of runs at once stand in the order in which these ended. A save that is
-    cancelled may still store its turn, but never a part of it.
-
-    Raises `InputError` for an option that cannot be; `save` does for inputs without `input_key`, and for outputs
-    without `output_key`.
+    added when its run ends. Raises `InputError` for an invalid option; `save` does for inputs without `input_key`, and
+    for outputs without `output_key`.
     """
 
     history: History = field(default_factory=MemoryHistory)
@@ -122,7 +111,6 @@ class TurnMemory:
         await self._call(lambda: self.history.add(turn), io)
 
     async def _call(self, function: Callable[[], T], io: IO) -> T:
-        """Call what reads or writes the histories: in a thread on an event loop, unless none of them blocks."""
         if all(getattr(history, "instant", False) for history in self._histories()):
             return function()
         return await io.call(function)
@@ -131,7 +119,6 @@ class TurnMemory:
         return (self.history,)
 
     def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Those of the turns that are told."""
         return turns
 
     def _told(self) -> str | tuple[Message, ...]:
@@ -179,11 +166,7 @@ class WindowMemory(TurnMemory):
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text: one for four characters, rounded up.
-
-    That is about right for English prose. Other languages, code and figures take more, up to one a character and over:
-    pass a tokenizer's own count where it matters.
-    """
+    """Estimate the tokens of a text: one for four characters, rounded up, which is about right for English prose."""
     return (len(text) + 3) // 4
 
 
@@ -195,12 +178,8 @@ _COUNTING = Constraint("a function from a text to how many tokens it has", calla
 class TokenWindowMemory(TurnMemory):
     """The last turns that fit into `max_tokens` together; `TurnMemory` tells of the other options.
 
-    A turn costs what `count` says of its two lines with the line break behind them, messages too. Turns are counted one
-    by one from the last back to the first that does not fit; a last one too long for `max_tokens` leaves none. So the
-    text fits if `count` finds no more in a whole than in its parts, which is true of `estimated_tokens` and, but for a
-    few tokens, of tokenizers.
-
-    The history keeps the older ones. Raises `InputError` for a number that is none, or negative.
+    A turn costs what `count` says of its two lines with the line break behind them, messages too. A last turn that is
+    too long for `max_tokens` leaves none. The history keeps the older ones. Raises `InputError` for an invalid number.
     """
 
     max_tokens: int
@@ -213,13 +192,7 @@ class TokenWindowMemory(TurnMemory):
     def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         first, left = len(turns), self.max_tokens
         while first > 0:
-            counted = self.count(f"{self._text(turns[first - 1 : first])}\n")
-            # Users without a type checker pass a tokenizer's encode, which returns the tokens.
-            if not is_number(counted):
-                raise InputError(
-                    f"TokenWindowMemory's count returned {format_value(counted)}; return how many tokens a text has"
-                )
-            left -= counted
+            left -= self.count(f"{self._text(turns[first - 1 : first])}\n")
             if left < 0:
                 break
             first -= 1

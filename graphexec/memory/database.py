@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from graphexec._arguments import PATH, TEXT, check
 from graphexec.errors import InputError
-from graphexec.memory.history import TURN, Turn, file_of
+from graphexec.memory.history import Turn, file_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,11 +34,8 @@ _INDEX = "CREATE INDEX IF NOT EXISTS graphexec_turns_of ON graphexec_turns (conv
 class SQLiteHistory:
     """A history in an SQLite database, which holds many, told apart by `conversation`: a user's name, say.
 
-    Several threads and processes may share the database. Every call opens it anew. The turns are in the table
-    `graphexec_turns`, which may stand among others; text with half a surrogate pair is in it as bytes.
-
-    Raises `InputError` where the path can be no file, or none that may be written to; every call raises it where the
-    file is no SQLite database, or cannot be opened or written.
+    Threads and processes may share the database. Every call opens it anew. The turns are in the table
+    `graphexec_turns`, which may stand among others. Raises `InputError` for an unusable path or file.
     """
 
     path: Path
@@ -60,7 +57,6 @@ class SQLiteHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others of this conversation."""
-        check("SQLiteHistory", ("a turn", turn, TURN))
         row = (_stored(self.conversation), _stored(turn.input), _stored(turn.output))
         with self._opened() as database:
             database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
@@ -82,9 +78,8 @@ class SQLiteHistory:
                 yield database
         except sqlite3.DatabaseError as error:
             if type(error) is sqlite3.DatabaseError:
-                raise InputError(
-                    f"{self.path} is no SQLite database: {error}; mend it, or name another file"
-                ) from error
+                told = f"{self.path} is no SQLite database: {error}; mend it, or name another file"
+                raise InputError(told) from error
             # The code of the error's kind, without what it says beyond that.
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 told = "name a file in a folder that can be written to"
@@ -94,7 +89,6 @@ class SQLiteHistory:
 
 
 def _stored(text: str) -> str | bytes:
-    """Text as SQLite can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:

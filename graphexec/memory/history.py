@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
-from graphexec._arguments import PATH, Constraint, check, having
+from graphexec._arguments import PATH, check, having
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,14 +30,10 @@ class Turn:
                 raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass text")
 
 
-TURN = Constraint("Turn(input, output)", lambda value: isinstance(value, Turn))
-
-
 class History(Protocol):
     """What keeps the turns of one conversation: anything with these three methods.
 
-    Several threads may call them at once, and so may several processes where it outlives one. A history whose class
-    has `instant = True` does not wait for anything; an async run calls any other in a thread.
+    Several threads may call them at once. An async run calls a history without `instant = True` in a thread.
     """
 
     def turns(self) -> Sequence[Turn]:
@@ -46,11 +42,9 @@ class History(Protocol):
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others: the whole of it or, where this raises, nothing."""
-        ...
 
     def clear(self) -> None:
         """Forget every turn."""
-        ...
 
 
 HISTORY = having(
@@ -77,7 +71,6 @@ class MemoryHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others."""
-        check("MemoryHistory", ("a turn", turn, TURN))
         self._turns.append(turn)
 
     def clear(self) -> None:
@@ -89,10 +82,7 @@ class MemoryHistory:
 
 
 def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of `owner`'s file: where it is stays the same when the process changes its directory.
-
-    Raises `InputError` where there can be no file, or none to be written: the first save would be late to find out.
-    """
+    """Return the absolute path of `owner`'s file. Raises `InputError` where it cannot be written."""
     from pathlib import Path
 
     check(owner, ("path", path, PATH))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
-from graphexec._arguments import check
 from graphexec.errors import InputError
-from graphexec.memory.history import TURN, Turn, file_of
+from graphexec.memory.history import Turn, file_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +25,9 @@ _ENCODING = ("utf-8", "surrogatepass")
 class FileHistory:
     """A history in a file of JSON lines, `{"input": ..., "output": ...}` each.
 
-    A turn is appended whole or, where that fails (a full disk, say), not at all. Several threads and processes may
-    share the file, on a system with `flock` (which Windows is not) and on a disk of its own. Every load reads the whole
-    file. What was not yet on the disk when the power failed is lost.
-
-    Raises `InputError` where the path can be no file, or none to be written; `turns` raises it for a line that is no
-    turn. Nothing but `clear` ever removes a line.
+    A turn is appended whole or, where that fails (a full disk, say), not at all. Threads and processes may share the
+    file, on a system with `flock` (which Windows is not) and on a disk of its own. Every load reads the whole file.
+    Raises `InputError` for an unusable path; `turns` raises it for a line that is no turn.
     """
 
     path: Path
@@ -54,7 +49,6 @@ class FileHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Append a turn."""
-        check("FileHistory", ("a turn", turn, TURN))
         text = json.dumps({"input": turn.input, "output": turn.output}, ensure_ascii=False)
         line = f"{text}\n".encode(*_ENCODING)
         with self.path.open("ab+", buffering=0) as file, _locked(file, alone=True):
@@ -75,18 +69,14 @@ class FileHistory:
 
     def _read(self, number: int, line: bytes) -> Turn:
         try:
-            # Arbitrary JSON.
-            value: Any = json.loads(line.decode(*_ENCODING))
+            match json.loads(line.decode(*_ENCODING)):
+                case {"input": str(said), "output": str(answered)}:
+                    return Turn(said, answered)
+                case _:
+                    why = "it has not the texts input and output"
         except (ValueError, RecursionError) as error:
-            raise self._unreadable(number, f"it is not JSON: {error}") from None
-        match value:
-            case {"input": str(said), "output": str(answered)}:
-                return Turn(said, answered)
-            case _:
-                raise self._unreadable(number, "it has not the texts input and output")
-
-    def _unreadable(self, number: int, why: str) -> InputError:
-        return InputError(
+            why = f"it is not JSON: {error}"
+        raise InputError(
             f"{self.path}, line {number}, is no turn: {why}; mend or remove the line; nothing in the file was changed"
         )
 
@@ -102,20 +92,12 @@ def _write(file: FileIO, line: bytes) -> None:
         line = line[file.write(line) :]
 
 
-if sys.platform == "win32":
-
-    @contextmanager
-    def _locked(file: FileIO, *, alone: bool) -> Generator[None, None, None]:  # noqa: ARG001 - as on other systems
-        """Do without: there is no flock."""
-        yield
-
-else:
-
-    @contextmanager
-    def _locked(file: FileIO, *, alone: bool) -> Generator[None, None, None]:
-        """Hold the file's lock, `alone` or with others who read. Closing the file opens it."""
+@contextmanager
+def _locked(file: FileIO, *, alone: bool) -> Generator[None, None, None]:
+    """Hold the file's lock, `alone` or with other readers, where there is flock. Closing the file releases it."""
+    with suppress(ImportError):
         import fcntl
 
         # Of the open file, not of the process: it keeps threads apart as well.
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
+    yield

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from graphexec._arguments import MODEL, Constraint, check, whole
+from graphexec._arguments import MODEL, check, whole
 from graphexec.agents.prompt import Template, template
 from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
@@ -30,8 +30,6 @@ courtesies. Write in the language of the conversation, and nothing but the notes
 
 _NOTHING_YET = "(none)"
 
-_PROMPT = Constraint("a text with {summary} and {turns}", lambda value: isinstance(value, str))
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -50,22 +48,14 @@ class SummaryMemory(TurnMemory):
     """A model's summary of the conversation, and the last `keep_turns` as they were said; see `TurnMemory`.
 
     A save stores the turn first and then asks the model at most once, for a summary of the last one and of all turns
-    since, but for `keep_turns`. What no summary tells of is told as it was said: turns that came while another save
-    was asking, or those of a save whose summary failed. That raises nothing, for the run has its answer and its turn is
-    remembered: it is reported as `SummaryFailed`, and the next save tries again. An empty summary, or one that was cut
+    since, but for `keep_turns`. Turns without a summary yet are told as they were said. A failure of the summary raises
+    nothing: it is reported as `SummaryFailed`, and the next save tries again. An empty summary, or one that was cut
     short, has failed too. So `save` raises only where the turn is not stored.
 
-    Summaries are turns too, of `summaries`: from a fingerprint of the turns it tells of to the summary's text. To
-    have them outlive the process as the turns do, keep them in a history of their own, such as another file. One that
-    does not tell of the history's first turns, since that was cleared, is not used.
-
-    Its model calls are made after the run, beyond the run's limits, and are not counted in what it spent.
-
-    It is told as `Summary: ...` before the turns, or as a system message. `prompt` is a template with `{summary}` and
-    `{turns}`, and perhaps `{human}` and `{ai}`.
-
-    Raises `InputError` for a prompt that is no such template, for a `keep_turns` that is no number or negative, and
-    where `summaries` is the history itself.
+    Summaries are turns of the history `summaries`; give it a file to have them outlive the process. Its model calls are
+    beyond the run's limits. The summary is told as `Summary: ...` before the turns, or as a system message. `prompt` is
+    a template with `{summary}` and `{turns}`, and perhaps `{human}` and `{ai}`. Raises `InputError` for an invalid
+    option, and where `summaries` is the history itself.
     """
 
     model: Model
@@ -82,7 +72,6 @@ class SummaryMemory(TurnMemory):
             "SummaryMemory",
             ("model", self.model, MODEL),
             ("keep_turns", self.keep_turns, whole(0)),
-            ("prompt", self.prompt, _PROMPT),
             ("summaries", self.summaries, HISTORY),
         )
         if self.summaries == self.history:
@@ -131,20 +120,13 @@ class SummaryMemory(TurnMemory):
         await self._call(lambda: self.summaries.add(summary), io)
 
     def _request(self, turns: Sequence[Turn], older: Sequence[Turn]) -> ChatRequest | None:
-        """What to ask the model for a summary of the older turns, unless there is one of as many or more."""
         summary, covered = self._summary_of(turns)
         if covered >= len(older):
             return None
-        told = {
-            "summary": summary or _NOTHING_YET,
-            "turns": self._text(older[covered:]),
-            "human": self.human,
-            "ai": self.ai,
-        }
-        return ChatRequest((UserMessage(self._template.filled(told)),))
+        values = {"summary": summary or _NOTHING_YET, "turns": self._text(older[covered:])}
+        return ChatRequest((UserMessage(self._template.filled(values | {"human": self.human, "ai": self.ai})),))
 
     def _summary_of(self, turns: Sequence[Turn]) -> tuple[str, int]:
-        """The summary that tells of the most of the first turns, and of how many."""
         summaries = {summary.input: summary.output for summary in self.summaries.turns()}
         if summaries:
             prints = _fingerprints(turns)
@@ -156,14 +138,11 @@ class SummaryMemory(TurnMemory):
 
 def _read(reply: ModelReply) -> str:
     summary = reply.content.strip()
+    kept = "the turns are kept as they are"
     if reply.finish_reason == "length":
-        raise InvalidReplyError(
-            "the model's summary was cut short; the turns are kept as they are; allow it more tokens"
-        )
+        raise InvalidReplyError(f"the model's summary was cut short; {kept}; allow it more tokens")
     if not summary:
-        raise InvalidReplyError(
-            "the model's summary is empty; the turns are kept as they are; try another prompt or model"
-        )
+        raise InvalidReplyError(f"the model's summary is empty; {kept}; try another prompt or model")
     return summary
 
 

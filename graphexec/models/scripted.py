@@ -12,24 +12,21 @@ from graphexec.messages import ModelReply, ModelRequest, ToolCall
 ScriptedReply: TypeAlias = str | ModelReply | ToolCall | Sequence[ToolCall] | BaseException
 
 
-def _are_calls(given: object) -> bool:
-    # isinstance cannot tell the types inside, which are looked at one by one.
-    calls: Sequence[object] = given if isinstance(given, Sequence) else [None]  # pyright: ignore[reportUnknownVariableType]
-    return all(isinstance(call, ToolCall) for call in calls)
-
-
 _REPLIES = Constraint(
     "a list of replies", lambda given: isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
 )
-_CALLS = Constraint("a text, a ModelReply, a ToolCall or a list of them, or an exception to raise", _are_calls)
+_CALLS = Constraint(
+    "a text, a ModelReply, a ToolCall or a list of them, or an exception to raise",
+    lambda given: isinstance(given, Sequence) and all(isinstance(call, ToolCall) for call in given),  # pyright: ignore[reportUnknownVariableType]
+)
 
 
 class ScriptedModel:
     """A model that gives `replies` in their order, without waiting, I/O or threads.
 
-    A reply is a text, a whole `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up
-    it raises `AssertionError`, or with `repeat_last` gives the last one for ever. `requests` holds what it was asked,
-    the very objects. Several threads may share it: each reply is given once, in whatever order they come.
+    A reply is a text, a `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up it
+    raises `AssertionError`, or with `repeat_last` gives the last one again. `requests` are those it got. Threads may
+    share it: each reply is given once.
     """
 
     instant: ClassVar[bool] = True
@@ -56,7 +53,12 @@ class ScriptedModel:
         try:
             reply = self._left.pop()
         except IndexError:
-            reply = self._repeated()
+            if self._last is None:
+                raise AssertionError(
+                    f"ScriptedModel was asked {len(self.requests)} times and has {self._scripted} replies; "
+                    "script another one, or pass repeat_last=True"
+                ) from None
+            reply = self._last
         if isinstance(reply, BaseException):
             raise reply
         return reply
@@ -75,14 +77,6 @@ class ScriptedModel:
 
     def __repr__(self) -> str:
         return f"<ScriptedModel: {len(self._left)} of {self._scripted} replies left>"
-
-    def _repeated(self) -> ModelReply | BaseException:
-        if self._last is None:
-            raise AssertionError(
-                f"ScriptedModel was asked {len(self.requests)} times and has {self._scripted} replies; "
-                "script another one, or pass repeat_last=True"
-            )
-        return self._last
 
 
 def _reply(scripted: ScriptedReply) -> ModelReply | BaseException:

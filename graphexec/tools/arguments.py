@@ -59,7 +59,6 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[A
 
 
 def _is_run(kind: object) -> bool:
-    """Whether it is `Run`, `Run | None`, or either of them in `Annotated`."""
     if get_origin(kind) is Annotated:
         return _is_run(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):

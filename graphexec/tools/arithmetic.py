@@ -53,9 +53,8 @@ _TOKEN = re.compile(
 def evaluate(text: str) -> Number:
     """Calculate the value of `text`, in the precedence of Python's operators.
 
-    What people write otherwise is read as it is meant: `37 x 48`, `2^10`, `15% of 80`, `1,234`, `2 + 2 = ?`, and the
-    signs for times and divided by. Raises `ExpressionError` for anything else that is not arithmetic, for what has no
-    value (`1 / 0`), and for numbers beyond 10**308. Never slow.
+    Other common spellings are read, too: `37 x 48`, `2^10`, `15% of 80`, `1,234`, `2 + 2 = ?`. Raises
+    `ExpressionError` for what is not arithmetic or has no value (`1 / 0`), and for numbers beyond 10**308. Never slow.
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has {len(text)} characters; write at most {LONGEST}")
@@ -97,7 +96,6 @@ def _spelled(text: str) -> str:
 
 
 def _check(text: str) -> None:
-    """Refuse what is no number, no known name and no operator."""
     if not text.strip():
         raise ExpressionError("the expression is empty; write one such as (2 + 3) * 4")
     position = 0
@@ -139,12 +137,8 @@ def _bounded(number: Number) -> Number:
 
 
 def _power(base: Number, exponent: Number) -> Number:
-    if (
-        isinstance(base, int)
-        and isinstance(exponent, int)
-        and abs(base) > 1
-        and exponent * base.bit_length() > 2 * _BITS
-    ):
+    bits = base.bit_length() if isinstance(base, int) and abs(base) > 1 else 0
+    if isinstance(exponent, int) and exponent * bits > 2 * _BITS:
         raise OverflowError
     power: complex = base**exponent
     if isinstance(power, complex):

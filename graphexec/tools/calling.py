@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
@@ -48,11 +48,9 @@ def calling(
 ) -> Handler:
     """Answer `CallTool` with these tools: unknown names, bad arguments and exceptions are observations.
 
-    `on_error` and `max_observation` (characters) are for the tools that have none of their own. In an async run a
-    blocking tool gets a thread; in a sync run an async tool gets an event loop.
-
-    Raises `InputError` for an option that cannot be, and `ToolDefinitionError` for two tools whose names differ only in
-    case where the lookup does not look at it.
+    `on_error` and `max_observation` (characters) are the defaults of the tools. In an async run a blocking tool gets a
+    thread; in a sync run an async tool gets an event loop. Raises `InputError` for an invalid option, and
+    `ToolDefinitionError` for two tools whose names differ only in case where the lookup ignores it.
     """
     # The names are those that the executor's options have.
     check(
@@ -62,7 +60,15 @@ def calling(
         ("max_observation", max_observation, maybe(LENGTH, "no limit")),
     )
     exact = lookup == "exact"
-    known = _by_name([_with_defaults(one, on_error, max_observation) for one in tools.values()], lookup)
+    with_defaults = [
+        dataclasses.replace(
+            one,
+            on_error=on_error if one.on_error is None else one.on_error,
+            max_observation=max_observation if one.max_observation is None else one.max_observation,
+        )
+        for one in tools.values()
+    ]
+    known = _by_name(with_defaults, lookup)
 
     # Written as one function: each call in between is one more for every step of a run.
     async def answer(effect: CallTool, left: float | None, io: IO) -> ToolResult:
@@ -93,14 +99,6 @@ def calling(
     return Handler(answer)
 
 
-def _with_defaults(tool: AnyTool, on_error: ErrorPolicy, max_observation: int | None) -> AnyTool:
-    return dataclasses.replace(
-        tool,
-        on_error=on_error if tool.on_error is None else tool.on_error,
-        max_observation=max_observation if tool.max_observation is None else tool.max_observation,
-    )
-
-
 def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
     if lookup == "exact":
         return {one.name: one for one in tools}
@@ -116,7 +114,6 @@ def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
 
 
 def _unknown(requested: str, names: Iterable[str]) -> str:
-    """LangChain's text, and the closest name."""
     from difflib import get_close_matches
 
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."
@@ -126,7 +123,6 @@ def _unknown(requested: str, names: Iterable[str]) -> str:
 
 
 async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
-    """Call a tool as often as its policy says."""
     if tool.retry is None:
         return await _attempt(tool, arguments, io)
 
@@ -152,15 +148,16 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
 
 
 async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
-    """Call a tool once, within its timeout."""
     if tool.timeout is None:
         return await _call(tool, arguments, io)
     came = await io.within(partial(_call, tool, arguments, io), tool.timeout)
-    return _timed_out(tool) if isinstance(came, NotDone) else came
+    if isinstance(came, NotDone):
+        late = f"{tool.name} timed out: it did not answer within {tool.timeout:g} seconds."
+        return ToolResult(late, "timed_out")
+    return came
 
 
 def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, Came]:
-    """Call a tool once, however long it takes."""
     call = partial(_call_tool, tool, arguments)
     return io.either(call, partial(_await_tool, tool, arguments)) if tool.is_async else io.call(call)
 
@@ -211,21 +208,13 @@ def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
     policy = tool.on_error
     if policy == "raise":
         raise error
+    observation: object = f"{tool.name} failed: {described(error)}"
     # A cancellation that the tool ran into by itself is no Exception, which is what the function takes.
     if callable(policy) and isinstance(error, Exception):
-        observation = _said_by(policy, tool, error)
-    else:
-        observation = f"{tool.name} failed: {described(error)}"
+        observation = policy(error)
+        # Users without a type checker return what they like.
+        if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"on_error of {tool.name} returned {observation!r}; return the text that the model is told"
+            )
     return ToolResult(observation, "error", told=told_instead(observation, tool.max_observation))
-
-
-def _said_by(policy: Callable[[Exception], str], tool: AnyTool, error: Exception) -> str:
-    observation = policy(error)
-    # Users without a type checker return what they like.
-    if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"on_error of {tool.name} returned {observation!r}; return the text that the model is told")
-    return observation
-
-
-def _timed_out(tool: AnyTool) -> ToolResult:
-    return ToolResult(f"{tool.name} timed out: it did not answer within {tool.timeout:g} seconds.", "timed_out")

@@ -26,7 +26,6 @@ def convert_units(value: float, from_unit: str, to_unit: str) -> str:
 
 
 def _measured(number: float) -> str:
-    """Six significant digits, and no fewer than stand before the point; floats know fifteen."""
     return f"{number:.{min(15, max(6, len(f'{abs(number):.0f}')))}g}"
 
 

@@ -8,23 +8,18 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, final, overload
 
 from pydantic_core import ValidationError
 
 from graphexec._arguments import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Constraint, check, maybe, whole
 from graphexec._json import read_container
-from graphexec.errors import ToolDefinitionError, format_value
+from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-
-from typing import final
-
-from graphexec.errors import described
 
 # Seconds. Waits double; beyond a minute, waiting longer has stopped helping.
 LONGEST_WAIT = 60.0
@@ -52,19 +47,6 @@ class ToolRetried:
     def __str__(self) -> str:
         text = f"attempt {self.attempt} of {self.tool} failed with {described(self.error)}"
         return f"{text}; the next one follows in {self.wait:.1f} s"
-
-
-def tool_policy(times: int, on: tuple[type[Exception], ...], wait: float) -> RetryPolicy:
-    """Return the policy of a tool that is called up to `times` more, where it raises an exception of the classes `on`.
-
-    `wait` is the seconds before the first of these calls; it doubles for each further one, up to `LONGEST_WAIT`.
-    """
-    return RetryPolicy(
-        attempts=times + 1,
-        may_pass=lambda raised: isinstance(raised, ToolRaisedError) and isinstance(raised.error, on),
-        first_wait=wait,
-        longest_wait=max(wait, LONGEST_WAIT),
-    )
 
 
 P = ParamSpec("P")
@@ -100,8 +82,8 @@ class Tool(Generic[P, R_co]):
     """A function as a model sees it; calling the tool calls the function.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments, an object; `given_the_run` are the parameters that are none of
-    them, and get the run so far. `on_error` and `max_observation` (characters): `None` is the executor's default.
+    `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far. `on_error` and
+    `max_observation` (characters): `None` is the executor's default.
     """
 
     name: str
@@ -156,13 +138,15 @@ class Tool(Generic[P, R_co]):
             with contextlib.suppress(ValidationError):
                 return dict(validate(reading))
         try:
-            arguments: dict[str, Any] = validate(last)
+            return dict(validate(last))
         except ValidationError as error:
-            faults = [f"{_where(fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False)]
+            faults = [
+                f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
+                for fault in error.errors(include_url=False)
+            ]
             more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
             what = "; ".join(faults[:_FAULTS]) + more
             raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it as {self.signature}.") from None
-        return arguments
 
     def _readings(self, text: str) -> tuple[Mapping[str, Any], ...]:
         """What text as a whole can mean, the likelier first."""
@@ -241,18 +225,15 @@ def tool(  # noqa: PLR0913
     """Make a tool of a typed function, `def` or `async def`.
 
     Its name is the function's, its description the docstring, its schema what pydantic makes of the annotations
-    (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` is not part of it: it
-    gets the run so far.
+    (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` gets the run so far.
 
-    What a call raises is an observation; `on_error` may be "raise", or a function that makes the observation of the
-    exception (what that raises ends the run). Before, it is called up to `retries` more times where it raises
-    `retry_on`: `retry_wait` seconds later, then twice that, up to a minute. `timeout` is in seconds, for one attempt,
-    and one that timed out is not made again. All attempts count as one of the run's tool calls.
+    An exception becomes an observation; `on_error` may be "raise", or a function from the exception to the observation.
+    Before, the function is called up to `retries` more times where it raises `retry_on`: `retry_wait` seconds later,
+    then twice that, up to a minute. `timeout` is in seconds, for one attempt, and ends the attempts. All attempts count
+    as one tool call. The model sees the first `max_observation` characters of an observation.
 
-    An observation of more than `max_observation` characters is kept whole, but the model is told its beginning only.
-
-    Raises `ToolDefinitionError` if an argument is not annotated, has a type without a schema or is `*args` or
-    `**kwargs`, if there is no description, or for an option that cannot be.
+    Raises `ToolDefinitionError` for an argument without an annotation or a schema, for `*args` and `**kwargs`, for a
+    missing description, and for an invalid option.
     """
     if isinstance(function, str):
         raise ToolDefinitionError(
@@ -311,7 +292,14 @@ def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: 
             raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
     if not times and (wait or classes != (Exception,)):
         raise ToolDefinitionError(f"{name} says how to retry, but not to; add retries=2, say")
-    return tool_policy(times, classes, wait) if times else None
+    if not times:
+        return None
+    return RetryPolicy(
+        attempts=times + 1,
+        may_pass=lambda raised: isinstance(raised, ToolRaisedError) and isinstance(raised.error, classes),
+        first_wait=wait,
+        longest_wait=max(wait, LONGEST_WAIT),
+    )
 
 
 def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
@@ -334,7 +322,3 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
         argument.pop("title", None)
     is_async = inspect.iscoroutinefunction(function)
     return Tool(called, described, schema, function, adapter, is_async=is_async, given_the_run=given_the_run)
-
-
-def _where(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) or "arguments"

@@ -78,111 +78,89 @@ def _plain(name: str) -> str:
     return " ".join(name.split())
 
 
-def _of(dimension: str, lines: str) -> Iterable[Unit]:
+def _units(table: str) -> Iterable[Unit]:
     """Read lines such as `0.3048 ft feet foot`; blanks in a name are written `_`, a zero behind `@`."""
-    for line in lines.strip().splitlines():
+    dimension = ""
+    for line in table.strip().splitlines():
         factor, *names = line.split()
+        if not names:
+            dimension = factor
+            continue
         size, _, zero = factor.partition("@")
         yield Unit(dimension, Fraction(size), tuple(name.replace("_", " ") for name in names), Fraction(zero or 0))
 
 
-# The first of each is the one that the others are measured in. A singular without the plural's s need not be listed.
-UNITS: tuple[Unit, ...] = (
-    *_of(
-        "length",
-        """
-        1 m meters metres
-        1e-9 nm nanometers nanometres
-        1e-6 µm micrometers micrometres um
-        1e-3 mm millimeters millimetres
-        1e-2 cm centimeters centimetres
-        1e3 km kilometers kilometres
-        0.0254 in inches inch
-        0.3048 ft feet foot
-        0.9144 yd yards
-        1609.344 mi miles
-        1852 nmi nautical_miles
-        """,
-    ),
-    *_of(
-        "mass",
-        """
-        1 kg kilograms kilogrammes kilos
-        1e-6 mg milligrams milligrammes
-        1e-3 g grams grammes
-        1e3 t tonnes metric_tons tons
-        0.028349523125 oz ounces
-        0.45359237 lb pounds lbs
-        6.35029318 st stones stone
-        """,
-    ),
-    *_of(
-        "temperature",
-        """
-        1 K kelvins kelvin
-        1@273.15 °C Celsius centigrade
-        5/9@45967/180 °F Fahrenheit
-        """,
-    ),
-    *_of(
-        "volume",
-        """
-        1 L liters litres
-        1e-3 mL milliliters millilitres cc cm3 cubic_centimeters
-        1e-2 cL centiliters centilitres
-        1e-1 dL deciliters decilitres
-        1e3 m3 cubic_meters cubic_metres
-        28.316846592 ft3 cubic_feet cubic_foot
-        3.785411784 gal gallons us_gallons
-        0.946352946 qt quarts
-        0.473176473 pt pints
-        0.2365882365 cup cups
-        0.0295735295625 fl_oz fluid_ounces
-        0.01478676478125 tbsp tablespoons
-        0.00492892159375 tsp teaspoons
-        """,
-    ),
-    *_of(
-        # A year is the common one: who asks for the hours of a year means 365 days. A month has no length.
-        "time",
-        """
-        1 s seconds secs
-        1e-3 ms milliseconds
-        60 min minutes mins
-        3600 h hours hrs
-        86400 d days
-        604800 wk weeks
-        31536000 yr years
-        """,
-    ),
-    *_of(
-        "speed",
-        """
-        1 m/s meters/second metres/second m/second mps
-        5/18 km/h kilometers/hour kilometres/hour km/hour kph kmh kmph
-        0.44704 mph miles/hour mi/h
-        0.3048 ft/s feet/second foot/second
-        1852/3600 kn knots kt
-        """,
-    ),
-    *_of(
-        "data",
-        """
-        1 B bytes
-        1/8 bit bits
-        1e3 kB kilobytes
-        1e6 MB megabytes
-        1e9 GB gigabytes
-        1e12 TB terabytes
-        1024 KiB kibibytes
-        1048576 MiB mebibytes
-        1073741824 GiB gibibytes
-        1099511627776 TiB tebibytes
-        125 kbit kilobits
-        125000 Mbit megabits Mb
-        125000000 Gbit gigabits Gb
-        """,
-    ),
+# The first of each dimension is the one that the others are measured in. A singular without the plural's s need not be
+# listed. A year is the common one: who asks for the hours of a year means 365 days. A month has no length.
+UNITS: tuple[Unit, ...] = tuple(
+    _units("""
+length
+    1 m meters metres
+    1e-9 nm nanometers nanometres
+    1e-6 µm micrometers micrometres um
+    1e-3 mm millimeters millimetres
+    1e-2 cm centimeters centimetres
+    1e3 km kilometers kilometres
+    0.0254 in inches inch
+    0.3048 ft feet foot
+    0.9144 yd yards
+    1609.344 mi miles
+    1852 nmi nautical_miles
+mass
+    1 kg kilograms kilogrammes kilos
+    1e-6 mg milligrams milligrammes
+    1e-3 g grams grammes
+    1e3 t tonnes metric_tons tons
+    0.028349523125 oz ounces
+    0.45359237 lb pounds lbs
+    6.35029318 st stones stone
+temperature
+    1 K kelvins kelvin
+    1@273.15 °C Celsius centigrade
+    5/9@45967/180 °F Fahrenheit
+volume
+    1 L liters litres
+    1e-3 mL milliliters millilitres cc cm3 cubic_centimeters
+    1e-2 cL centiliters centilitres
+    1e-1 dL deciliters decilitres
+    1e3 m3 cubic_meters cubic_metres
+    28.316846592 ft3 cubic_feet cubic_foot
+    3.785411784 gal gallons us_gallons
+    0.946352946 qt quarts
+    0.473176473 pt pints
+    0.2365882365 cup cups
+    0.0295735295625 fl_oz fluid_ounces
+    0.01478676478125 tbsp tablespoons
+    0.00492892159375 tsp teaspoons
+time
+    1 s seconds secs
+    1e-3 ms milliseconds
+    60 min minutes mins
+    3600 h hours hrs
+    86400 d days
+    604800 wk weeks
+    31536000 yr years
+speed
+    1 m/s meters/second metres/second m/second mps
+    5/18 km/h kilometers/hour kilometres/hour km/hour kph kmh kmph
+    0.44704 mph miles/hour mi/h
+    0.3048 ft/s feet/second foot/second
+    1852/3600 kn knots kt
+data
+    1 B bytes
+    1/8 bit bits
+    1e3 kB kilobytes
+    1e6 MB megabytes
+    1e9 GB gigabytes
+    1e12 TB terabytes
+    1024 KiB kibibytes
+    1048576 MiB mebibytes
+    1073741824 GiB gibibytes
+    1099511627776 TiB tebibytes
+    125 kbit kilobits
+    125000 Mbit megabits Mb
+    125000000 Gbit gigabits Gb
+""")
 )
 _DIMENSIONS = tuple(dict.fromkeys(one.dimension for one in UNITS))
 
@@ -192,7 +170,6 @@ def _listed(*dimensions: str) -> str:
 
 
 def _spellings() -> dict[str, Unit]:
-    """Every spelling, as it is and in lower case; where two meet, the first unit has it."""
     exact: dict[str, Unit] = {}
     lower: dict[str, Unit] = {}
     for one in UNITS:

@@ -21,7 +21,6 @@ from graphexec.memory import (
     WindowMemory,
 )
 from graphexec.models import MemoryCache, OpenAICompatible, ScriptedModel
-from tests.memory.stores import turn
 
 A_HISTORY = "give MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)"
 MODEL = ScriptedModel([])
@@ -54,7 +53,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (
         partial(SummaryMemory, MODEL),
         {"prompt": 3},
-        "SummaryMemory has prompt=3; give a text with {summary} and {turns}",
+        "the prompt is 3; give a text",
     ),
     (partial(SummaryMemory, MODEL), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
     *(
@@ -72,25 +71,3 @@ def test_a_wrong_option_is_named_with_its_remedy(
 ) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(told)}"):
         make(**options)
-
-
-@pytest.mark.parametrize("wrong", ["hello", ("hello", "hi"), None])
-def test_what_is_no_turn_is_not_stored(wrong: Any, tmp_path: Path) -> None:
-    for history in (
-        MemoryHistory(),
-        FileHistory(tmp_path / "turns"),
-        SQLiteHistory(tmp_path / "turns.db", conversation="me"),
-    ):
-        told = f"{type(history).__name__} has a turn={wrong!r}; give Turn(input, output)"
-        with pytest.raises(InputError, match=re.escape(told)):
-            history.add(wrong)
-        assert history.turns() == ()
-
-
-def test_a_count_that_returns_no_number_is_told_so() -> None:
-    # Any: wrong on purpose.
-    encode: Any = str.split
-    memory = TokenWindowMemory(9, count=encode)
-    memory.history.add(turn(1))
-    with pytest.raises(InputError, match=r"TokenWindowMemory's count returned \['Human:', .*; return how many tokens"):
-        memory.load({})

@@ -155,18 +155,6 @@ def test_a_key_that_is_no_text_is_shown_nowhere(key: Any) -> None:
     assert "sk-secret" not in str(it.value)
 
 
-def test_a_client_that_is_asked_a_text_says_what_to_write() -> None:
-    # Any: wrong on purpose.
-    question: Any = "hi"
-    with OpenAICompatible("tiny", base_url="http://127.0.0.1:1") as model:
-        with pytest.raises(
-            InputError, match=r"request='hi'; give ChatRequest\(\(UserMessage\(text\),\)\) or Completion"
-        ):
-            model.complete(question)
-        with pytest.raises(InputError, match="request='hi'"):
-            next(model.stream(question))
-
-
 def test_a_client_of_the_users_own_needs_no_more_than_what_is_called() -> None:
     class Own:
         def build_request(self, *_: object, **__: object) -> str:

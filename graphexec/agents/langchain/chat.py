@@ -9,7 +9,7 @@ from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
 from graphexec.agents.labelled import BOTH, FINAL, believed, last
-from graphexec.agents.langchain.json_action import acts, blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.langchain.json_action import acts, blobs, decided, not_one_action, refuse_answer_tool
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
 from graphexec.errors import ParseError
@@ -55,12 +55,12 @@ def create_chat_agent(
     """Make an agent that thinks in plain text and acts by a JSON object in a fence.
 
     `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message, with
-    `{agent_scratchpad}`. Their other variables are the inputs of a run. `stop` are the texts before which a reply ends.
+    `{agent_scratchpad}`. Their other variables are the inputs of a run. A reply ends before any of the `stop` texts.
     Messages in the input `history` come between the instructions and the question: those of a memory with
     `as_messages=True`, say; a template that names it has them as text.
 
-    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
-    for a template that lacks one of the two and any other argument that cannot be.
+    Raises `ToolDefinitionError` for invalid tools and for one with the answer's name, and `InputError` for any other
+    invalid argument.
     """
     tools = tools_of(tools)
     refuse_answer_tool(tools)
@@ -72,8 +72,7 @@ def create_chat_agent(
 def read(reply: ModelReply) -> Decision:
     """Read the JSON object that is the action, or `Final Answer:`.
 
-    An `Observation:` of the model's own, and everything behind it, is cut off. Raises `ParseError` if there is neither
-    an action nor an answer, if there are both or two actions, and for JSON that is cut short.
+    Raises `ParseError` for neither, for both, for two actions, and for JSON that is cut short.
     """
     text = believed(reply.content)
     final = last(FINAL, _without_blobs(text))
@@ -84,14 +83,13 @@ def read(reply: ModelReply) -> Decision:
         return AgentFinish({"output": text[final.end() :].strip()}, text)
     found = blobs(text)
     if not found:
-        raise unreadable("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
+        raise not_one_action("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
     if len(found) > 1:
-        raise unreadable(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+        raise not_one_action(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     return decided(found[0], text, reply)
 
 
 def _without_blobs(text: str) -> str:
-    """The text with blanks for what is JSON: a label in an action's input is not one."""
     parts: list[str] = []
     position = 0
     for blob in blobs(text):

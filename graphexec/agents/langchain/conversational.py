@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from graphexec._arguments import TEXT, check
-from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import BOTH, action_in, believed, no_action
+from graphexec.agents.labelled import action_in, believed, decision
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
-from graphexec.errors import InputError, ParseError
+from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -54,14 +53,11 @@ def create_conversational_agent(
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "completion",
 ) -> Agent:
-    """Make an agent that talks, and knows what was said before from the input `chat_history`, a text or messages.
+    """Make an agent that talks, and knows the earlier conversation from the input `chat_history`, a text or messages.
 
-    `prompt` is a template with `{tools}`, `{tool_names}`, `{chat_history}` and `{agent_scratchpad}`, and `{ai_prefix}`
-    where it is wanted: the label of what the agent says. Its other variables are the inputs of a run. `stop` are the
-    texts before which a reply ends. `protocol` says how the model is asked: to continue the text, or as a chat.
-
-    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
-    of the four, an empty `ai_prefix` and any other argument that cannot be.
+    `prompt` is a template with `{tools}`, `{tool_names}`, `{chat_history}` and `{agent_scratchpad}`, and perhaps
+    `{ai_prefix}`: the label before the agent's own words. The other options, and the errors raised, are those of
+    `create_react_agent`; an empty `ai_prefix` is an `InputError`.
     """
     check("", ("ai_prefix", ai_prefix, TEXT))
     label = ai_prefix.strip()
@@ -86,13 +82,4 @@ def read(reply: ModelReply, said: re.Pattern[str] = _SAID) -> Decision:
     Raises `ParseError` if there is neither, or both, and for an action in a reply that was cut at the token limit.
     """
     text = believed(reply.content)
-    found = action_in(text, reply)
-    answer = said.search(text)
-    if found and answer:
-        raise ParseError(f"{BOTH}: {text}", llm_output=text)
-    if found:
-        _, action = found
-        return (action,)
-    if answer:
-        return AgentFinish({"output": text[answer.end() :].strip()}, text)
-    raise no_action(text)
+    return decision(text, action_in(text, reply), said.search(text))

@@ -11,13 +11,11 @@ from graphexec._json import read_container
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
 from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.labelled import ACTION, believed
+from graphexec.agents.labelled import ACTION, believed, unreadable
 from graphexec.agents.prompt import shown
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply
 from graphexec.tools import AnyTool
-
-ONE_ACTION = 'write one JSON object, {"action": "<tool>", "action_input": <its input>}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ def _bare(text: str, start: int) -> Iterator[Blob]:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the brackets that open from `start` on are all closed."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text, start):
         if token[0] in _BRACKETS:
@@ -87,22 +84,21 @@ def _fenced(text: str, position: int) -> Iterator[Blob]:
 def decided(blob: Blob, said: str, reply: ModelReply) -> Decision:
     """Read the decision in a blob: an action, or the action `Final Answer`, whose input is the answer.
 
-    An input that is missing or null is an empty object; the only item of a list is the decision. Raises `ParseError`
-    for anything else, above all for JSON that is cut short: it is never completed.
+    A missing input is an empty object; the only item of a list is the decision. Raises `ParseError` for anything else.
     """
     try:
         value = read_container(blob.text)
     except ValueError as error:
         cut = reply.finish_reason == "length"
-        raise unreadable("it was cut at the token limit" if cut else f"it is not JSON: {error}", said) from None
+        raise not_one_action("it was cut at the token limit" if cut else f"it is not JSON: {error}", said) from None
     match [value] if isinstance(value, dict) else value:
         case [{"action": str(action), **others}]:
             # JSON: its values are anything.
             given: Any = others.get("action_input")
         case [_]:
-            raise unreadable("it is not an object with an action", said)
+            raise not_one_action("it is not an object with an action", said)
         case several:
-            raise unreadable(f"it is a list of {len(several)}; decide on one action at a time", said)
+            raise not_one_action(f"it is a list of {len(several)}; decide on one action at a time", said)
     if _is_answer(action):
         return AgentFinish({"output": "" if given is None else shown(given)}, said)
     tool_input: ToolInput = {} if given is None else given if _is_input(given) else shown(given)
@@ -148,11 +144,10 @@ def refuse_answer_tool(tools: Sequence[AnyTool]) -> None:
             raise ToolDefinitionError(f"a tool is named {tool.name}, as the answer is; rename it with @tool(name=...)")
 
 
-def unreadable(why: str, said: str) -> ParseError:
+def not_one_action(why: str, said: str) -> ParseError:
     """Return the error that says to people and to the model what is wrong."""
-    told = f"Your reply could not be read: {why}. To act, {ONE_ACTION}."
-    prose = "{" not in said
-    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said, prose=prose)
+    form = 'To act, write one JSON object, {"action": "<tool>", "action_input": <its input>}.'
+    return unreadable(why, said, form, prose="{" not in said)
 
 
 def _is_answer(action: str) -> bool:

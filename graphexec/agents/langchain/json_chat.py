@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphexec._arguments import each
-from graphexec.actions import Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent
-from graphexec.agents.conversation import Conversation, earlier, optional
+from graphexec.actions import Steps
+from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.labelled import believed
-from graphexec.agents.langchain.json_action import answering, blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.langchain.json_action import answering, blobs, decided, not_one_action, refuse_answer_tool
 from graphexec.agents.prompt import observed, template, tools_of
-from graphexec.agents.scratchpad import form, thoughts
-from graphexec.effects import CallModel
+from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
 from graphexec.errors import InputError
-from graphexec.messages import AssistantMessage, ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
+from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool
 
 JSON_CHAT_PROMPT = """\
@@ -56,48 +53,33 @@ def create_json_chat_agent(
     """Make an agent that converses in JSON objects.
 
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
-    message; `tool_response`, with `{observation}` and no other variable, that of what the user says after each action.
-    The other variables of the first two are the inputs of a run. `stop` are the texts before which a reply ends.
-    Messages in the input `history` come between the instructions and the question: those of a memory with
-    `as_messages=True`, say; a template that names it has them as text.
-
-    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
-    for a template that lacks one of the three, another variable in `tool_response` and any other argument that cannot
-    be.
+    message; `tool_response`, with `{observation}` and no other variable, that of the user's message after each action.
+    The other options, and the errors raised, are those of `create_chat_agent`.
     """
     tools = tools_of(tools)
     refuse_answer_tool(tools)
     instructions = form(prompt, tools, required=("tools", "tool_names"), scratchpad=thoughts)
-    asked = template(question, required=(), name="question")
+    asked = Form(template(question, required=(), name="question"), {}, thoughts)
     response = template(tool_response, required=("observation",), name="tool_response")
     if others := [name for name in response.variables if name != "observation"]:
         raise InputError(f"the tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
 
-    stops = each("stop", stop, str, "texts")
-    inputs = tuple(dict.fromkeys((*instructions.inputs, *asked.variables)))
-    before = optional(history, inputs)
-
-    def told(steps: Steps) -> Iterator[Message]:
+    def messages(steps: Steps) -> Iterator[Message]:
         for step in steps:
             yield AssistantMessage(step.action.log)
             yield UserMessage(response.filled({"observation": observed(step)}))
 
-    def ask(run: Run) -> CallModel:
-        instructed = SystemMessage(instructions.filled(run))
-        head = (instructed, *earlier(run.inputs, before), UserMessage(asked.filled(run.inputs)))
-        return CallModel(ChatRequest(Conversation(head, run.steps, told), stop=stops))
-
-    return chat_agent(ask, read, model, input_keys=inputs, answer=answering, optional_keys=before)
+    return instructed_agent(
+        model, read, instructions, asked, stop=stop, history=history, answer=answering, steps=messages
+    )
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the one JSON object of the reply. A list of one action is that action.
-
-    An `Observation` of the model's own, and everything behind it, is cut off. Raises `ParseError` if there is no
-    object, or several, and for JSON that is cut short.
-    """
+    """Read the one JSON object of the reply; a list of one action is that action. Raises `ParseError` for others."""
     text = believed(reply.content)
     found = blobs(text)
     if len(found) != 1:
-        raise unreadable(f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object", text)
+        raise not_one_action(
+            f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object", text
+        )
     return decided(found[0], text, reply)

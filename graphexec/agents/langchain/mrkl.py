@@ -8,10 +8,9 @@ from functools import partial
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import BOTH, FINAL, action_in, believed, last, no_action
+from graphexec.agents.labelled import FINAL, action_in, believed, decision, last
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
-from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -52,12 +51,8 @@ def create_mrkl_agent(
 ) -> Agent:
     """Make a zero-shot agent that continues a text of thoughts, actions and observations.
 
-    `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`; its other variables are the inputs
-    of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is asked: to continue the
-    text, or as a chat.
-
-    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
-    of the three and any other argument that cannot be.
+    `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`. The options, and the errors raised,
+    are those of `create_react_agent`.
     """
     asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"))
     return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
@@ -66,22 +61,15 @@ def create_mrkl_agent(
 def read(reply: ModelReply) -> Decision:
     """Read `Action:` with `Action Input:`, or `Final Answer:`; an answer before an action is the answer.
 
-    Such an answer ends at the next blank line, at the latest where the action begins: what follows is made up. Raises
-    `ParseError` if there is neither, if the answer follows the action, and for an action in a reply that was cut at the
-    token limit.
+    Such an answer ends at the next blank line, at the latest where the action begins. Raises `ParseError` for neither,
+    for an answer behind the action, and for an action in a reply that was cut at the token limit.
     """
     text = believed(reply.content)
     first = FINAL.search(text)
     final = last(FINAL, text)
     found = action_in(text[: first.start()] if first else text, reply)
-    if found and final:
-        raise ParseError(f"{BOTH}: {text}", llm_output=text)
-    if found:
-        _, action = found
-        return (action,)
-    if first is None or final is None:
-        raise no_action(text)
-    return _answer_before_action(text, first.end()) or AgentFinish({"output": text[final.end() :].strip()}, text)
+    before = _answer_before_action(text, first.end()) if first and not found else None
+    return before or decision(text, found, final)
 
 
 def _answer_before_action(text: str, begin: int) -> AgentFinish | None:

@@ -59,12 +59,8 @@ def create_self_ask_agent(
 ) -> Agent:
     """Make an agent that takes a question apart into follow-up questions and looks each of them up.
 
-    `tools` is one tool, named "Intermediate Answer". `prompt` is a template with `{agent_scratchpad}`; its other
-    variables are the inputs of a run. `stop` are the texts before which a reply ends. `protocol` says how the model is
-    asked: as a chat, or to continue the text.
-
-    Raises `ToolDefinitionError` for what is no tool, and `InputError` for other tools than that one, a prompt without
-    the scratchpad and any other argument that cannot be.
+    `tools` is one tool, named "Intermediate Answer"; `InputError` is raised for others. `prompt` is a template with
+    `{agent_scratchpad}`. The options, and the errors raised, are those of `create_react_agent`.
     """
     tools = tools_of(tools)
     names = [tool.name for tool in tools]
@@ -86,8 +82,7 @@ def scratchpad(steps: Steps) -> str:
 def read(reply: ModelReply) -> Decision:
     """Read the last line that is not blank: a follow-up question, or the final answer.
 
-    An `Intermediate answer:` of the model's own, and everything behind it, is cut off. Raises `ParseError` if the line
-    is neither or both, for a question without a word, and for one in a reply that was cut at the token limit.
+    Raises `ParseError` if the line is neither or both, for a blank question, and for one cut at the token limit.
     """
     text = believed(reply.content, _INVENTED)
     line = text.strip().rpartition("\n")[2]

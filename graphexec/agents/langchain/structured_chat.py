@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.labelled import believed
-from graphexec.agents.langchain.json_action import answering, blobs, decided, refuse_answer_tool, unreadable
+from graphexec.agents.langchain.json_action import answering, blobs, decided, not_one_action, refuse_answer_tool
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
 from graphexec.messages import Model, ModelReply
@@ -52,12 +52,7 @@ def create_structured_chat_agent(
     """Make an agent that calls tools of several inputs by a JSON object.
 
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
-    message, with `{agent_scratchpad}`. Their other variables are the inputs of a run. `stop` are the texts before which
-    a reply ends. Messages in the input `history` come between the instructions and the question: those of a memory with
-    `as_messages=True`, say; a template that names it has them as text.
-
-    Raises `ToolDefinitionError` for what is no tool, a name given twice or one that is the answer's, and `InputError`
-    for a template that lacks one of the three and any other argument that cannot be.
+    message, with `{agent_scratchpad}`. The options, and the errors raised, are those of `create_chat_agent`.
     """
     tools = tools_of(tools)
     refuse_answer_tool(tools)
@@ -69,15 +64,14 @@ def create_structured_chat_agent(
 def read(reply: ModelReply) -> Decision:
     """Read the JSON object that is the action or the answer; a text without one is the answer as it stands.
 
-    An `Observation` of the model's own, and everything behind it, is cut off. Raises `ParseError` for an empty text,
-    several objects, one that is no decision, and JSON that is cut short.
+    Raises `ParseError` for an empty text, several objects, an invalid decision, and JSON that is cut short.
     """
     text = believed(reply.content)
     found = blobs(text)
     if len(found) > 1:
-        raise unreadable(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+        raise not_one_action(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
         return decided(found[0], text, reply)
     if not text.strip():
-        raise unreadable("it is empty", text)
+        raise not_one_action("it is empty", text)
     return AgentFinish({"output": text.strip()}, text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, stripped
-from graphexec.agents.labelled import BOTH, refuse_cut
+from graphexec.agents.labelled import BOTH, refuse_cut, unreadable
 from graphexec.agents.prompt import observed, shown, tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
 from graphexec.errors import ParseError
@@ -56,12 +56,8 @@ def create_xml_agent(
 ) -> Agent:
     """Make an agent that acts and answers in tags.
 
-    `prompt` is a template with `{tools}` and `{agent_scratchpad}`; its other variables are the inputs of a run.
-    `stop` are the texts before which a reply ends. `protocol` says how the model is asked: as a chat, or to continue
-    the text.
-
-    Raises `ToolDefinitionError` for what is no tool or a name given twice, and `InputError` for a prompt that lacks one
-    of the two and any other argument that cannot be.
+    `prompt` is a template with `{tools}` and `{agent_scratchpad}`. The options, and the errors raised, are those of
+    `create_react_agent`.
     """
     asked = form(prompt, tools_of(tools), required=("tools", "agent_scratchpad"), scratchpad=scratchpad)
     return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
@@ -84,8 +80,7 @@ def _said(step: AgentStep) -> str:
 def read(reply: ModelReply) -> Decision:
     """Read `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
 
-    An `<observation>` of the model's own, and everything behind it, is not believed. Raises `ParseError` if there is
-    neither an action nor an answer, if there are both or two actions, and for an input that the token limit cut.
+    Raises `ParseError` for neither or both, for two actions, and for an input that was cut at the token limit.
     """
     said = reply.content
     tags = list(_TAG.finditer(said))
@@ -149,7 +144,6 @@ def answering() -> AnswerReader:
 
 
 def _refuse_more(names: Sequence[str], said: str, *, action: bool) -> None:
-    """Raise `ParseError` if an answer and an action are both there, or two actions, before any observation."""
     before = names[: names.index("observation")] if "observation" in names else names
     if ("final_answer" if action else "tool") in before:
         raise ParseError(f"{BOTH}: {said}", llm_output=said)
@@ -168,9 +162,5 @@ def unescaped(text: str) -> str:
 
 
 def _unreadable(why: str, said: str) -> ParseError:
-    told = (
-        f"Your reply could not be read: {why}. Write <tool>the tool</tool><tool_input>its input</tool_input>, or "
-        "<final_answer>the answer</final_answer>."
-    )
-    prose = _TAG.search(said) is None
-    return ParseError(f"the reply could not be read: {why}: {said}", observation=told, llm_output=said, prose=prose)
+    form = "Write <tool>the tool</tool><tool_input>its input</tool_input>, or <final_answer>the answer</final_answer>."
+    return unreadable(why, said, form, prose=_TAG.search(said) is None)

@@ -97,7 +97,7 @@ class Attempts:
             raise
         # Any exception of the client's; those of others go on as they are.
         except Exception as error:
-            failure = breakdown(self.endpoint, error, seconds=self._allowed)
+            failure = breakdown(self.endpoint, error, seconds=min(self._read, self._timeout or math.inf))
             if failure is None:
                 raise
             self._failure = failure
@@ -138,7 +138,3 @@ class Attempts:
 
     def _advised(self, _: Exception) -> float | None:
         return None if self._failure is None else self._failure.advised
-
-    @property
-    def _allowed(self) -> float:
-        return self._read if self._timeout is None else min(self._read, self._timeout)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import from_json
 
+from graphexec._json import read_object
 from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
@@ -33,13 +33,11 @@ W = TypeVar("W", bound=Wire)
 
 
 def write(body: JSON) -> bytes:
-    """Return a body's bytes.
-
-    Raises `BadRequestError` where it holds what is not JSON.
-    """
+    """Return a body's bytes, without its members that are `None`. Raises `BadRequestError` for what is not JSON."""
+    members = {name: value for name, value in body.items() if value is not None}
     try:
         # ASCII: a lone surrogate in a message is escaped instead of failing here.
-        return json.dumps(body, default=_plain, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(members, default=_plain, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
             f"the request to {body['model']} cannot be written as JSON ({error}); "
@@ -48,10 +46,7 @@ def write(body: JSON) -> bytes:
 
 
 def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
-    """Return a body as what it should be.
-
-    Raises `InvalidReplyError` where it is not.
-    """
+    """Return a body as what it should be. Raises `InvalidReplyError` where it is not."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -75,26 +70,25 @@ def text_of(arguments: str | dict[str, Any] | None) -> str:
     return json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
 
 
-def object_of(arguments: str) -> JSON | None:
-    """Return the object that a call's arguments are the text of, or `None` where they are none."""
+def object_of(arguments: str) -> JSON:
+    """Return the object that a call's arguments are the text of; an empty one where they are none."""
     try:
-        value = from_json(arguments, allow_inf_nan=False)
+        return read_object(arguments)
     except ValueError:
-        return None
-    if not isinstance(value, dict):
-        return None
-    # JSON's objects have texts as keys.
-    found: JSON = value  # pyright: ignore[reportUnknownVariableType]
-    return found
+        return {}
 
 
-def told_again(arguments: str) -> str:
-    """Return a call's arguments as a conversation tells of them, an empty object where they are none.
+def arguments_sent(arguments: str) -> str:
+    """Return a call's arguments as a conversation sends them, an empty object where they are none.
 
-    llama.cpp fails (500) on a history whose arguments are no JSON, and so on every later turn of the conversation. What
-    the model had written is in the tool's answer to it.
+    llama.cpp fails (500) on a history whose arguments are no JSON. What the model wrote is in the tool's answer to it.
     """
-    return arguments if object_of(arguments) is not None else "{}"
+    return arguments if object_of(arguments) else "{}"
+
+
+def tool_choice(request: ChatRequest) -> str | None:
+    """Return how the tools may be chosen, or `None` where that goes without saying."""
+    return request.tool_choice if request.tools and request.tool_choice != "auto" else None
 
 
 def conversation(request: ModelRequest) -> Sequence[Message]:
@@ -103,7 +97,7 @@ def conversation(request: ModelRequest) -> Sequence[Message]:
 
 
 def instructions(messages: Sequence[Message]) -> str:
-    """Return what the system says, joined, for a protocol that is told it apart; what is blank is left out."""
+    """Return the system messages, joined, for a protocol with a member for them; blank ones are left out."""
     return "\n\n".join([one.content for one in messages if isinstance(one, SystemMessage) and one.content.strip()])
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class BlockingClient(Protocol):
-    """What is used of an `httpx.Client`, or of one like it."""
+class HTTPClient(Protocol):
+    """The part of an `httpx.Client` or `httpx.AsyncClient` that is used; the latter's `send` is to be awaited."""
 
     def build_request(
         self,
@@ -27,31 +27,9 @@ class BlockingClient(Protocol):
         timeout: tuple[float, float, float, float],
     ) -> Any:  # the client's own class of requests
         """Return a request to send."""
-        ...
 
     def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
         """Send it, and return the response with its body unread."""
-        ...
-
-
-class AsyncioClient(Protocol):
-    """What is used of an `httpx.AsyncClient`, or of one like it."""
-
-    def build_request(
-        self,
-        method: str,
-        url: str,
-        *,
-        content: bytes,
-        headers: Mapping[str, str],
-        timeout: tuple[float, float, float, float],
-    ) -> Any:  # the client's own class of requests
-        """Return a request to send."""
-        ...
-
-    async def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
-        """Send it, and return the response with its body unread."""
-        ...
 
 
 @dataclass(slots=True)
@@ -67,7 +45,7 @@ class Used:
 class Connections:
     """The clients of one model. A client of the user's is used as it is, and never closed here."""
 
-    def __init__(self, client: BlockingClient | None, async_client: AsyncioClient | None) -> None:
+    def __init__(self, client: HTTPClient | None, async_client: HTTPClient | None) -> None:
         self._given = None if client is None else Used(client)
         self._given_async = None if async_client is None else Used(async_client)
         self._own: Used | None = None
@@ -127,8 +105,7 @@ class Connections:
 async def _kept() -> AsyncGenerator[Any, None]:
     """Give an async client, and close it when this generator is closed.
 
-    An event loop closes its async generators before it ends (`loop.shutdown_asyncgens`, which `asyncio.run` calls), so
-    the connections go with the loop that they belong to, and nothing is left open if nobody calls `aclose`.
+    An event loop closes its async generators before it ends, so the connections go with the loop that they belong to.
     """
     import httpx
 

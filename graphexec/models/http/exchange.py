@@ -6,21 +6,18 @@ it is sent, by a blocking client or by an async one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from graphexec.errors import ModelConnectionError, ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, Used
-from graphexec.models.http.dialect import Dialect, Folding
+from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.notices import report_retry
 from graphexec.runtime.io import IO, Items
 from graphexec.runtime.retry import retry
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class Opened:
 
     response: Any  # the client's own class of responses
     events: Items[Any]  # of httpx_sse.ServerSentEvent
-    fold: Folding
+    fold: Draft
     # `None` where the stream ended before it had any.
     deltas: tuple[ReplyDelta, ...] | None
 
@@ -44,14 +41,31 @@ class Exchange:
     asked: ModelRequest
     headers: dict[str, str]
     body: bytes
+    # Whether the reply is asked for as a stream.
+    streams: bool
 
     async def send(self) -> ModelReply:
         """Send the request, and return the reply. Raises `ModelError`."""
-        return await self._retry(self._send)
+        reply = await self.open()
+        assert isinstance(reply, ModelReply), "no stream was asked for"
+        return reply
 
     async def open(self) -> Opened | ModelReply:
         """Send the request, and wait for the first piece. A server that does not stream gives the whole reply."""
-        return await self._retry(self._open)
+
+        async def once() -> Opened | ModelReply:
+            try:
+                return await self._open()
+            except ModelConnectionError:
+                if not self.attempts.begin_anew():
+                    raise
+            await self.attempts.sleep(0.0)
+            return await self._open()
+
+        attempts = self.attempts
+        return await retry(
+            once, attempts.policy, self._io, announce=report_retry, sleep=attempts.sleep, allows=attempts.allows
+        )
 
     async def following(self, opened: Opened) -> tuple[ReplyDelta, ...] | None:
         """Return what the next event adds, or `None` at the end."""
@@ -74,37 +88,6 @@ class Exchange:
     def _io(self) -> IO:
         return self.attempts.io
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        async def once() -> T:
-            try:
-                return await attempt()
-            except ModelConnectionError:
-                if not self.attempts.begin_anew():
-                    raise
-            await self.attempts.sleep(0.0)
-            return await attempt()
-
-        attempts = self.attempts
-        return await retry(
-            once,
-            attempts.policy,
-            self._io,
-            announce=report_retry,
-            sleep=attempts.sleep,
-            allows=attempts.allows,
-        )
-
-    async def _send(self) -> ModelReply:
-        used = await self._io.either(self.connections.blocking, self.connections.of_this_loop)
-        with self.attempts.attempt(reused=used.warm):
-            async with self._io.timeout(self.attempts.left):
-                response = await self._post(used)
-                try:
-                    body = await self._read(response)
-                finally:
-                    await self._close(response)
-            return self._reply(response, body)
-
     async def _open(self) -> Opened | ModelReply:
         used = await self._io.either(self.connections.blocking, self.connections.of_this_loop)
         with self.attempts.attempt(reused=used.warm):
@@ -112,7 +95,7 @@ class Exchange:
                 response = await self._post(used)
                 events: Items[Any] | None = None
                 try:
-                    if not _is_stream(response):
+                    if not (self.streams and _is_stream(response)):
                         body = await self._read(response)
                         await self._close(response)
                         return self._reply(response, body)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphexec.errors import (
     AuthenticationError,
@@ -57,6 +57,10 @@ class CallFailure:
     dropped: bool = False
 
 
+# Any: a parsed body's values are arbitrary JSON.
+_Parsed: TypeAlias = dict[str, Any] | list[Any] | str | float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Complaint:
     """What a server says went wrong, as far as its body can be read. `code`, `kind`: its own words for it, if any."""
@@ -68,15 +72,13 @@ class Complaint:
     members: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def of(cls, body: object) -> Complaint:
+    def of(cls, body: _Parsed) -> Complaint:
         """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
-        # Gemini's errors are a list of one.
-        outer = _one(body)
-        inner = _one(_first(_members(outer), ("error", "detail", "message"), outer))
-        within = _members(inner)
-        said = _first(within, ("message", "msg", "error"), inner)
+        inner = _first(_first(body, "error", "detail", "message"))
+        within = inner if isinstance(inner, dict) else {}
+        said = _first(inner, "message", "msg", "error")
         code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
-        return cls(said if isinstance(said, str) else _json(said), code, kind, within)
+        return cls(said if isinstance(said, str) else json.dumps(said, default=repr), code, kind, within)
 
     @classmethod
     def read(cls, body: bytes) -> Complaint:
@@ -94,87 +96,71 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     advised = retry_after(headers.get("retry-after"), now=now)
     said = f"{status}: {endpoint.quote(complaint.message) or 'without a word'}"
     overflowed = overflow(endpoint, complaint, status=status)
-    error: ModelError
     if overflowed is not None:
         return CallFailure(overflowed)
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        error = AuthenticationError(
-            f"{endpoint} refuses the API key ({said}); check that {_key(endpoint)} is one of this server's",
-            status=status,
-        )
-        return CallFailure(error)
-    if status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
-        error = ModelNotFoundError(
-            f"{endpoint} was not found ({said}); check the model's name, and {_base_url(endpoint)}, "
-            f"{endpoint.provider.hint}",
-            status=status,
-        )
-        return CallFailure(error)
-    if status == HTTPStatus.TOO_MANY_REQUESTS and complaint.code == "insufficient_quota":
-        # It does not come back by waiting.
-        error = RateLimitError(
-            f"{endpoint} has no quota left for you ({said}); look at your account's plan and billing there",
-            status=status,
-            retry_after=advised,
-        )
-        return CallFailure(error)
-    waited_for = advised is None or advised <= LONGEST_ADVISED
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        error = RateLimitError(
-            f"{endpoint} has had too many requests ({said}); {_again(advised)}, or ask less often",
-            status=status,
-            retry_after=advised,
+        # A quota does not come back by waiting.
+        spent = complaint.code == "insufficient_quota"
+        fact = (
+            f"has no quota left for you ({said}); look at your account's plan and billing there"
+            if spent
+            else f"has had too many requests ({said}); {_again(advised)}, or ask less often"
         )
-        return CallFailure(error, transient=waited_for, advised=advised)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        error = ServerError(
-            f"{endpoint} failed ({said}); {_again(advised)}, or look at the server's log", status=status
-        )
-        return CallFailure(error, transient=waited_for, advised=advised)
-    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        limited = RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised)
+        return CallFailure(limited) if spent else _passing(limited, advised)
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        kind: type[ModelError] = AuthenticationError
+        fact = f"refuses the API key ({said}); check that {_key(endpoint)} is one of this server's"
+    elif status == HTTPStatus.NOT_FOUND or complaint.code == "model_not_found":
+        kind = ModelNotFoundError
+        fact = f"was not found ({said}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        fact = f"failed ({said}); {_again(advised)}, or look at the server's log"
+        return _passing(ServerError(f"{endpoint} {fact}", status=status), advised)
+    elif status >= HTTPStatus.BAD_REQUEST:
+        kind = BadRequestError
+        fact = f"refuses the request ({said}); change what it names"
+    elif status >= HTTPStatus.MULTIPLE_CHOICES:
+        kind = BadRequestError
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
-        error = BadRequestError(f"{endpoint} redirects to {there}; use that address as the base URL", status=status)
-        return CallFailure(error)
-    if status >= HTTPStatus.BAD_REQUEST:
-        error = BadRequestError(f"{endpoint} refuses the request ({said}); change what it names", status=status)
-        return CallFailure(error)
-    error = InvalidReplyError(
-        f"{endpoint} answered neither 200 nor an error ({said}); check {_base_url(endpoint)}", status=status
-    )
-    return CallFailure(error)
+        fact = f"redirects to {there}; use that address as the base URL"
+    else:
+        kind = InvalidReplyError
+        fact = f"answered neither 200 nor an error ({said}); check {_base_url(endpoint)}"
+    return CallFailure(kind(f"{endpoint} {fact}", status=status))
+
+
+def _passing(error: ModelError, advised: float | None) -> CallFailure:
+    return CallFailure(error, transient=advised is None or advised <= LONGEST_ADVISED, advised=advised)
 
 
 def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFailure | None:
     """Return what an exception of the HTTP client means, or `None` where it is none of the client's.
 
-    Told by the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the
-    attempt had.
+    By the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the attempt
+    had.
     """
-    names = _names(type(error))
+    names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
     fact = endpoint.quote(str(error)) or type(error).__name__
-    failed: ModelError
     if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
         return CallFailure(timed_out(endpoint, seconds))
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return CallFailure(address_unusable(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
-        return CallFailure(
-            InvalidReplyError(
-                f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
-            )
-        )
+        unreadable = f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
+        return CallFailure(InvalidReplyError(unreadable))
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
-        failed = ModelConnectionError(
+        absent = (
             f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
             f"Start it, or change {_base_url(endpoint)}"
         )
-        return CallFailure(failed, transient=True)
+        return CallFailure(ModelConnectionError(absent), transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
-        failed = ModelConnectionError(
+        broken = (
             f"the connection to {endpoint} broke ({fact}); try again, and look whether the server is still running "
             f"at {endpoint.shown_url}"
         )
-        return CallFailure(failed, transient=True, dropped=True)
+        return CallFailure(ModelConnectionError(broken), transient=True, dropped=True)
     return None
 
 
@@ -270,7 +256,6 @@ def _key(endpoint: Endpoint) -> str:
 
 
 def _again(advised: float | None) -> str:
-    """Return when to try again, where a failure may pass."""
     if advised is None:
         return "try again later"
     when = f"try again in {advised:g} s"
@@ -279,37 +264,14 @@ def _again(advised: float | None) -> str:
     return f"the server asks for {advised:g} s, more than this client waits ({LONGEST_ADVISED:g} s): {when}"
 
 
-def _names(cls: type[BaseException]) -> set[str]:
-    """Return the names of a class and its bases, as far as an httpx-like package defines them."""
-    classes: Iterable[type] = cls.__mro__
-    return {base.__name__ for base in classes if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
+def _first(value: _Parsed, *names: str) -> _Parsed:
+    """Return the first of these members that says something, else the value; of a list's items the first.
 
-
-# Any: a parsed body's values are arbitrary JSON.
-def _members(value: object) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        # JSON's objects have texts as keys.
-        members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return members
-    return {}
-
-
-def _one(value: object) -> object:
-    """Return the first of a list of faults, which stands for all of them; anything else as it is."""
-    if isinstance(value, list):
-        # isinstance cannot tell what is in it.
-        faults: list[object] = value  # pyright: ignore[reportUnknownVariableType]
-        return faults[0] if faults else ""
-    return value
-
-
-# Any: a parsed body's values are arbitrary JSON.
-def _first(members: Mapping[str, Any], names: Iterable[str], otherwise: object) -> Any:
-    return next((members[name] for name in names if members.get(name)), otherwise)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, default=repr)
+    Gemini's errors are a list of one; of several faults, the first stands for all.
+    """
+    one: _Parsed = (value[0] if value else "") if isinstance(value, list) else value
+    members = one if isinstance(one, dict) else {}
+    return next((members[name] for name in names if members.get(name)), one)
 
 
 def _tokens(value: object) -> int | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Generator
-from types import TracebackType
 from typing import ClassVar, Self
 
 from graphexec._arguments import NAME, TEXT, TIMEOUT, Constraint, check, having, maybe, number, whole
 from graphexec.errors import InputError
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
+from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
-from graphexec.models.http.connections import AsyncioClient, BlockingClient, Connections
-from graphexec.models.http.dialect import Dialect, Sampling
+from graphexec.models.http.connections import Connections, HTTPClient
+from graphexec.models.http.dialect import Dialect, Piece, Sampling
 from graphexec.models.http.endpoint import Endpoint, has_scheme
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import address_unusable, key_missing, key_unusable
@@ -29,13 +28,66 @@ _ASYNC = Constraint(
     "an httpx.AsyncClient, or one like it",
     lambda value: _CLIENT.fits(value) and (hasattr(value, "__aenter__") or not hasattr(value, "__enter__")),
 )
-_REQUEST = Constraint(
-    "ChatRequest((UserMessage(text),)) or CompletionRequest(text)",
-    lambda value: isinstance(value, (ChatRequest, CompletionRequest)),
-)
 
 
-class RemoteModel:
+class ClosableModel:
+    """A model with connections: its blocking and its async methods, of the three that a subclass writes once."""
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`.
+
+        A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
+        blocking read cannot be cut short.
+        """
+        return run_sync(self._complete(request, timeout, BLOCKING))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does, and never later than `timeout`."""
+        return await self._complete(request, timeout, ASYNC)
+
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Piece, None, None]:
+        """Give the answer piece by piece while it comes, and last the whole of it.
+
+        Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
+        Closing the iterator early closes the connection, and the server stops.
+        """
+        return iterate_sync(self._stream(request, timeout, BLOCKING))
+
+    def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncGenerator[Piece, None]:
+        """Give the answer piece by piece, as `stream` does."""
+        return self._stream(request, timeout, ASYNC)
+
+    def close(self) -> None:
+        """Close the connections of blocking calls, and end a local server. A later call opens new ones."""
+        run_sync(self._close(BLOCKING))
+
+    async def aclose(self) -> None:
+        """Close as `close` does, and also the connections of async calls in this event loop."""
+        await self._close(ASYNC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        raise NotImplementedError
+
+    def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
+        raise NotImplementedError
+
+    async def _close(self, io: IO) -> None:
+        raise NotImplementedError
+
+
+class RemoteModel(ClosableModel):
     """A model at a server: what its clients have in common, whose `_dialect` differs."""
 
     _dialect: ClassVar[Dialect]
@@ -51,8 +103,8 @@ class RemoteModel:
         max_tokens: int | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
-        client: BlockingClient | None = None,
-        async_client: AsyncioClient | None = None,
+        client: HTTPClient | None = None,
+        async_client: HTTPClient | None = None,
         clock: Clock = REAL_TIME,
     ) -> None:
         owner, provider = type(self).__name__, self._dialect.provider
@@ -72,79 +124,22 @@ class RemoteModel:
             raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a text, or None")
         self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
+        # Tells its replies from another model's, in a cache.
+        self.identity = f"{owner} {self._sampling!r} at {self._base_url}"
         self._api_key = api_key
         self._timeout = timeout
         self._max_retries = max_retries
         self._connections = Connections(client, async_client)
         self._clock = clock
 
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`.
-
-        A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
-        blocking read cannot be cut short.
-        """
-        return run_sync(self._complete(request, timeout, BLOCKING))
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does, and never later than `timeout`."""
-        return await self._complete(request, timeout, ASYNC)
-
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
-        """Give the answer piece by piece while it comes, and last the whole of it.
-
-        Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
-        Closing the iterator early closes the connection, and the server stops.
-        """
-        return iterate_sync(self._stream(request, timeout, BLOCKING))
-
-    def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
-        """Give the answer piece by piece, as `stream` does."""
-        return self._stream(request, timeout, ASYNC)
-
-    def close(self) -> None:
-        """Close the connections of blocking calls. A later call opens new ones."""
-        self._connections.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of blocking calls, and of async calls in this event loop."""
-        await self._connections.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     def __repr__(self) -> str:
         endpoint = Endpoint(self._sampling.model, self._base_url)
         return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
 
-    @property
-    def identity(self) -> str:
-        """What tells its replies from another model's, in a cache."""
-        return f"{type(self).__name__} {self._sampling!r} at {self._base_url}"
-
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         return await self._call(request, timeout, io, stream=False).send()
 
-    async def _stream(
-        self, request: ModelRequest, timeout: float | None, io: IO
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         call = self._call(request, timeout, io, stream=True)
         opened = await call.open()
         if isinstance(opened, ModelReply):
@@ -161,8 +156,10 @@ class RemoteModel:
             await call.close(opened)
         yield opened.fold.reply()
 
+    async def _close(self, io: IO) -> None:
+        await io.either(self._connections.close, self._connections.aclose)
+
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
-        check(f"a call of {type(self).__name__}", ("request", request, _REQUEST))
         endpoint = self._endpoint()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
         return Exchange(
@@ -172,14 +169,10 @@ class RemoteModel:
             request,
             headers | self._dialect.headers(endpoint.key),
             self._dialect.encode(request, self._sampling, stream=stream),
+            streams=stream,
         )
 
     def _endpoint(self) -> Endpoint:
-        """Return who is asked.
-
-        Raises `ModelConnectionError` for an address without a scheme, `MissingAPIKeyError` and `AuthenticationError`
-        where no key can be sent.
-        """
         provider = self._dialect.provider
         given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")
         # A key read from a file ends in a newline.

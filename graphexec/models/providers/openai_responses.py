@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import assert_never
-
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
     Message,
-    ModelReply,
     ModelRequest,
     SystemMessage,
     ToolCall,
@@ -17,9 +13,9 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.bodies import JSON, conversation, instructions, told_again, write
+from graphexec.models.http.bodies import JSON, arguments_sent, conversation, instructions, tool_choice, write
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
-from graphexec.models.http.endpoint import OPENAI, Endpoint
+from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.responses_reply import ResponsesStream, StopCutter, decode
 
@@ -36,35 +32,23 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     are not JSON.
     """
     messages = conversation(request)
-    # The server is to keep nothing: what was said is told anew each time.
-    body: JSON = {"model": sampling.model, "input": _items(messages), "store": False}
-    if system := instructions(messages):
-        body["instructions"] = system
+    body: JSON = {
+        "model": sampling.model,
+        "input": [item for message in messages for item in _of(message)],
+        # The server is to keep nothing: each request has the whole conversation.
+        "store": False,
+        "instructions": instructions(messages) or None,
+        "temperature": sampling.temperature,
+        "max_output_tokens": sampling.max_tokens,
+        "stream": stream or None,
+    }
     if isinstance(request, ChatRequest):
-        body |= _options(request)
-    if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
-    if sampling.max_tokens is not None:
-        body["max_output_tokens"] = sampling.max_tokens
-    if stream:
-        body["stream"] = True
+        body["tools"] = [_tool(tool) for tool in request.tools] or None
+        body["tool_choice"] = tool_choice(request)
+        if request.schema is not None:
+            # Not `strict`, as in chat completions: it refuses optional fields and oneOf.
+            body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
     return write(body)
-
-
-def _options(request: ChatRequest) -> JSON:
-    body: JSON = {}
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.tool_choice != "auto":
-            body["tool_choice"] = request.tool_choice
-    if request.schema is not None:
-        # Not `strict`, as in chat completions: it refuses optional fields and oneOf.
-        body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
-    return body
-
-
-def _items(messages: Sequence[Message]) -> list[JSON]:
-    return [item for message in messages for item in _of(message)]
 
 
 def _of(message: Message) -> list[JSON]:
@@ -80,12 +64,10 @@ def _of(message: Message) -> list[JSON]:
             return [{"type": "message", "role": "assistant", "content": [said]}, *(_call(call) for call in calls)]
         case ToolMessage(call_id, content):
             return [{"type": "function_call_output", "call_id": call_id, "output": content}]
-        case _:
-            assert_never(message)
 
 
 def _call(call: ToolCall) -> JSON:
-    called = {"call_id": call.id, "name": call.name, "arguments": told_again(call.arguments)}
+    called = {"call_id": call.id, "name": call.name, "arguments": arguments_sent(call.arguments)}
     return {"type": "function_call"} | called
 
 
@@ -95,28 +77,23 @@ def _tool(tool: ToolSpec) -> JSON:
     return {"type": "function"} | told
 
 
-def _decode(body: bytes, request: ModelRequest, endpoint: Endpoint) -> ModelReply:
-    return decode(body, endpoint, stop=request.stop)
-
-
-def _fold(request: ModelRequest, endpoint: Endpoint) -> ResponsesStream:
-    return ResponsesStream(endpoint, StopCutter(request.stop))
-
-
-RESPONSES = Dialect(OPENAI, route, bearer, encode, _decode, _fold)
+RESPONSES = Dialect(
+    OPENAI,
+    route,
+    bearer,
+    encode,
+    lambda body, request, endpoint: decode(body, endpoint, stop=request.stop),
+    lambda request, endpoint: ResponsesStream(endpoint, StopCutter(request.stop)),
+)
 
 
 class OpenAIResponses(RemoteModel):
     """A model that is asked over OpenAI's Responses API. The server is told to store nothing.
 
-    The API knows no stop texts. So the model writes on beyond them, its reply is cut here before the first one, also
-    while it streams, and `usage` counts what was written and cut off. Calls after that place are dropped.
-
-    System messages are told as `instructions`, joined, wherever they stand in the conversation; a `CompletionRequest`
-    is asked as a user message. What a model reasoned is not in a conversation, and so not told to it again.
-
-    `max_tokens` bounds a reply with its reasoning. The options are those of `OpenAICompatible`, and so are the
-    environment's variables. Every failure is a `ModelError`. Threads and event loops may share a model.
+    The API knows no stop texts: the reply is cut here before the first one, also while it streams, and `usage` counts
+    what was cut off. Calls after that place are dropped. System messages are sent as `instructions`, joined; a
+    `CompletionRequest` is sent as a user message. `max_tokens` bounds a reply with its reasoning, which is not sent
+    again. The options are those of `OpenAICompatible`.
     """
 
     _dialect = RESPONSES

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
+from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
-from graphexec.models.providers.drafts import Draft
 
 
 @dataclass(slots=True)
@@ -120,39 +120,30 @@ def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> Mo
 
 
 @dataclass(slots=True)
-class ResponsesStream:
+class ResponsesStream(Draft):
     """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
 
-    endpoint: Endpoint
     cut: StopCutter
-    _draft: Draft = field(init=False)
     # The position among the calls of each item, by the server's index or id.
     _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int])
     # Whether a piece of the output came, be it held back or cut off: then the last event adds nothing to it.
     _begun: bool = False
-    _end: _Response | None = None
-
-    def __post_init__(self) -> None:
-        self._draft = Draft(self.endpoint)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds.
-
-        Raises `InvalidReplyError` where it is no event, and another `ModelError` where it tells of one.
-        """
+        """Take in one event, and give what it adds."""
         if self.complete or not data or data.strip() == "[DONE]":
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._begun = True
-                yield from self._draft.say(self.cut.take(event.delta or ""))
+                yield from self.say(self.cut.take(event.delta or ""))
             case "response.output_item.added" | "response.output_item.done" if event.item is not None:
                 if event.item.type == "function_call":
                     self._begun = True
-                    yield from self._call(event.item, _key(event))
+                    yield from self._take_call(event.item, _key(event))
             case "response.function_call_arguments.delta":
-                yield from self._draft.extend(self._positions.get(_key(event)), event.delta)
+                yield from self.extend(self._positions.get(_key(event)), event.delta)
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
                 yield from self.close(event.response)
             case "error":
@@ -176,49 +167,32 @@ class ResponsesStream:
             for number, item in enumerate(response.output or ()):
                 if item.type == "message":
                     for part in item.content or ():
-                        yield from self._draft.say(self.cut.take(part.text or part.refusal or ""))
+                        yield from self.say(self.cut.take(part.text or part.refusal or ""))
                 if item.type == "function_call":
-                    yield from self._call(item, number)
-        yield from self._draft.say(self.cut.rest())
-        self._end = response
+                    yield from self._take_call(item, number)
+        yield from self.say(self.cut.rest())
+        usage = response.usage or _Usage()
+        self.usage = Usage(usage.input_tokens or 0, usage.output_tokens or 0)
+        self.model = response.model or ""
+        if response.status == "completed" or self.cut.done:
+            self.finish = "tool_calls" if self.calls else "stop"
+        else:
+            reason = response.incomplete_details.reason if response.incomplete_details is not None else None
+            self.finish = "length" if reason == "max_output_tokens" else "other"
 
-    def _call(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
-        """Begin a call, or give the arguments of one that came without a piece of them."""
+    def _take_call(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
         position = self._positions.get(key)
         if position is None:
             # What comes after a stop text, a server that knows them would not have said.
             if self.cut.done:
                 return
-            position = self._positions[key] = len(self._draft.calls)
-            yield from self._draft.call(item.call_id or item.id, item.name)
-        if not self._draft.calls[position].arguments:
-            yield from self._draft.extend(position, text_of(item.arguments))
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing: the stream said how the response ended, and with it the usage."""
-        return self._end is not None
-
-    def reply(self) -> ModelReply:
-        """Return the whole reply.
-
-        Raises `InvalidReplyError` where the stream ended before the reply did.
-        """
-        if self._end is None:
-            raise self._draft.incomplete()
-        usage = self._end.usage or _Usage()
-        counted = Usage(usage.input_tokens or 0, usage.output_tokens or 0)
-        return self._draft.whole(counted, self._finish(self._end), self._end.model)
-
-    def _finish(self, end: _Response) -> FinishReason:
-        if end.status == "completed" or self.cut.done:
-            return "tool_calls" if self._draft.calls else "stop"
-        reason = end.incomplete_details.reason if end.incomplete_details is not None else None
-        return "length" if reason == "max_output_tokens" else "other"
+            position = self._positions[key] = len(self.calls)
+            yield from self.call(item.call_id or item.id, item.name)
+        if not self.calls[position].arguments:
+            yield from self.extend(position, text_of(item.arguments))
 
 
 def _key(event: _Event) -> int | str | None:
-    """Return what tells the item of an event apart from others."""
     if event.output_index is not None:
         return event.output_index
     return event.item.id if event.item is not None else event.item_id

@@ -39,11 +39,9 @@ class CacheStore(Protocol):
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None`."""
-        ...
 
     def put(self, key: str, entry: str) -> None:
         """Keep an entry, in the place of an earlier one."""
-        ...
 
 
 STORE = having("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
@@ -91,11 +89,9 @@ class MemoryCache:
 class SQLiteCache:
     """A cache in the file `path`, which is made where there is none. Delete it to forget everything: it only grows.
 
-    Threads and processes may share it, also after a fork: each use opens the file, so nothing is left to close. That is
-    some 0.4 ms for a reading and 1.5 ms for a writing. What cannot be read is a miss, and what cannot be written is not
-    kept; either is reported as `CacheFailed`. The file must be on a disk of this machine: its log is in shared memory.
-
-    Raises `InputError` where the file cannot be opened, or is no cache.
+    Threads and processes may share it, also after a fork: each use opens the file (0.4 ms to read, 1.5 ms to write). A
+    failure to read is a miss, and is reported as `CacheFailed`, as a failure to write is. The file must be on a disk of
+    this machine. Raises `InputError` where the file cannot be opened, or is no cache.
     """
 
     __slots__ = ("_path",)
@@ -125,25 +121,23 @@ class SQLiteCache:
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None` where there is none or it cannot be read."""
-        import sqlite3
-
-        try:
-            with self._connection() as connection:
-                row = connection.execute("SELECT entry FROM replies WHERE key = ?", (key,)).fetchone()
-        except sqlite3.Error as error:
-            report(CacheFailed(error))
-            return None
+        row = self._execute("SELECT entry FROM replies WHERE key = ?", key)
         return None if row is None else row[0]
 
     def put(self, key: str, entry: str) -> None:
         """Keep an entry, if the file can be written."""
+        self._execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, entry)
+
+    def _execute(self, statement: str, *values: str) -> tuple[str] | None:
         import sqlite3
 
         try:
             with self._connection() as connection:
-                connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, entry))
+                row: tuple[str] | None = connection.execute(statement, values).fetchone()
+                return row
         except sqlite3.Error as error:
             report(CacheFailed(error))
+            return None
 
     def __repr__(self) -> str:
         return f"SQLiteCache({str(self._path)!r})"
@@ -166,14 +160,12 @@ _FORM = 1
 def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> WrappedModel:
     """Make a model that answers what it was asked before out of `store`: a `MemoryCache` of its own, or yours.
 
-    Such a reply cost nothing, so its usage and cost are zero, and `Cached` is reported. Requests are the same where
-    their messages, tools, stop texts, schema and tool choice are equal. Errors are never stored; a reply that was cut
-    at its length is, as any other. Nor is a stream that was not taken to its end. An entry that cannot be read is a
-    miss. Calls at the same time do not wait for each other: two with the same request may both ask. What a store of
-    yours raises ends the call.
+    Such a reply has no usage and no cost, and `Cached` is reported. Requests are the same where their messages, tools,
+    stop texts, schema and tool choice are equal. Only whole replies are stored. An unreadable entry is a miss. Calls at
+    the same time do not wait for each other. What a store of yours raises ends the call.
 
-    In a store of yours a model's replies are told from others' by its `identity` and by `name`; raises `InputError`
-    where both are missing. Finding a key costs the length of the conversation.
+    In a store of yours a model's replies are found by its `identity` and `name`; raises `InputError` where both are
+    missing. Finding a key costs the length of the conversation.
     """
     check("cached", ("model", model, MODEL), ("store", store, maybe(STORE, "one of its own")), ("name", name, TEXT))
     told_apart = [name, identity(model)]

@@ -21,11 +21,9 @@ def with_fallbacks(
 ) -> WrappedModel:
     """Make a model that asks `model`, and the `others` in their order while the one before failed with an error `on`.
 
-    Each step down is reported as `FellBack`. Where all fail, the last error is raised, with notes of the earlier ones.
-    They share the call's `timeout`: where none is left, no further model is asked. So give a model that may hang a
-    timeout of its own. A stream falls back only until its first piece. A run's limit counts the call once.
-
-    Raises `InputError` without `others`, and for what is no model.
+    Each fallback is reported as `FellBack`. Where all fail, the last error is raised, with notes of the earlier ones.
+    They share the call's `timeout`: give a model that may hang a timeout of its own. A stream falls back only until its
+    first piece. Raises `InputError` without `others`, and for invalid models.
     """
     check("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:

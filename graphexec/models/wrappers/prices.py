@@ -45,13 +45,9 @@ def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
     """Make a model whose replies say what they cost, as their `usage` and the `prices` of the models give it.
 
     The price is that of the reply's `model`: of its exact name, else of the longest name that it begins with (prices of
-    `gpt-4o` hold for `gpt-4o-2024-08-06`, and also for `gpt-4o-mini` where that has none of its own). A single `Price`
-    holds for every model. A call with a reply of another model raises `InputError`; it was made, and is paid.
-
-    A model that is not `priced` does not say what a reply cost: that counts as nothing, and a run with a `max_cost`
-    refuses it. What a callable agent, a tool or a memory asks of a model by itself costs the run nothing in any case.
-
-    The prices are copied. Raises `InputError` where there are none, and for what is none.
+    `gpt-4o` hold for `gpt-4o-2024-08-06`, and for `gpt-4o-mini` where that has none). A single `Price` holds for every
+    model. A reply of another model raises `InputError`, after the call. The cost of a model that is not `priced` counts
+    as zero, and a run with a `max_cost` refuses it. Raises `InputError` for invalid prices.
     """
     check("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
     known = prices if isinstance(prices, Price) else dict(prices)

@@ -28,13 +28,10 @@ def rate_limited(
 ) -> WrappedModel:
     """Make a model that asks `model` at most so often in any second and any minute, and by so many calls `at_once`.
 
-    All its calls share the limits, in whatever threads and event loops they are, and get their turns in the order in
-    which they came. A call that waited reports `Waited`. One whose turn would come after its `timeout` raises
-    `TurnTimeoutError`, at once where the time of its turn is known. A stream takes its place until it is over or
-    closed.
-
-    Calls are counted when they begin. The model's own retries are not seen; `retrying(rate_limited(...))` counts each
-    attempt. Raises `InputError` without a limit, and for one that is not a whole number above 0.
+    All its calls share the limits, in all threads and event loops, and get their turns in the order in which they came.
+    A call that waited reports `Waited`. One whose turn would come after its `timeout` raises `TurnTimeoutError`. A
+    stream keeps its place until it is over or closed. The model's own retries are not counted; use
+    `retrying(rate_limited(...))`. Raises `InputError` without a limit, and for one that is not a whole number above 0.
     """
     limits = (("per_second", per_second), ("per_minute", per_minute), ("at_once", at_once))
     if all(limit is None for _, limit in limits):
@@ -129,8 +126,7 @@ class Gate:
 class Pace:
     """When each call may begin: in no span of `seconds` more than `count` of them, for each of the limits.
 
-    A time is given out when it is asked for, so nobody is woken up, and the times come in the order of the calls. Each
-    call costs a few steps, whatever the limits.
+    A time is given out when it is asked for, so nobody is woken up, and the times come in the order of the calls.
     """
 
     def __init__(self, limits: list[tuple[int, float]]) -> None:

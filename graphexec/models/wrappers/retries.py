@@ -32,10 +32,8 @@ def retrying(
     Between two attempts it waits as long as the server asks for (`RateLimitError.retry_after`), else `first_wait`
     seconds and then twice as long each time, up to `longest_wait`, less up to a half by chance. Each wait is reported
     as `Retried`. The last error is raised at once where a wait would pass the call's `timeout`, or where the server
-    asks for more than 60 s. A stream is tried again only until its first piece. A run's limit counts the call once.
-
-    The clients of servers retry by themselves: give them `max_retries=0`, or the attempts multiply. Raises `InputError`
-    for fewer than one attempt, and for waits that are negative or infinite.
+    asks for more than 60 s. A stream is retried only until its first piece. The clients of servers retry by themselves:
+    give them `max_retries=0`. Raises `InputError` for fewer than one attempt, and for invalid waits.
     """
     check(
         "retrying",
@@ -50,23 +48,14 @@ def retrying(
         first_wait=first_wait,
         longest_wait=longest_wait,
         jitter=JITTER,
-        advised=_advised,
+        # The seconds that the server asks to wait, where it says.
+        advised=lambda error: error.retry_after if isinstance(error, RateLimitError) else None,
         longest_advised=LONGEST_ADVISED,
     )
 
     async def flow(call: ModelCall) -> ModelReply:
         return await retry(
-            partial(call.ask, model),
-            policy,
-            call.io,
-            announce=report_retry,
-            sleep=call.sleep,
-            allows=call.allows,
+            partial(call.ask, model), policy, call.io, announce=report_retry, sleep=call.sleep, allows=call.allows
         )
 
     return WrappedModel("retrying", [model], flow, clock=clock)
-
-
-def _advised(error: Exception) -> float | None:
-    """The seconds that the server asks to wait, where it says."""
-    return error.retry_after if isinstance(error, RateLimitError) else None

@@ -15,19 +15,16 @@ from graphexec._arguments import MODEL, check
 from graphexec.errors import InputError, InvalidReplyError, format_value
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Clock
+from graphexec.models.http.dialect import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-
-# What a stream gives: pieces, and last the whole.
-Piece: TypeAlias = ReplyDelta | ModelReply
 
 
 @final
 class ModelCall:
     """A call of a wrapped model, as its flow sees it: the request, the time that is left, and how to wait.
 
-    `timeout` is in seconds, or `None`. Once a piece of a reply was handed out the call has `begun`: nobody can take the
-    piece back, so an error is final.
+    `timeout` is in seconds, or `None`. Once a piece of a reply was handed out the call has `begun`: an error is final.
     """
 
     __slots__ = ("_check", "_clock", "_deadline", "_streamed", "begun", "io", "request", "timeout")
@@ -95,8 +92,7 @@ CallFlow: TypeAlias = Callable[[ModelCall], Awaitable[ModelReply]]
 class WrappedModel:
     """A model whose calls follow the `flow` that its maker wrote: `cached`, `retrying` and the like.
 
-    It streams, too: where the model inside cannot, the whole reply is its only piece. `identity` tells the model from
-    others, with its settings, as far as the models inside do. Closing those is up to whoever made them.
+    It streams, too: the whole reply of a model that cannot is its only piece. Closing the models is up to their owner.
     """
 
     __slots__ = ("_clock", "_flow", "_kind", "_models", "instant")
