@@ -22,7 +22,6 @@ from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.runs.overlay import laid_over
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.sequence_svg import sequence_svg
 from graphexec.draw.runs.timeline import timeline
 from graphexec.errors import InputError, format_value
 from graphexec.executor.result import RunResult
@@ -49,7 +48,6 @@ __all__ = [
     "recording_of",
     "save",
     "sequence_mermaid",
-    "sequence_svg",
     "subject_for",
     "timeline",
 ]

@@ -1,13 +1,11 @@
-"""A sequence diagram says what was asked and answered in a run: each once, in order, as Mermaid and as SVG."""
+"""A sequence diagram says what was asked and answered in a run: each once, in order, as Mermaid."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
-from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -20,15 +18,11 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.interaction import Interaction, Note, Together, interaction_of
 from graphexec.draw.runs.labels import answered, asked
 from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.sequence_svg import sequence_svg
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.effects import All, Perform
 from graphexec.kernel.meters import Exhausted
-from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
-
-SVG = "{http://www.w3.org/2000/svg}"
+from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, messages_in, recordings, told
 
 
 class Said(NamedTuple):
@@ -41,7 +35,7 @@ class Said(NamedTuple):
 
 def said_in(shown: Interaction) -> list[Said]:
     names = [one.name for one in shown.participants]
-    return [Said(names[one.source], names[one.target], one.kind) for one in shown.messages]
+    return [Said(names[one.source], names[one.target], one.kind) for one in messages_in(shown)]
 
 
 def expected(recording: Recording) -> list[Said]:
@@ -80,7 +74,6 @@ def test_each_call_and_each_reply_stands_in_it_once_in_order(recording: Recordin
     for run in (recording, cut_short(recording, records)):
         shown = interaction_of(run)
         assert said_in(shown) == expected(run)
-        assert [one.number for one in shown.messages] == list(range(1, len(shown.messages) + 1))
 
 
 ARROW = re.compile(r"p(\d+)(->>|-->>|--x)([+-])p(\d+): (.*)")
@@ -122,84 +115,8 @@ def read_mermaid(text: str) -> list[tuple[Said, tuple[str, ...]]]:
 @given(recordings())
 def test_mermaid_gives_back_the_messages(recording: Recording) -> None:
     shown = interaction_of(recording)
-    lines = [one.lines or (" ",) for one in shown.messages]
+    lines = [one.lines or (" ",) for one in messages_in(shown)]
     assert read_mermaid(sequence_mermaid(recording)) == list(zip(said_in(shown), lines, strict=True))
-
-
-@dataclass
-class Drawn:
-    """A message of an SVG: its number, what it says, and the tips or crosses of its arrow."""
-
-    number: int
-    title: str
-    tips: int
-    labels: list[str]
-
-
-def read_svg(text: str) -> Iterator[Drawn]:
-    for group in ET.fromstring(text).iter(f"{SVG}g"):
-        number = group.get("data-message")
-        if number is None:
-            continue
-        crosses = [one for one in group.iter(f"{SVG}path") if "l10,10" in (one.get("d") or "")]
-        labels = [one.text or "" for one in group.iter(f"{SVG}text") if one.get("class") == "label"]
-        tips = len(list(group.iter(f"{SVG}polygon"))) + len(crosses)
-        yield Drawn(int(number), group.findtext(f"{SVG}title") or "", tips, labels)
-
-
-@given(recordings())
-def test_svg_has_one_arrow_for_each_message_and_a_title_that_says_it(recording: Recording) -> None:
-    shown = interaction_of(recording)
-    drawn = list(read_svg(sequence_svg(recording)))
-    assert [one.number for one in drawn] == [one.number for one in shown.messages]
-    for one, message, said in zip(drawn, shown.messages, said_in(shown), strict=True):
-        assert one.tips == 1
-        assert one.title == f"{message.number}. {said.source} → {said.target}: {message.title}"
-        assert "".join(one.labels).replace(" ", "") == "".join(message.lines).replace(" ", "")
-
-
-@given(recordings())
-def test_all_of_an_svg_stands_within_its_sheet(recording: Recording) -> None:
-    root = ET.fromstring(sequence_svg(recording))
-    group = root.find(f"{SVG}g")
-    assert group is not None
-    moved = re.fullmatch(r"translate\((.*) (.*)\)", group.get("transform", ""))
-    assert moved is not None
-    wide, high = float(root.get("width", "")), float(root.get("height", ""))
-    for rect in group.iter(f"{SVG}rect"):
-        left, top = float(rect.get("x", "")) + float(moved[1]), float(rect.get("y", "")) + float(moved[2])
-        assert left >= 0
-        assert top >= 0
-        assert left + float(rect.get("width", "")) <= wide
-        assert top + float(rect.get("height", "")) <= high
-
-
-@given(recordings(), st.integers(2, 12))
-def test_with_a_most_the_first_and_the_last_stay_and_no_reply_stands_alone(recording: Recording, most: int) -> None:
-    whole, shown = interaction_of(recording).messages, interaction_of(recording, most=most)
-    kept = shown.messages
-    assert len(kept) <= most
-    assert (kept[0], kept[-1]) == (whole[0], whole[-1])
-    left_out = [one.text for one in shown.items if isinstance(one, Note) and one.kind == "left out"]
-    missing = len(whole) - len(kept)
-    assert left_out == ([f"{missing:,} message{'' if missing == 1 else 's'} left out"] if missing else [])
-    # It reads the signs, too: nothing ends that has not begun.
-    assert len(read_mermaid(sequence_mermaid(recording, most=most))) == len(kept)
-    assert [one.number for one in read_svg(sequence_svg(recording, most=most))] == [one.number for one in kept]
-
-
-def test_a_most_that_leaves_no_end_is_refused() -> None:
-    with pytest.raises(InputError, match="most is 1, which leaves no first and last message; give 2 or more"):
-        sequence_mermaid(a_conversation(), most=1)
-
-
-def test_mermaid_numbers_the_messages_as_they_are_when_some_are_left_out() -> None:
-    assert sequence_mermaid(a_conversation(), most=4).splitlines()[6:] == [
-        "    p0->>+p1: What is 37 * 48, and 1 / 0?",
-        "    Note over p0,p3: 8 messages left out",
-        "    autonumber 10",
-        "    p1-->>-p0: 1776#59; the other has no value.<br/>2 model calls, 1,540 tokens, 8.00 s",
-    ]
 
 
 def test_a_conversation_as_mermaid() -> None:
@@ -256,7 +173,7 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         ("world", "RunContext"),
         ("function", "tidy"),
     ]
-    assert [one.lines for one in shown.messages[1:]] == [
+    assert [one.lines for one in messages_in(shown)[1:]] == [
         ("do it",),
         ("x", "2.00 s"),
         ('Measure(place="here")',),
@@ -286,10 +203,9 @@ def test_what_an_exception_ends_says_so_to_the_user() -> None:
     recorder(Entered("plan", None, Spent()))
     recorder(Asked("plan", CallTool("echo", "a")))
     recorder.failed(ValueError("<b>no</b>"))
-    *_, call, last = interaction_of(recorder.recording).messages
+    *_, call, last = messages_in(interaction_of(recorder.recording))
     assert (call.kind, last.kind, last.target) == ("call", "failure", 0)
     assert last.lines[0] == "ValueError: <b>no</b>"
-    assert list(read_svg(sequence_svg(recorder.recording)))[-1].title.endswith("Agent → User: ValueError: <b>no</b>")
 
 
 HOSTILE = [
@@ -316,15 +232,11 @@ def test_hostile_text_is_text(text: str) -> None:
         agent=text,
     )
     shown = interaction_of(run)
-    assert [one.kind for one in shown.messages] == ["call", *("call", "reply") * 3]
-    drawn, mermaid = sequence_svg(run), sequence_mermaid(run)
-    assert [one.lines or (" ",) for one in shown.messages] == [lines for _, lines in read_mermaid(mermaid)]
-    assert len(list(read_svg(drawn))) == len(shown.messages)
-    tags = {element.tag.removeprefix(SVG) for element in ET.fromstring(drawn).iter()}
-    assert tags <= {"svg", "desc", "style", "g", "title", "path", "rect", "text", "polygon"}
-    assert not any(one < " " or one in "\u202e\u2028" for one in (drawn + mermaid).replace("\n", ""))
-    assert len(drawn) < 60_000
-    assert all(len(line) <= 60 for message in shown.messages for line in message.lines)
+    assert [one.kind for one in messages_in(shown)] == ["call", *("call", "reply") * 3]
+    mermaid = sequence_mermaid(run)
+    assert [one.lines or (" ",) for one in messages_in(shown)] == [lines for _, lines in read_mermaid(mermaid)]
+    assert not any(one < " " or one in "\u202e\u2028" for one in mermaid.replace("\n", ""))
+    assert all(len(line) <= 60 for message in messages_in(shown) for line in message.lines)
 
 
 def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:

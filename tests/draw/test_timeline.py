@@ -22,7 +22,7 @@ from graphexec.errors import InputError
 from graphexec.kernel import ITERATIONS
 from graphexec.kernel.effects import All
 from graphexec.runtime.runner import make_run_context, stream
-from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
+from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, messages_in, recordings, told
 
 widths = st.integers(40, 160)
 # The number of an iteration, when it began, and how long it waited.
@@ -175,7 +175,7 @@ def test_a_run_that_is_gone_on_with_may_begin_within_a_node() -> None:
     run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.exchanges), visit.waited) == ("dispatch_tools", None, 1, 2.0)
-    assert [message.kind for message in interaction_of(run).messages] == ["call", "call", "reply"]
+    assert [message.kind for message in messages_in(interaction_of(run))] == ["call", "call", "reply"]
 
 
 @final

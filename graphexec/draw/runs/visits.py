@@ -33,6 +33,10 @@ class EffectRecord:
     replies: Sequence[Record] | None = None
     seconds: float = 0.0
 
+    def reply(self, index: int) -> Record | None:
+        """Return the reply to the effect of this index."""
+        return self.replies[min(index, len(self.replies) - 1)] if self.replies else None
+
 
 @final
 @dataclass(slots=True)
