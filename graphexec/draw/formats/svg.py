@@ -68,9 +68,8 @@ def machine(picture: Picture, layout: Layout) -> list[str]:
     lines += [_node(box, place) for box, place in zip(picture.boxes, layout.boxes, strict=True)]
     # Above all lines: an edge that passes behind a label leaves it readable.
     lines += [
-        _label(index, arrow, line.label)
-        for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
-        if line.label is not None
+        _label(index, arrow, place)
+        for index, (arrow, place) in enumerate(zip(picture.arrows, layout.labels, strict=True))
     ]
     return lines
 
@@ -150,7 +149,7 @@ def _tip(base: Point, tip: Point, thick: float) -> str:
 
 def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
     kind = _classes("edge-label", arrow)
-    lines = _lines(arrow.lines, arrow.notes, Rectangle(place.x, place.y, place.width, place.height), LABEL, "label")
+    lines = _lines(arrow.lines, arrow.notes, place, LABEL, "label")
     return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
 
 
@@ -254,7 +253,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _finish_sample(place)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1]), None), None)}</g>'
+            return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
         case "current":
             return f'<g class="node pure current">{outline("pure", place)}</g>'
         case _:
