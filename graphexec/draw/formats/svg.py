@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from html import escape
 from importlib.resources import files
 
-from graphexec.draw.layout.font_metrics import width, wrapped
+from graphexec.draw.layout.font_metrics import width
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, laid_out
 from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
 from graphexec.draw.model.picture import Arrow, Box, Look, Picture
 from graphexec.draw.model.style import FONT, style
-from graphexec.draw.model.words import plain
+from graphexec.draw.model.words import plain, wrapped
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 
@@ -266,7 +267,8 @@ def _finish_sample(place: Rectangle) -> str:
 
 
 def _caption(caption: Sequence[str], inner: float) -> tuple[list[str], float]:
-    lines = [line for sentence in caption for line in wrapped(sentence, _CAPTION, inner)]
+    measure = partial(width, size=_CAPTION)
+    lines = [line for sentence in caption for line in wrapped(sentence.split(), inner, measure)]
     step = _CAPTION * 1.4
     drawn = [text(0, step * (row + 0.8), line, size=_CAPTION, kind="start") for row, line in enumerate(lines)]
     return drawn, step * len(lines)

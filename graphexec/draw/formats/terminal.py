@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphexec.draw.model.legend import Entry, legend_of, text_of
 from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Numbered, Picture, nest_of
-from graphexec.draw.model.words import cells, plain, plain_lines
+from graphexec.draw.model.words import cells, plain, plain_lines, wrapped
 from graphexec.kernel.node import END
 
 # Columns; only a name that is longer by itself takes more.
@@ -46,17 +46,16 @@ def terminal(picture: Picture) -> str:
     lines = list(drawing.nest(nest_of(picture), _ROOM))
     lines += ["", *_legend(picture)]
     if picture.caption:
-        lines += ["", *(line for text in plain_lines(*picture.caption) for line in _broken(text, _ROOM))]
+        lines.append("")
+    for text in plain_lines(*picture.caption):
+        lines += wrapped(text.split(" "), _ROOM, cells)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _legend(picture: Picture) -> list[str]:
-    """What the signs mean; none of them is parted from its meaning."""
-    kept = "\N{NO-BREAK SPACE}"
-    signs = [
-        f"{_LEGEND[entry]} {text_of(entry)}".replace(" ", kept) for entry in legend_of(picture) if entry in _LEGEND
-    ]
-    return [line.strip().replace(kept, " ") for line in _broken("   ".join(signs), _ROOM)]
+    """The signs and their meanings, with two spaces behind each."""
+    signs = [f"{_LEGEND[entry]} {text_of(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
+    return wrapped(signs, _ROOM + 2, cells)
 
 
 class _Drawing:
@@ -124,7 +123,7 @@ def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Ite
         return
     yield way
     under = "      " if last else " │    "
-    yield from (under + line for line in _broken(text, room - len(under)))
+    yield from (under + line for line in wrapped(text.split(" "), room - len(under), cells))
 
 
 def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
@@ -133,42 +132,8 @@ def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     signs = (*((_CURRENT,) if box.current else ()), *((_MARKS[box.mark],) if box.mark else ()))
     lines = [" ".join((*signs, plain(box.name)))]
     for texts in (box.lines, box.notes):
-        lines += _broken(" · ".join(plain_lines(*texts)), room - 4)
+        lines += wrapped(" · ".join(plain_lines(*texts)).split(" "), room - 4, cells)
     widest = max(map(cells, lines))
     yield f"{left}{across * (widest + 2)}{right}"
     yield from (f"{side} {line}{' ' * (widest - cells(line))} {side}" for line in lines)
     yield f"{lower_left}{way_out if leaves else across}{across * (widest + 1)}{lower_right}"
-
-
-def _broken(text: str, room: int) -> list[str]:
-    """Break a text into lines of so many columns, between words where that is possible."""
-    lines: list[str] = []
-    line = ""
-    used = 0
-    for word in text.split(" "):
-        wide = cells(word)
-        if line and used + 1 + wide > room:
-            lines.append(line)
-            line, used = "", 0
-        if line:
-            line, used = f"{line} {word}", used + 1 + wide
-        elif wide <= room:
-            line, used = word, wide
-        else:
-            *full, line = _pieces(word, room)
-            lines += full
-            used = cells(line)
-    return [*lines, line] if line else lines
-
-
-def _pieces(word: str, room: int) -> list[str]:
-    """A word that is too long for a line, as several."""
-    pieces: list[str] = []
-    begin = used = 0
-    for position, character in enumerate(word):
-        wide = cells(character)
-        if used + wide > room and position > begin:
-            pieces.append(word[begin:position])
-            begin, used = position, 0
-        used += wide
-    return [*pieces, word[begin:]]

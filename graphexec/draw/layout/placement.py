@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product, starmap
 from typing import Any, NamedTuple
@@ -132,27 +132,23 @@ def _back(picture: Picture) -> set[int]:
     for index, arrow in enumerate(picture.arrows):
         leaving.setdefault(arrow.source, []).append((index, arrow.target))
     back: set[int] = set()
-    seen: set[str] = set()
+    left: set[str] = set()
+    # The nodes on the way, each with the arrows that are not followed yet.
+    above: dict[str, Iterator[tuple[int, str]]] = {}
     for first in (picture.start, *leaving):
-        if first in seen:
-            continue
-        seen.add(first)
-        above = {first}
-        waiting = [(first, iter(leaving.get(first, ())))]
-        while waiting:
-            name, rest = waiting[-1]
-            step = next(rest, None)
-            if step is None:
-                above.remove(name)
-                waiting.pop()
-                continue
-            index, target = step
-            if target in above:
-                back.add(index)
-            elif target not in seen:
-                seen.add(target)
-                above.add(target)
-                waiting.append((target, iter(leaving.get(target, ()))))
+        if first not in left:
+            above[first] = iter(leaving.get(first, ()))
+        while above:
+            name = next(reversed(above))
+            for index, target in above[name]:
+                if target in above:
+                    back.add(index)
+                elif target not in left:
+                    above[target] = iter(leaving.get(target, ()))
+                    break
+            else:
+                left.add(name)
+                del above[name]
     return back
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from graphexec.kernel.graph import Graph
@@ -13,8 +12,6 @@ from graphexec.verify.proof.verdict import Finding
 # red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.
 Mark: TypeAlias = Literal["red", "orange", "grey"]
 Marks: TypeAlias = Mapping[Edge, Mark]
-
-UNMARKED: Marks = MappingProxyType({})
 
 # Of Matplotlib's palette: they can be told apart on white and on black. Widths say the same without colour.
 COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}

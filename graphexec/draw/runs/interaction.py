@@ -138,7 +138,9 @@ def _exchange(exchange: EffectRecord, places: Sequence[int]) -> Iterator[Item]:
     notes = [Note("news", cut(text, _LABEL), over) for text in exchange.news]
     if len(places) == 1:
         call, *reply = _branch(exchange, 0, places[0], timed=True)
-        yield from (call, *notes, *reply)
+        yield call
+        yield from notes
+        yield from reply
         return
     if places:
         branches = [tuple(_branch(exchange, index, place, timed=False)) for index, place in enumerate(places)]
