@@ -19,11 +19,12 @@ from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
+from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import laid_over
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError
 from graphexec.executor.result import RunResult
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, built
@@ -56,12 +57,6 @@ __all__ = [
 Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 
 
-def _page(picture: Picture) -> str:
-    from graphexec.draw.page import html
-
-    return html(picture)
-
-
 # The text formats by their names.
 FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
     {
@@ -71,7 +66,7 @@ FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
         "markdown": markdown,
         "text": terminal,
         "svg": svg,
-        "html": _page,
+        "html": html,
     }
 )
 
@@ -123,19 +118,15 @@ def drawn(
     """Return the picture as the bytes of a file, `png` among the formats; else like `draw`."""
     recordings = [recording_of(run) for run in _several(runs)]
     picture = _picture(subject, marks, recordings)
-    if format == "png":
-        return png(svg(laid_over(picture, recordings)))
-    if format not in FORMATS:
+    if format not in (*FORMATS, "png"):
         close = difflib.get_close_matches(format, [*FORMATS, "png"], n=1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FORMATS)}, and png for files"
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
     shown = laid_over(picture, recordings)
     if format == "html" and len(recordings) == 1:
-        from graphexec.draw.page import html
-
         # The page lays the run over the machine by itself, step by step.
         return html(picture, recordings[0]).encode()
-    return FORMATS[format](shown).encode()
+    return png(svg(shown)) if format == "png" else FORMATS[format](shown).encode()
 
 
 def save(
@@ -174,9 +165,9 @@ def subject_for(
     if limits is not None:
         return graph.verify(limits)
     known = [one for run in _several(runs) if (one := recording_of(run).limits) is not None]
-    if not known:
-        return graph.verify()
-    return graph.verify(known[0]) if all(one == known[0] for one in known) else graph
+    if any(one != known[0] for one in known):
+        return graph
+    return graph.verify(known[0]) if known else graph.verify()
 
 
 def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recording]) -> Picture:
@@ -196,7 +187,4 @@ def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recordi
 def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
     if isinstance(runs, (RunResult, Done, Journal, Recording, Recorder, BaseException)):
         return [runs]
-    # Users without a type checker pass files, and nothing.
-    if isinstance(runs, str) or not isinstance(runs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"runs is {format_value(runs)}; give what executor.run returned, or a list of such")
     return list(runs)

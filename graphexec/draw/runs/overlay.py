@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.model.words import counted, duration
 from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.labels import cut
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 
 # So many times an edge is told by the numbers of its steps; beyond, only how often it was taken.
 _STEPS = 4
-# So much of an answer is told.
+# Characters of an answer.
 _ANSWER = 80
 
 
@@ -110,13 +111,8 @@ def _told(run: Recording) -> tuple[str, ...]:
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")
-    answer = () if result is None or result["output"] is None else (f"Answer: {_answer(result['output'])}",)
+    answer = () if result is None or result["output"] is None else (f"Answer: {cut(str(result['output']), _ANSWER)}",)
     return (*answer, f"{_status(result)} after {', '.join(costs)}.")
-
-
-def _answer(output: object) -> str:
-    text = " ".join(str(output)[: 2 * _ANSWER].split())
-    return text if len(text) <= _ANSWER else f"{text[:_ANSWER]}…"
 
 
 def _status(result: Record | None) -> str:
