@@ -42,8 +42,7 @@ def terminal(picture: Picture) -> str:
     `▼` and `▲` say where the node that an edge leads to stands. The drawing is at most 100 columns wide, if the names
     of nodes and outcomes are not too long for that.
     """
-    drawing = _Drawing(picture)
-    lines = list(drawing.nest(nest_of(picture), _ROOM))
+    lines = list(_nest(picture, nest_of(picture), _ROOM))
     lines += ["", *_legend(picture)]
     if picture.caption:
         lines.append("")
@@ -58,47 +57,32 @@ def _legend(picture: Picture) -> list[str]:
     return wrapped(signs, _ROOM + 2, cells)
 
 
-class _Drawing:
-    """A picture, with each node's edges at hand."""
+def _nest(picture: Picture, nest: Nest, room: int) -> Iterator[str]:
+    for one in nest.inside:
+        if isinstance(one, Nest):
+            yield f"┌┈ {plain(one.name)}"
+            yield from (f"┊ {line}" for line in _nest(picture, one, room - 2))
+            yield "└┈"
+        else:
+            yield from _node(picture, one, room)
 
-    __slots__ = ("_arrows", "_places", "_start")
 
-    def __init__(self, picture: Picture) -> None:
-        self._start = picture.start
-        self._places = {box.name: number for number, box in enumerate(picture.boxes)}
-        self._arrows: dict[str, list[Arrow]] = {box.name: [] for box in picture.boxes}
-        for arrow in picture.arrows:
-            self._arrows[arrow.source].append(arrow)
-
-    def nest(self, nest: Nest, room: int) -> Iterator[str]:
-        """What stands in a graph, nested ones behind a line of their own."""
-        for one in nest.inside:
-            if isinstance(one, Nest):
-                yield f"┌┈ {plain(one.name)}"
-                yield from (f"┊ {line}" for line in self.nest(one, room - 2))
-                yield "└┈"
-            else:
-                yield from self._node(one, room)
-
-    def _node(self, numbered: Numbered, room: int) -> Iterator[str]:
-        number, box = numbered
-        arrows = self._arrows[box.name]
-        if box.name == self._start:
-            yield from (" ●", " ▼")
-        yield from _framed(box, room, leaves=bool(arrows))
-        labels = [_label(arrow) for arrow in arrows]
-        widest = max(map(cells, labels), default=0)
-        for index, (arrow, label) in enumerate(zip(arrows, labels, strict=True), 1):
-            line = _line(arrow)
-            way = f"{label} {line * (widest - cells(label) + 1)}▶ {self._target(number, arrow)}"
-            last = index == len(arrows)
-            yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", arrow.notes, room, last=last)
-
-    def _target(self, source: int, arrow: Arrow) -> str:
-        if arrow.target == END.name:
-            return f"◎ {END.name}"
-        place = self._places[arrow.target]
-        return f"{plain(arrow.target)} {'↻' if place == source else '▼' if place > source else '▲'}"
+def _node(picture: Picture, numbered: Numbered, room: int) -> Iterator[str]:
+    number, box = numbered
+    arrows = [arrow for arrow in picture.arrows if arrow.source == box.name]
+    after = {box.name for box in picture.boxes[number:]}
+    if box.name == picture.start:
+        yield from (" ●", " ▼")
+    yield from _framed(box, room, leaves=bool(arrows))
+    labels = [_label(arrow) for arrow in arrows]
+    widest = max(map(cells, labels), default=0)
+    for index, (arrow, label) in enumerate(zip(arrows, labels, strict=True), 1):
+        line = _line(arrow)
+        where = "↻" if arrow.target == box.name else "▼" if arrow.target in after else "▲"
+        target = f"◎ {END.name}" if arrow.target == END.name else f"{plain(arrow.target)} {where}"
+        way = f"{label} {line * (widest - cells(label) + 1)}▶ {target}"
+        last = index == len(arrows)
+        yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", arrow.notes, room, last=last)
 
 
 def _label(arrow: Arrow) -> str:

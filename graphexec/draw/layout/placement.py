@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product, starmap
@@ -78,11 +77,8 @@ def laid_out(picture: Picture) -> Layout:
 
 def _laid_out(picture: Picture, way: _Way) -> Layout:
     try:
-        with warnings.catch_warnings():
-            # What it says on import is not about the picture.
-            warnings.simplefilter("ignore")
-            # Any: it has no types.
-            pygraphviz: Any = importlib.import_module("pygraphviz")
+        # Any: it has no types.
+        pygraphviz: Any = importlib.import_module("pygraphviz")
     except ImportError:
         raise InputError(
             "this picture is laid out with pygraphviz, which is not there; pip install 'graphexec-agents[draw]'"

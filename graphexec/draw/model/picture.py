@@ -180,9 +180,7 @@ def look(node: Node[Any, Any]) -> Look:
 def exhausts(graph: Graph[Any, Any], edge: Edge) -> bool:
     """Whether only a spent limit takes the edge."""
     source = graph.nodes.get(edge.source)
-    if source is None or edge.outcome in source.returns:
-        return False
-    return source.spent_outcome is edge.outcome
+    return source is not None and edge.outcome not in source.returns and source.spent_outcome is edge.outcome
 
 
 def caption_of(verdict: Verdict) -> tuple[str, ...]:
@@ -206,14 +204,15 @@ def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
     graph, limits = verdict.graph, verdict.limits
     flow = flow_of(graph)
     known = limits_of(flow, limits)
-    found: dict[tuple[str, str], dict[str, None]] = {
-        (edge.source, edge.outcome.__name__): {} for edge in graph.edges if exhausts(graph, edge)
+    found: dict[tuple[str, str], tuple[str, ...]] = {
+        (edge.source, edge.outcome.__name__): () for edge in graph.edges if exhausts(graph, edge)
     }
     for one in flow.transitions:
-        if one.kind != "move" and (one.source, one.outcome) in found:
+        place = one.source, one.outcome
+        if one.kind != "move" and place in found:
             set_ones = [cause for cause in one.causes if known.get(cause) is not None]
-            found[one.source, one.outcome] |= dict.fromkeys(set_ones)
-    return {place: tuple(causes) for place, causes in found.items()}
+            found[place] = tuple(dict.fromkeys([*found[place], *set_ones]))
+    return found
 
 
 def _listed(parts: list[str]) -> str:
@@ -231,14 +230,12 @@ def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
 
 
 def _cost(budget: Budget, limits: Limits | None) -> str:
-    if limits is None:
-        limit = budget.limit
-        if limit is None:
-            return "costs an iteration" if budget.name == ITERATIONS.name else f"costs one of {budget}"
-    elif budget.name == ITERATIONS.name:
-        limit = limits.iterations
-    else:
-        limit = limits.budgets.get(budget.name, budget.limit)
+    iteration = budget.name == ITERATIONS.name
+    if limits is None and budget.limit is None:
+        return "costs an iteration" if iteration else f"costs one of {budget}"
+    limit = budget.limit
+    if limits is not None:
+        limit = limits.iterations if iteration else limits.budgets.get(budget.name, limit)
     return f"counts {budget}, without limit" if limit is None else f"costs 1 of {limit:,} {budget}"
 
 

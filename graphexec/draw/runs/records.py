@@ -73,9 +73,7 @@ from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
-from graphexec.messages import (
-    ReplyDelta,
-)
+from graphexec.messages import ReplyDelta
 from graphexec.verify.proof.verdict import Verdict
 
 # What a result says of its fields where it does not say otherwise.
