@@ -22,7 +22,6 @@ from graphexec import (
 )
 from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.runs.interaction import Interaction, Note, SentMessage, Together
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, Acted, Observed, Ready, Replied
 from graphexec.kernel.effects import All
@@ -98,20 +97,6 @@ def told(*events: Event[Any], given: object = "q", model: str | None = None, age
     for event in events:
         recorder(event)
     return recorder.recording
-
-
-def messages_in(interaction: Interaction) -> list[SentMessage]:
-    """The messages of an interaction, in order."""
-    found: list[SentMessage] = []
-    for item in interaction.items:
-        match item:
-            case SentMessage():
-                found.append(item)
-            case Together(_, branches):
-                found += [message for branch in branches for message in branch]
-            case Note():
-                pass
-    return found
 
 
 def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools", at: float = 0.0) -> list[Event[Any]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,27 +13,14 @@ from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
 from graphexec.draw.model.words import plain
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.interaction import Interaction, Note, Together, interaction_of
 from graphexec.draw.runs.labels import answered, asked
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.effects import All, Perform
 from graphexec.kernel.meters import Exhausted
-from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, messages_in, recordings, told
-
-
-class Said(NamedTuple):
-    """A message as a reader sees it."""
-
-    source: str
-    target: str
-    kind: str
-
-
-def said_in(shown: Interaction) -> list[Said]:
-    names = [one.name for one in shown.participants]
-    return [Said(names[one.source], names[one.target], one.kind) for one in messages_in(shown)]
+from tests.draw.readers import Said, read_sequence
+from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 
 def expected(recording: Recording) -> list[Said]:
@@ -72,51 +57,7 @@ def asked_of(effect: Record) -> str:
 @given(recordings(), st.integers(0, 60))
 def test_each_call_and_each_reply_stands_in_it_once_in_order(recording: Recording, records: int) -> None:
     for run in (recording, cut_short(recording, records)):
-        shown = interaction_of(run)
-        assert said_in(shown) == expected(run)
-
-
-ARROW = re.compile(r"p(\d+)(->>|-->>|--x)([+-])p(\d+): (.*)")
-KINDS = {"->>": "call", "-->>": "reply", "--x": "failure"}
-ENTITY = re.compile(r"#(\d+);")
-
-
-def decoded(text: str) -> tuple[str, ...]:
-    return tuple(ENTITY.sub(lambda found: chr(int(found[1])), line) for line in text.split("<br/>"))
-
-
-def read_mermaid(text: str) -> list[tuple[Said, tuple[str, ...]]]:
-    """The messages of Mermaid's text, by its grammar; all that begins ends at most once, and all frames end."""
-    first, *lines = text.splitlines()
-    assert first == "sequenceDiagram"
-    names: dict[str, str] = {}
-    active = Counter[str]()
-    frames = 0
-    found: list[tuple[Said, tuple[str, ...]]] = []
-    for line in map(str.strip, lines):
-        if arrow := ARROW.fullmatch(line):
-            source, how, sign, target, label = arrow.groups()
-            active[target if sign == "+" else source] += 1 if sign == "+" else -1
-            assert min(active.values()) >= 0
-            found.append((Said(names[source], names[target], KINDS[how]), decoded(label)))
-        elif declared := re.fullmatch(r"(?:participant|actor) p(\d+) as (.*)", line):
-            names[declared[1]] = decoded(declared[2])[0]
-        elif line.startswith("par "):
-            frames += 1
-        elif line == "end":
-            frames -= 1
-        else:
-            assert re.fullmatch(r"and|autonumber( \d+)?|Note over p\d+(,p\d+)?: .+", line)
-        assert frames in (0, 1)
-    assert frames == 0
-    return found
-
-
-@given(recordings())
-def test_mermaid_gives_back_the_messages(recording: Recording) -> None:
-    shown = interaction_of(recording)
-    lines = [one.lines or (" ",) for one in messages_in(shown)]
-    assert read_mermaid(sequence_mermaid(recording)) == list(zip(said_in(shown), lines, strict=True))
+        assert [said for said, _ in read_sequence(sequence_mermaid(run))] == expected(run)
 
 
 def test_a_conversation_as_mermaid() -> None:
@@ -164,16 +105,16 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         *asked_and_answered(AskHuman("May I?"), "yes"),
         *asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
     )
-    shown = interaction_of(run)
-    assert [(one.role, one.name) for one in shown.participants] == [
-        ("user", "User"),
-        ("agent", "Agent"),
-        ("tool", "look_up"),
-        ("person", "Person"),
-        ("world", "RunContext"),
-        ("function", "tidy"),
+    drawn = sequence_mermaid(run)
+    assert re.findall(r"(?:actor|participant) p\d as (.*)", drawn) == [
+        "User",
+        "Agent",
+        "look_up<br/>tool",
+        "Person",
+        "RunContext",
+        "tidy<br/>function",
     ]
-    assert [one.lines for one in messages_in(shown)[1:]] == [
+    assert [lines for _, lines in read_sequence(drawn)[1:]] == [
         ("do it",),
         ("x", "2.00 s"),
         ('Measure(place="here")',),
@@ -183,19 +124,16 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         ('look_up("Porto")',),
         ('{"people": 248769}', "2.00 s"),
     ]
-    assert [one for one in shown.items if isinstance(one, Note)] == [Note("running", "still running")]
+    assert re.findall("Note over .*", drawn) == ["Note over p1: still running"]
 
 
 def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
     both = All((CallTool("echo", "a"), CallTool("echo", "b")))
-    (together,) = [
-        one for one in interaction_of(told(*asked_and_answered(both, cut))).items if isinstance(one, Together)
-    ]
-    assert [[message.kind for message in branch] for branch in together.branches] == [["call", "failure"]] * 2
-    assert {message.lines for branch in together.branches for message in branch[1:]} == {
-        ("the limit of 3 seconds was reached (3 spent)", "cut")
-    }
+    drawn = sequence_mermaid(told(*asked_and_answered(both, cut)))
+    _, *said = read_sequence(drawn)
+    assert (drawn.count("par "), [one.kind for one, _ in said]) == (1, ["call", "failure"] * 2)
+    assert {lines for _, lines in said[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut")}
 
 
 def test_what_an_exception_ends_says_so_to_the_user() -> None:
@@ -203,9 +141,9 @@ def test_what_an_exception_ends_says_so_to_the_user() -> None:
     recorder(Entered("plan", None, Spent()))
     recorder(Asked("plan", CallTool("echo", "a")))
     recorder.failed(ValueError("<b>no</b>"))
-    *_, call, last = messages_in(interaction_of(recorder.recording))
-    assert (call.kind, last.kind, last.target) == ("call", "failure", 0)
-    assert last.lines[0] == "ValueError: <b>no</b>"
+    *_, (call, _), (last, lines) = read_sequence(sequence_mermaid(recorder.recording))
+    assert (call.kind, last.kind, last.target) == ("call", "failure", "User")
+    assert lines[0] == "ValueError: <b>no</b>"
 
 
 HOSTILE = [
@@ -231,12 +169,11 @@ def test_hostile_text_is_text(text: str) -> None:
         model=text,
         agent=text,
     )
-    shown = interaction_of(run)
-    assert [one.kind for one in messages_in(shown)] == ["call", *("call", "reply") * 3]
     mermaid = sequence_mermaid(run)
-    assert [one.lines or (" ",) for one in messages_in(shown)] == [lines for _, lines in read_mermaid(mermaid)]
+    said = read_sequence(mermaid)
+    assert [one.kind for one, _ in said] == ["call", *("call", "reply") * 3]
     assert not any(one < " " or one in "\u202e\u2028" for one in mermaid.replace("\n", ""))
-    assert all(len(line) <= 60 for message in messages_in(shown) for line in message.lines)
+    assert all(len(line) <= 60 for _, lines in said for line in lines)
 
 
 def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:
