@@ -48,8 +48,6 @@ def feed_of(source: Source) -> Feed:
 
 
 class _RecorderFeed(Feed):
-    """The records of a recorder."""
-
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._records = recorder.records

@@ -109,7 +109,6 @@ def _box_style(box: Box) -> str:
 
 
 def _label(arrow: Arrow) -> str:
-    """Its lines, each with room at its sides."""
     text = r"\n".join(f"  {_escaped(line)}  " for line in plain_lines(*arrow.lines))
     return f'"{text}"'
 

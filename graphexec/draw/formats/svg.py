@@ -91,7 +91,6 @@ def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
 
 
 def _plain(words: str) -> str:
-    """Text that XML can hold."""
     return escape(plain(words), quote=False)
 
 
@@ -155,7 +154,6 @@ def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
 
 
 def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
-    """Lines of text around the middle of a place; the last of them are the notes of a run."""
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
     plain = len(lines) - len(notes)
@@ -169,13 +167,14 @@ def _dot(place: Rectangle) -> str:
     return f'<circle class="dot" cx="{number(place.x)}" cy="{number(place.y)}" r="{number(place.width / 2)}"/>'
 
 
+def _rings(place: Rectangle, *radii: float) -> str:
+    x, y = number(place.x), number(place.y)
+    return "".join(f'<circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>' for radius in radii)
+
+
 def _finish(place: Rectangle) -> str:
-    x, y, radius = number(place.x), number(place.y), place.width / 2
-    return (
-        f'<g data-node="{END.name}"><circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>'
-        f'<circle class="finish" cx="{x}" cy="{y}" r="{number(radius - 4)}"/>'
-        f"{text(place.x, place.y + 4, END.name, size=LINE, kind='title')}</g>"
-    )
+    rings = _rings(place, place.width / 2, place.width / 2 - 4)
+    return f'<g data-node="{END.name}">{rings}{text(place.x, place.y + 4, END.name, size=LINE, kind="title")}</g>'
 
 
 def _node(box: Box, place: Rectangle) -> str:
@@ -251,7 +250,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
         case "start":
             return _dot(Rectangle(place.x, place.y, 10, 10))
         case "end":
-            return _finish_sample(place)
+            return _rings(place, 7, 4.5)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
@@ -259,11 +258,6 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return f'<g class="node pure current">{outline("pure", place)}</g>'
         case _:
             return f'<g class="node {entry}">{outline(entry, place)}</g>'
-
-
-def _finish_sample(place: Rectangle) -> str:
-    x, y = number(place.x), number(place.y)
-    return f'<circle class="finish" cx="{x}" cy="{y}" r="7"/><circle class="finish" cx="{x}" cy="{y}" r="4.5"/>'
 
 
 def _caption(caption: Sequence[str], inner: float) -> tuple[list[str], float]:

@@ -86,14 +86,12 @@ def _node(picture: Picture, numbered: Numbered, room: int) -> Iterator[str]:
 
 
 def _label(arrow: Arrow) -> str:
-    """What stands on an edge: its mark, its outcome, and what is full again."""
     again = arrow.lines[1 : len(arrow.lines) - len(arrow.notes)]
     words = (*((_MARKS[arrow.mark],) if arrow.mark else ()), arrow.outcome, *(f"({line})" for line in again))
     return plain(" ".join(words))
 
 
 def _line(arrow: Arrow) -> str:
-    """What an edge is drawn with; heavy, if a run took it."""
     if arrow.exhausts:
         return "┅" if arrow.heat else "┄"
     return "━" if arrow.heat else "─"
@@ -111,7 +109,6 @@ def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Ite
 
 
 def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
-    """A node's name and lines in the frame of its kind."""
     left, right, lower_right, lower_left, across, side, way_out = _FRAMES[box.look]
     signs = (*((_CURRENT,) if box.current else ()), *((_MARKS[box.mark],) if box.mark else ()))
     lines = [" ".join((*signs, plain(box.name)))]

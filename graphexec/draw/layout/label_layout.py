@@ -52,7 +52,6 @@ def cost(layout: Layout) -> float:
 def _clashes(
     layout: Layout, labels: Sequence[Rectangle], lines: Sequence[Sequence[Point]], index: int, label: Rectangle
 ) -> list[str]:
-    """The clashes of an arrow's label at a place."""
     boxes = (*layout.boxes, layout.start, *((layout.finish,) if layout.finish else ()))
     return [
         *(
@@ -108,7 +107,6 @@ def _fine(layout: Layout) -> list[list[Point]]:
 
 
 def _points(line: Polyline, pieces: int) -> list[Point]:
-    """Points along a chain of Bézier curves."""
     points = [line.curve[0]]
     for begin in range(0, len(line.curve) - 1, 3):
         a, b, c, d = line.curve[begin : begin + 4]

@@ -92,7 +92,6 @@ def _laid_out(picture: Picture, way: _Way) -> Layout:
 
 
 def _dot(picture: Picture, way: _Way) -> str:
-    """What Graphviz is told: sizes and ways, and no text."""
     numbers = {box.name: number for number, box in enumerate(picture.boxes)}
     lines = [
         "digraph {",
@@ -153,7 +152,6 @@ def _room(wide: float, high: float) -> str:
 
 
 def _clusters(picture: Picture, numbers: Mapping[str, int]) -> list[str]:
-    """Nested graphs as clusters, one in another."""
     lines: list[str] = []
     paths = paths_of(picture)
     for path in paths:

@@ -127,7 +127,6 @@ class Picture:
 
 
 def _spent_limits(limits: tuple[str, ...]) -> str:
-    """Which limits take an edge, in a few words."""
     return f"of {', '.join(one.replace('_', ' ') for one in limits)}" if limits else "no such limit is set"
 
 
@@ -220,7 +219,6 @@ def _listed(parts: list[str]) -> str:
 
 
 def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
-    """What stands under the node's name."""
     kind = look(node)
     own = [effect.__name__ for effect in node.effects if effect is not Perform]
     asks = f"asks for {', '.join(own)}" if kind == "effect" else SAID[kind]
@@ -240,7 +238,6 @@ def _cost(budget: Budget, limits: Limits | None) -> str:
 
 
 def _absent(graph: Graph[Any, Any]) -> list[str]:
-    """The nodes that edges of a draft name and that it does not have."""
     ends = [name for edge in graph.edges for name in (edge.source, edge.target)]
     return [name for name in dict.fromkeys(ends) if name not in graph and name != END.name]
 

@@ -141,7 +141,6 @@ def _hash(text: str) -> str:
 
 
 def _title(picture: Picture, records: Iterable[Record]) -> str:
-    """What was asked, if it is known."""
     # Any: a run's input is arbitrary.
     asked: Any = next((_readable(record.get("input")) for record in records if record["event"] == "start"), None)
     with suppress(TypeError, KeyError):

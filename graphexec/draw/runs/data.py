@@ -239,6 +239,5 @@ def new_in(before: Sequence[Said], now: Sequence[Said]) -> Record:
 
 
 def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """The number of elements that two sequences have in common at their beginnings."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

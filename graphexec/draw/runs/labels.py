@@ -121,7 +121,6 @@ def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
 
 
 def _parsed(arguments: str) -> Any:
-    """The arguments of a model's call, which are JSON or what it took for it."""
     try:
         return json.loads(arguments)
     except ValueError:
@@ -137,7 +136,6 @@ def _several(calls: Sequence[tuple[str, Any]], most: int) -> str:
 
 
 def _decided(value: Any, most: int) -> str | None:
-    """What a function that is an agent decided."""
     match value:
         case {"decision": [*actions]} if actions:
             return _several([(action["tool"], action["tool_input"]) for action in actions], most)

@@ -299,7 +299,6 @@ def _followed(journal: Journal, error: BaseException | None = None) -> Recording
 
 
 def _read(text: str) -> Iterator[tuple[int, Record]]:
-    """The records by their lines."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -112,7 +112,6 @@ def _exchange(exchange: EffectRecord, places: Sequence[str]) -> Iterator[str]:
 
 
 def _branch(exchange: EffectRecord, index: int, place: str, *, timed: bool) -> Iterator[str]:
-    """A call, and its reply."""
     yield _arrow(_AGENT, _CALL, place, asked(exchange.effects[index], _LABEL))
     reply = exchange.reply(index)
     if reply is not None:

@@ -44,8 +44,6 @@ def timeline(run: AnyRun, *, width: int = 100, ascii_only: bool = False) -> str:
 
 @final
 class _Rows:
-    """Rows with their columns as wide as all of them need."""
-
     def __init__(self, visits: Sequence[Visit], width: int, *, ascii_only: bool) -> None:
         self._width = width
         self._ascii = ascii_only
@@ -61,13 +59,11 @@ class _Rows:
         self._said = width - times - self._way - len(_GAP)
 
     def head(self) -> str:
-        """Return what stands above the columns."""
         bar = " " * (self._bar + len(_GAP)) if self._bar else ""
         times = f"{'began':>{self._time}}{_GAP}{'waited':>{self._time}}"
         return self.line(f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node → outcome")
 
     def row(self, visit: Visit) -> str:
-        """Return the row of a visit."""
         number = "" if visit.iteration is None else str(visit.iteration)
         waited = self._clock(visit.waited) if visit.waited else ""
         columns = [f"{number:>{_NUMBER}}", f"{self._clock(visit.began - self._began):>{self._time}}"]
@@ -80,14 +76,12 @@ class _Rows:
         return self.line(_GAP.join(columns))
 
     def line(self, text: str) -> str:
-        """Return a line of text, cut where it is too long."""
         return self._fitted(text, self._width)
 
     def _fitted(self, text: str, room: int) -> str:
         return fitted(self._typed(text), room, more="..." if self._ascii else "…")
 
     def _clock(self, seconds: float) -> str:
-        """A time; in a run of less than a second, milliseconds."""
         return f"{seconds:,.2f} s" if self._took >= 1 else f"{seconds * 1000:,.2f} ms"
 
     def _way_of(self, visit: Visit) -> str:
@@ -116,7 +110,6 @@ def _took(visits: Sequence[Visit]) -> float:
 
 
 def _said_in(visit: Visit) -> str:
-    """What was asked and answered during a visit, or which limit was spent."""
     said = [_exchanged(exchange) for exchange in visit.exchanges]
     return "; ".join([*said, *([cut(visit.limit, _TEXT)] if visit.limit else [])])
 
@@ -153,7 +146,6 @@ def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
 
 
 def _ended(result: Record) -> str:
-    """How the run ended, in a line."""
     error, output = result.get("error"), result.get("output")
     facts = [
         limit_text(result.get("limit")) or "",
@@ -164,7 +156,6 @@ def _ended(result: Record) -> str:
 
 
 def _shares(visits: Sequence[Visit]) -> Iterator[str]:
-    """Where the time went."""
     took = _took(visits)
     if not took:
         return
