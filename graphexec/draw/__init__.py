@@ -148,11 +148,10 @@ def save(
 
 def format_of(file: Path) -> str:
     """Return the format that a file's suffix says. Raises `InputError` for one that says nothing."""
-    found = SUFFIXES.get(file.suffix.lower())
-    if found is None:
-        named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
-        raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or say the format")
-    return found
+    if file.suffix.lower() in SUFFIXES:
+        return SUFFIXES[file.suffix.lower()]
+    named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
+    raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or say the format")
 
 
 def subject_for(

@@ -43,18 +43,14 @@ def terminal(picture: Picture) -> str:
     of nodes and outcomes are not too long for that.
     """
     lines = list(_nest(picture, nest_of(picture), _ROOM))
-    lines += ["", *_legend(picture)]
+    # Two spaces behind each, and one between them.
+    signs = [f"{_LEGEND[entry]} {text_of(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
+    lines += ["", *wrapped(signs, _ROOM + 2, cells)]
     if picture.caption:
         lines.append("")
     for text in plain_lines(*picture.caption):
         lines += wrapped(text.split(" "), _ROOM, cells)
     return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _legend(picture: Picture) -> list[str]:
-    """The signs and their meanings, with two spaces behind each."""
-    signs = [f"{_LEGEND[entry]} {text_of(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
-    return wrapped(signs, _ROOM + 2, cells)
 
 
 def _nest(picture: Picture, nest: Nest, room: int) -> Iterator[str]:

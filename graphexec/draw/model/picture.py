@@ -91,7 +91,10 @@ class Arrow:
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines that stand at it: its outcome, which limits send it there or are full again, and the notes."""
-        spent = () if self.limits is None else (_spent_limits(self.limits),)
+        spent: tuple[str, ...] = ()
+        if self.limits is not None:
+            names = ", ".join(self.limits).replace("_", " ")
+            spent = (f"of {names}" if names else "no such limit is set",)
         again = (f"{', '.join(self.resets)} again",) if self.resets else ()
         return (self.outcome, *spent, *again, *self.notes)
 
@@ -124,10 +127,6 @@ class Picture:
         if strangers := [end for end in ends if end not in known and end != END.name]:
             raise InputError(f"this is not the picture of a machine: it has no node {strangers[0]}")
         return picture
-
-
-def _spent_limits(limits: tuple[str, ...]) -> str:
-    return f"of {', '.join(one.replace('_', ' ') for one in limits)}" if limits else "no such limit is set"
 
 
 @cache
@@ -195,7 +194,8 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         for name, bound in bounds.rows()
         if bound.number is not None
     ]
-    return (f"Proved: every run ends, after at most {_listed(known)}.",)
+    listed = " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))
+    return (f"Proved: every run ends, after at most {listed}.",)
 
 
 def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -212,10 +212,6 @@ def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
             set_ones = [cause for cause in one.causes if known.get(cause) is not None]
             found[place] = tuple(dict.fromkeys([*found[place], *set_ones]))
     return found
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:

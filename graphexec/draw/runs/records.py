@@ -87,8 +87,6 @@ class Recorder:
     `records` are those so far. `Done` makes the result's; `failed` makes it for a run that an exception ended.
     """
 
-    __slots__ = ("_prompt", "records")
-
     def __init__(
         self,
         subject: Graph[Any, Any] | Verdict,
@@ -159,13 +157,12 @@ class Recorder:
         self, status: str, exit_code: int, steps: Sequence[AgentStep], spent: Spent, seconds: float, **told: Any
     ) -> Record:
         """Return the result's record."""
-        shown = [step_data(step) for step in steps]
         return self._add(
             "result",
             status=status,
             exit_code=exit_code,
             **{**_ABSENT, **told},
-            steps=shown,
+            steps=[step_data(step) for step in steps],
             spent=spent_data(spent),
             seconds=seconds,
         )
