@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent
-from graphexec.draw import draw, recording_of, sequence_mermaid, sequence_svg, timeline
+from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
 from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -116,11 +116,11 @@ def pictures() -> dict[str, str]:
     proof = result.journal.graph.verify(result.limits)
     drawn |= {
         "run.svg": draw(proof, "svg", runs=result),
-        "run_sequence.svg": sequence_svg(result),
         "run_sequence.mmd": sequence_mermaid(result),
     }
     index += ["", "## A run", "", f"{recording.records[0]['input']['input']}", "", "![the way of the run](run.svg)"]
-    index += ["", "![who asked whom](run_sequence.svg)", "", "```text", timeline(result).rstrip(), "```"]
+    index += ["", "```mermaid", sequence_mermaid(result).rstrip(), "```"]
+    index += ["", "```text", timeline(result).rstrip(), "```"]
     for name, about, verdict in verdicts():
         drawn |= {f"{name}{suffix}": draw(verdict, how) for how, suffix in SUFFIXES.items()}
         links = ", ".join(f"[{how}]({name}{suffix})" for how, suffix in SUFFIXES.items())

@@ -24,7 +24,7 @@ _WIDTH, _LEAST = 100, 40
 _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "page": (".html", ".htm"),
     "timeline": (".txt",),
-    "sequence": (".svg", ".mmd", ".mermaid"),
+    "sequence": (".mmd", ".mermaid"),
 }
 
 _SHOWN, _LIVE, _OUTPUT = "Instead of the page", "While it happens", "Output"
@@ -48,7 +48,7 @@ def view(
         bool,
         typer.Option(
             "--sequence",
-            help="Print who asked whom, as a Mermaid diagram; -o takes a .mmd or an .svg, the drawing.",
+            help="Print who asked whom, as a Mermaid diagram; -o takes a .mmd.",
             rich_help_panel=_SHOWN,
         ),
     ] = False,
@@ -104,10 +104,9 @@ def view(
             width = max(Screen(sys.stdout).width, _LEAST) if output is None and sys.stdout.isatty() else _WIDTH
             write(drawn(recording, width=width, ascii_only=output is None and signs is ASCII), output)
         elif sequence:
-            from graphexec.draw import sequence_mermaid, sequence_svg
+            from graphexec.draw import sequence_mermaid
 
-            as_svg = output is not None and output.suffix.lower() == ".svg"
-            write((sequence_svg if as_svg else sequence_mermaid)(recording), output)
+            write(sequence_mermaid(recording), output)
         else:
             from graphexec.draw.page import html
 

@@ -19,12 +19,12 @@ from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
+from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import laid_over
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.sequence_svg import sequence_svg
 from graphexec.draw.runs.timeline import timeline
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError
 from graphexec.executor.result import RunResult
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, built
@@ -49,19 +49,12 @@ __all__ = [
     "recording_of",
     "save",
     "sequence_mermaid",
-    "sequence_svg",
     "subject_for",
     "timeline",
 ]
 
 # What is drawn: a machine, its proof, or a picture of it: `recording.machine`.
 Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
-
-
-def _page(picture: Picture) -> str:
-    from graphexec.draw.page import html
-
-    return html(picture)
 
 
 # The text formats by their names.
@@ -73,7 +66,7 @@ FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
         "markdown": markdown,
         "text": terminal,
         "svg": svg,
-        "html": _page,
+        "html": html,
     }
 )
 
@@ -125,19 +118,15 @@ def drawn(
     """Return the picture as the bytes of a file, `png` among the formats; else like `draw`."""
     recordings = [recording_of(run) for run in _several(runs)]
     picture = _picture(subject, marks, recordings)
-    if format == "png":
-        return png(svg(laid_over(picture, recordings)))
-    if format not in FORMATS:
+    if format not in (*FORMATS, "png"):
         close = difflib.get_close_matches(format, [*FORMATS, "png"], n=1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FORMATS)}, and png for files"
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
     shown = laid_over(picture, recordings)
     if format == "html" and len(recordings) == 1:
-        from graphexec.draw.page import html
-
         # The page lays the run over the machine by itself, step by step.
         return html(picture, recordings[0]).encode()
-    return FORMATS[format](shown).encode()
+    return png(svg(shown)) if format == "png" else FORMATS[format](shown).encode()
 
 
 def save(
@@ -159,11 +148,10 @@ def save(
 
 def format_of(file: Path) -> str:
     """Return the format that a file's suffix says. Raises `InputError` for one that says nothing."""
-    found = SUFFIXES.get(file.suffix.lower())
-    if found is None:
-        named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
-        raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or say the format")
-    return found
+    if file.suffix.lower() in SUFFIXES:
+        return SUFFIXES[file.suffix.lower()]
+    named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
+    raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or say the format")
 
 
 def subject_for(
@@ -176,9 +164,9 @@ def subject_for(
     if limits is not None:
         return graph.verify(limits)
     known = [one for run in _several(runs) if (one := recording_of(run).limits) is not None]
-    if not known:
-        return graph.verify()
-    return graph.verify(known[0]) if all(one == known[0] for one in known) else graph
+    if any(one != known[0] for one in known):
+        return graph
+    return graph.verify(known[0]) if known else graph.verify()
 
 
 def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recording]) -> Picture:
@@ -198,7 +186,4 @@ def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recordi
 def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
     if isinstance(runs, (RunResult, Done, Journal, Recording, Recorder, BaseException)):
         return [runs]
-    # Users without a type checker pass files, and nothing.
-    if isinstance(runs, str) or not isinstance(runs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"runs is {format_value(runs)}; give what executor.run returned, or a list of such")
     return list(runs)

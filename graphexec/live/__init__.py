@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, MutableMapping
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from graphexec.draw.page import html
 from graphexec.draw.runs.records import Recording
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Seconds between two looks at the source: what a person takes for at once.
 _PAUSE = 0.05
@@ -103,17 +103,10 @@ def _missing(error: ImportError) -> InputError:
 
 
 def _listening(port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", port))
-        # Now, so that whoever is told the address can connect to it.
-        listening.listen()
+        return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
-        listening.close()
         raise InputError(f"port {port} cannot be served: {error}; give another, or 0 for one that is free") from error
-    return listening
 
 
 def _application(feed: Feed) -> Starlette:
@@ -184,18 +177,11 @@ async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes
             await asyncio.sleep(_PAUSE)
 
 
-# As ASGI has them: its messages hold whatever belongs to their kind.
-_Message: TypeAlias = MutableMapping[str, Any]
-_Receive: TypeAlias = Callable[[], Awaitable[_Message]]
-_Send: TypeAlias = Callable[[_Message], Awaitable[None]]
-_App: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
-
-
-def _with_headers(app: _App) -> _App:
+def _with_headers(app: ASGIApp) -> ASGIApp:
     """The application with the headers that no page of it goes without, refusals included."""
 
-    async def guarded(scope: _Message, receive: _Receive, send: _Send) -> None:
-        async def sending(message: _Message) -> None:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from graphexec.draw.page import record_json
+from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import whole
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
@@ -16,110 +18,86 @@ from graphexec.errors import InputError
 # Where a run is read from.
 Source: TypeAlias = Recorder | str | os.PathLike[str]
 
-# Bytes before the place where a file is read on: other ones there show that it was written anew.
-_TAIL = 256
 
+class Feed(ABC):
+    """The records of the newest run at a source, as text, each a line.
 
-class Feed(Protocol):
-    """The records of the newest run at a source, as text, each a line."""
+    `run` is a name that no other run has: a reader who was told of another one is told everything. `over` says that the
+    run has its result, or that something is wrong with the source: then `fault` says what. `closed` sends the readers
+    away.
+    """
 
-    # A name of the run that no other has: a reader who was told of another one is told everything.
-    run: str
-    lines: list[str]
-    # Whether the run has its result; or what is wrong with the source.
-    over: bool
-    fault: str
-    # Whether the readers are to go.
-    closed: bool
+    def __init__(self) -> None:
+        self.run = secrets.token_hex(4)
+        self.lines: list[str] = []
+        self.over = self.closed = False
+        self.fault = ""
 
+    @abstractmethod
     def refresh(self) -> None:
         """Look at the source, and add what is new."""
-        ...
+
+    def _add(self, record: Record) -> None:
+        self.lines.append(record_json(record))
+        self.over = record["event"] == "result"
 
 
 def feed_of(source: Source) -> Feed:
-    """Return the records at a source. Raises `InputError` for what is none."""
-    # Users without a type checker pass an executor, say.
-    if isinstance(source, Recorder):
-        return _Kept(source)
-    if isinstance(source, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return _Followed(Path(source))
-    raise InputError(f"a live page is of a Recorder or of a file; {source!r} is neither")
+    """Return the records at a source."""
+    return _RecorderFeed(source) if isinstance(source, Recorder) else _FileFeed(Path(source))
 
 
-class _Kept:
-    """The records of a recorder."""
-
-    fault = ""
-
+class _RecorderFeed(Feed):
     def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
         self._records = recorder.records
-        self.run = _name()
-        self.lines: list[str] = []
-        self.over = self.closed = False
 
     def refresh(self) -> None:
         for record in self._records[len(self.lines) :]:
-            self.lines.append(record_json(record))
-            self.over = record["event"] == "result"
+            self._add(record)
 
 
-class _Followed:
+class _FileFeed(Feed):
     """The records in a file that grows, that may not be there yet, and that may be written anew."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
-        self._seen: os.stat_result | None = None
-        self.run = _name()
-        self.lines: list[str] = []
-        self.closed = False
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin with a file that was not read yet."""
-        self._position = self._number = 0
-        self._tail = self._rest = b""
-        self._begin_run()
-
-    def _begin_run(self) -> None:
-        if self.lines:
-            self.run, self.lines = _name(), []
-        self.over = False
-        self.fault = ""
+        # Device, inode, size and time of the file that was read, and its whole lines.
+        self._status: tuple[int, ...] = ()
+        self._content = b""
+        self._number = 0
 
     def refresh(self) -> None:
         try:
-            status = self._path.stat()
-            if _same(status, self._seen):
+            found = self._path.stat()
+            status = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if status == self._status:
                 return
-            new = self._new(status)
+            content = self._path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
             self._stop(f"{self._path} cannot be read: {error}")
             return
-        self._seen = status
-        *lines, self._rest = (self._rest + new).split(b"\n")
-        for line in lines:
+        if self._status and (status[:2] != self._status[:2] or not content.startswith(self._content)):
+            self._content, self._number = b"", 0
+            self._begin_run()
+        self._status = status
+        new = content[len(self._content) : content.rfind(b"\n") + 1]
+        self._content += new
+        for line in new.split(b"\n")[:-1]:
             self._number += 1
             if line.strip() and not self.fault:
-                self._add(line)
+                self._read(line)
 
-    def _new(self, status: os.stat_result) -> bytes:
-        """What was written since; all, of a file that is another one now."""
-        with self._path.open("rb") as file:
-            if self._seen is not None and (status.st_dev, status.st_ino) != (self._seen.st_dev, self._seen.st_ino):
-                self._begin()
-            file.seek(self._position - len(self._tail))
-            if file.read(len(self._tail)) != self._tail:
-                self._begin()
-                file.seek(0)
-            new = file.read()
-        self._position += len(new)
-        self._tail = (self._tail + new)[-_TAIL:]
-        return new
+    def _begin_run(self) -> None:
+        if self.lines:
+            self.run, self.lines = secrets.token_hex(4), []
+        self.over = False
+        self.fault = ""
 
-    def _add(self, line: bytes) -> None:
+    def _read(self, line: bytes) -> None:
         place = f"line {self._number} of {self._path}"
         try:
             record = json.loads(line)
@@ -128,32 +106,16 @@ class _Followed:
                 whole(record, place)
         except InputError as error:
             self._stop(str(error))
-            return
         except (ValueError, KeyError, TypeError, RecursionError):
             self._stop(f"{place} is not a record; give what graphexec run --record wrote")
-            return
-        if begins:
-            self._begin_run()
-        elif not self.lines:
-            self._stop(
-                f"{self._path} does not begin with a start and its machine; give what graphexec run --record wrote"
-            )
-            return
-        self.lines.append(record_json(record))
-        self.over = record["event"] == "result"
+        else:
+            if begins:
+                self._begin_run()
+            if begins or self.lines:
+                self._add(record)
+            else:
+                remedy = "give what graphexec run --record wrote"
+                self._stop(f"{self._path} does not begin with a start and its machine; {remedy}")
 
     def _stop(self, fault: str) -> None:
         self.fault, self.over = fault, True
-
-
-def _name() -> str:
-    return secrets.token_hex(4)
-
-
-def _same(one: os.stat_result, other: os.stat_result | None) -> bool:
-    return other is not None and (one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) == (
-        other.st_dev,
-        other.st_ino,
-        other.st_size,
-        other.st_mtime_ns,
-    )

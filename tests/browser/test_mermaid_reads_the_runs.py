@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from graphexec.draw.runs.interaction import interaction_of
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.sequence import sequence_mermaid
 from tests.browser.mermaid import messages, seen
+from tests.draw.readers import read_sequence
 from tests.draw.recorded import recordings
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def recorded() -> list[Recording]:
 
 def test_the_messages_of_runs_are_read_in_their_order(recorded: list[Recording], mermaid_page: Page) -> None:
     for recording in recorded:
-        shown = interaction_of(recording)
-        names = [one.name for one in shown.participants]
-        said = [(names[one.source], names[one.target], one.kind, seen(*one.lines)) for one in shown.messages]
-        found = messages(mermaid_page, sequence_mermaid(recording))
+        drawn = sequence_mermaid(recording)
+        said = [(*one, seen(*lines)) for one, lines in read_sequence(drawn)]
+        found = messages(mermaid_page, drawn)
         assert [(source, target, kind, seen(*lines)) for source, target, kind, lines in found] == said

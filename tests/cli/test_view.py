@@ -14,7 +14,6 @@ import pytest
 from graphexec.draw import Recording
 from graphexec.draw.page import html
 from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.sequence_svg import sequence_svg
 from graphexec.draw.runs.timeline import timeline
 from tests.cli.terminals import Program, command, program
 from tests.cli.traced import TRACE, executing, recorded
@@ -91,7 +90,6 @@ def page_of(recording: Recording) -> str:
 @pytest.mark.parametrize(
     ("way", "name", "drawn"),
     [
-        ("--sequence", "run.svg", sequence_svg),
         ("--sequence", "run.mmd", sequence_mermaid),
         ("--sequence", "run.MERMAID", sequence_mermaid),
         ("--timeline", "run.txt", timeline),
@@ -111,8 +109,13 @@ def test_what_is_in_a_file_is_what_its_suffix_says(
     [
         (
             ["-o", "x.svg"],
-            "a page goes into .html or .htm, not into x.svg; name such a file, or give --sequence, or draw the "
-            "machine: graphexec draw --run trace.jsonl -o x.svg",
+            "a page goes into .html or .htm, not into x.svg; name such a file, or draw the machine: "
+            "graphexec draw --run trace.jsonl -o x.svg",
+        ),
+        (
+            ["--sequence", "-o", "x.svg"],
+            "a sequence goes into .mmd or .mermaid, not into x.svg; name such a file, or draw the machine: graphexec "
+            "draw --run trace.jsonl -o x.svg",
         ),
         (["-o", "x.pdf"], "a page goes into .html or .htm, not into x.pdf; name such a file"),
         (["-o", "x"], "a page goes into .html or .htm, not into x; name such a file"),
@@ -123,7 +126,7 @@ def test_what_is_in_a_file_is_what_its_suffix_says(
         ),
         (
             ["--sequence", "-o", "x.txt"],
-            "a sequence goes into .svg or .mmd or .mermaid, not into x.txt; name such a file, or give --timeline "
+            "a sequence goes into .mmd or .mermaid, not into x.txt; name such a file, or give --timeline "
             "instead, or draw the machine: graphexec draw --run trace.jsonl -o x.txt",
         ),
     ],

@@ -394,10 +394,6 @@ def test_what_cannot_be_drawn_is_said_in_a_line() -> None:
     wrong: Any = executor([FINISH])
     with pytest.raises(InputError, match=r"is not a graph; write draw\(executor.verify\(\), ...\)"):
         draw(wrong, "svg")
-    for runs in (3, None, "trace.jsonl"):
-        nothing: Any = runs
-        with pytest.raises(InputError, match=r"runs is .*; give what executor\.run returned, or a list of such"):
-            draw(AGENT_EXECUTOR, "text", runs=nothing)
     blue: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
     with pytest.raises(InputError, match="plan --Replied--> parse is marked 'blue'; give one of red, orange, grey"):
         draw(AGENT_EXECUTOR, "svg", marks=blue)

@@ -1,13 +1,9 @@
-"""A sequence diagram says what was asked and answered in a run: each once, in order, as Mermaid and as SVG."""
+"""A sequence diagram says what was asked and answered in a run: each once, in order, as Mermaid."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
-from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -17,31 +13,14 @@ from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
 from graphexec.draw.model.words import plain
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.interaction import Interaction, Note, Together, interaction_of
 from graphexec.draw.runs.labels import answered, asked
 from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.sequence_svg import sequence_svg
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.effects import All, Perform
 from graphexec.kernel.meters import Exhausted
+from tests.draw.readers import Said, read_sequence
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-class Said(NamedTuple):
-    """A message as a reader sees it."""
-
-    source: str
-    target: str
-    kind: str
-
-
-def said_in(shown: Interaction) -> list[Said]:
-    names = [one.name for one in shown.participants]
-    return [Said(names[one.source], names[one.target], one.kind) for one in shown.messages]
 
 
 def expected(recording: Recording) -> list[Said]:
@@ -78,128 +57,7 @@ def asked_of(effect: Record) -> str:
 @given(recordings(), st.integers(0, 60))
 def test_each_call_and_each_reply_stands_in_it_once_in_order(recording: Recording, records: int) -> None:
     for run in (recording, cut_short(recording, records)):
-        shown = interaction_of(run)
-        assert said_in(shown) == expected(run)
-        assert [one.number for one in shown.messages] == list(range(1, len(shown.messages) + 1))
-
-
-ARROW = re.compile(r"p(\d+)(->>|-->>|--x)([+-])p(\d+): (.*)")
-KINDS = {"->>": "call", "-->>": "reply", "--x": "failure"}
-ENTITY = re.compile(r"#(\d+);")
-
-
-def decoded(text: str) -> tuple[str, ...]:
-    return tuple(ENTITY.sub(lambda found: chr(int(found[1])), line) for line in text.split("<br/>"))
-
-
-def read_mermaid(text: str) -> list[tuple[Said, tuple[str, ...]]]:
-    """The messages of Mermaid's text, by its grammar; all that begins ends at most once, and all frames end."""
-    first, *lines = text.splitlines()
-    assert first == "sequenceDiagram"
-    names: dict[str, str] = {}
-    active = Counter[str]()
-    frames = 0
-    found: list[tuple[Said, tuple[str, ...]]] = []
-    for line in map(str.strip, lines):
-        if arrow := ARROW.fullmatch(line):
-            source, how, sign, target, label = arrow.groups()
-            active[target if sign == "+" else source] += 1 if sign == "+" else -1
-            assert min(active.values()) >= 0
-            found.append((Said(names[source], names[target], KINDS[how]), decoded(label)))
-        elif declared := re.fullmatch(r"(?:participant|actor) p(\d+) as (.*)", line):
-            names[declared[1]] = decoded(declared[2])[0]
-        elif line.startswith("par "):
-            frames += 1
-        elif line == "end":
-            frames -= 1
-        else:
-            assert re.fullmatch(r"and|autonumber( \d+)?|Note over p\d+(,p\d+)?: .+", line)
-        assert frames in (0, 1)
-    assert frames == 0
-    return found
-
-
-@given(recordings())
-def test_mermaid_gives_back_the_messages(recording: Recording) -> None:
-    shown = interaction_of(recording)
-    lines = [one.lines or (" ",) for one in shown.messages]
-    assert read_mermaid(sequence_mermaid(recording)) == list(zip(said_in(shown), lines, strict=True))
-
-
-@dataclass
-class Drawn:
-    """A message of an SVG: its number, what it says, and the tips or crosses of its arrow."""
-
-    number: int
-    title: str
-    tips: int
-    labels: list[str]
-
-
-def read_svg(text: str) -> Iterator[Drawn]:
-    for group in ET.fromstring(text).iter(f"{SVG}g"):
-        number = group.get("data-message")
-        if number is None:
-            continue
-        crosses = [one for one in group.iter(f"{SVG}path") if "l10,10" in (one.get("d") or "")]
-        labels = [one.text or "" for one in group.iter(f"{SVG}text") if one.get("class") == "label"]
-        tips = len(list(group.iter(f"{SVG}polygon"))) + len(crosses)
-        yield Drawn(int(number), group.findtext(f"{SVG}title") or "", tips, labels)
-
-
-@given(recordings())
-def test_svg_has_one_arrow_for_each_message_and_a_title_that_says_it(recording: Recording) -> None:
-    shown = interaction_of(recording)
-    drawn = list(read_svg(sequence_svg(recording)))
-    assert [one.number for one in drawn] == [one.number for one in shown.messages]
-    for one, message, said in zip(drawn, shown.messages, said_in(shown), strict=True):
-        assert one.tips == 1
-        assert one.title == f"{message.number}. {said.source} → {said.target}: {message.title}"
-        assert "".join(one.labels).replace(" ", "") == "".join(message.lines).replace(" ", "")
-
-
-@given(recordings())
-def test_all_of_an_svg_stands_within_its_sheet(recording: Recording) -> None:
-    root = ET.fromstring(sequence_svg(recording))
-    group = root.find(f"{SVG}g")
-    assert group is not None
-    moved = re.fullmatch(r"translate\((.*) (.*)\)", group.get("transform", ""))
-    assert moved is not None
-    wide, high = float(root.get("width", "")), float(root.get("height", ""))
-    for rect in group.iter(f"{SVG}rect"):
-        left, top = float(rect.get("x", "")) + float(moved[1]), float(rect.get("y", "")) + float(moved[2])
-        assert left >= 0
-        assert top >= 0
-        assert left + float(rect.get("width", "")) <= wide
-        assert top + float(rect.get("height", "")) <= high
-
-
-@given(recordings(), st.integers(2, 12))
-def test_with_a_most_the_first_and_the_last_stay_and_no_reply_stands_alone(recording: Recording, most: int) -> None:
-    whole, shown = interaction_of(recording).messages, interaction_of(recording, most=most)
-    kept = shown.messages
-    assert len(kept) <= most
-    assert (kept[0], kept[-1]) == (whole[0], whole[-1])
-    left_out = [one.text for one in shown.items if isinstance(one, Note) and one.kind == "left out"]
-    missing = len(whole) - len(kept)
-    assert left_out == ([f"{missing:,} message{'' if missing == 1 else 's'} left out"] if missing else [])
-    # It reads the signs, too: nothing ends that has not begun.
-    assert len(read_mermaid(sequence_mermaid(recording, most=most))) == len(kept)
-    assert [one.number for one in read_svg(sequence_svg(recording, most=most))] == [one.number for one in kept]
-
-
-def test_a_most_that_leaves_no_end_is_refused() -> None:
-    with pytest.raises(InputError, match="most is 1, which leaves no first and last message; give 2 or more"):
-        sequence_mermaid(a_conversation(), most=1)
-
-
-def test_mermaid_numbers_the_messages_as_they_are_when_some_are_left_out() -> None:
-    assert sequence_mermaid(a_conversation(), most=4).splitlines()[6:] == [
-        "    p0->>+p1: What is 37 * 48, and 1 / 0?",
-        "    Note over p0,p3: 8 messages left out",
-        "    autonumber 10",
-        "    p1-->>-p0: 1776#59; the other has no value.<br/>2 model calls, 1,540 tokens, 8.00 s",
-    ]
+        assert [said for said, _ in read_sequence(sequence_mermaid(run))] == expected(run)
 
 
 def test_a_conversation_as_mermaid() -> None:
@@ -247,16 +105,16 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         *asked_and_answered(AskHuman("May I?"), "yes"),
         *asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
     )
-    shown = interaction_of(run)
-    assert [(one.role, one.name) for one in shown.participants] == [
-        ("user", "User"),
-        ("agent", "Agent"),
-        ("tool", "look_up"),
-        ("person", "Person"),
-        ("world", "RunContext"),
-        ("function", "tidy"),
+    drawn = sequence_mermaid(run)
+    assert re.findall(r"(?:actor|participant) p\d as (.*)", drawn) == [
+        "User",
+        "Agent",
+        "look_up<br/>tool",
+        "Person",
+        "RunContext",
+        "tidy<br/>function",
     ]
-    assert [one.lines for one in shown.messages[1:]] == [
+    assert [lines for _, lines in read_sequence(drawn)[1:]] == [
         ("do it",),
         ("x", "2.00 s"),
         ('Measure(place="here")',),
@@ -266,19 +124,16 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         ('look_up("Porto")',),
         ('{"people": 248769}', "2.00 s"),
     ]
-    assert [one for one in shown.items if isinstance(one, Note)] == [Note("running", "still running")]
+    assert re.findall("Note over .*", drawn) == ["Note over p1: still running"]
 
 
 def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
     both = All((CallTool("echo", "a"), CallTool("echo", "b")))
-    (together,) = [
-        one for one in interaction_of(told(*asked_and_answered(both, cut))).items if isinstance(one, Together)
-    ]
-    assert [[message.kind for message in branch] for branch in together.branches] == [["call", "failure"]] * 2
-    assert {message.lines for branch in together.branches for message in branch[1:]} == {
-        ("the limit of 3 seconds was reached (3 spent)", "cut")
-    }
+    drawn = sequence_mermaid(told(*asked_and_answered(both, cut)))
+    _, *said = read_sequence(drawn)
+    assert (drawn.count("par "), [one.kind for one, _ in said]) == (1, ["call", "failure"] * 2)
+    assert {lines for _, lines in said[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut")}
 
 
 def test_what_an_exception_ends_says_so_to_the_user() -> None:
@@ -286,10 +141,9 @@ def test_what_an_exception_ends_says_so_to_the_user() -> None:
     recorder(Entered("plan", None, Spent()))
     recorder(Asked("plan", CallTool("echo", "a")))
     recorder.failed(ValueError("<b>no</b>"))
-    *_, call, last = interaction_of(recorder.recording).messages
-    assert (call.kind, last.kind, last.target) == ("call", "failure", 0)
-    assert last.lines[0] == "ValueError: <b>no</b>"
-    assert list(read_svg(sequence_svg(recorder.recording)))[-1].title.endswith("Agent → User: ValueError: <b>no</b>")
+    *_, (call, _), (last, lines) = read_sequence(sequence_mermaid(recorder.recording))
+    assert (call.kind, last.kind, last.target) == ("call", "failure", "User")
+    assert lines[0] == "ValueError: <b>no</b>"
 
 
 HOSTILE = [
@@ -315,16 +169,11 @@ def test_hostile_text_is_text(text: str) -> None:
         model=text,
         agent=text,
     )
-    shown = interaction_of(run)
-    assert [one.kind for one in shown.messages] == ["call", *("call", "reply") * 3]
-    drawn, mermaid = sequence_svg(run), sequence_mermaid(run)
-    assert [one.lines or (" ",) for one in shown.messages] == [lines for _, lines in read_mermaid(mermaid)]
-    assert len(list(read_svg(drawn))) == len(shown.messages)
-    tags = {element.tag.removeprefix(SVG) for element in ET.fromstring(drawn).iter()}
-    assert tags <= {"svg", "desc", "style", "g", "title", "path", "rect", "text", "polygon"}
-    assert not any(one < " " or one in "\u202e\u2028" for one in (drawn + mermaid).replace("\n", ""))
-    assert len(drawn) < 60_000
-    assert all(len(line) <= 60 for message in shown.messages for line in message.lines)
+    mermaid = sequence_mermaid(run)
+    said = read_sequence(mermaid)
+    assert [one.kind for one, _ in said] == ["call", *("call", "reply") * 3]
+    assert not any(one < " " or one in "\u202e\u2028" for one in mermaid.replace("\n", ""))
+    assert all(len(line) <= 60 for _, lines in said for line in lines)
 
 
 def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:

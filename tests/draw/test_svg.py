@@ -172,9 +172,7 @@ def test_nothing_stands_on_a_label_and_a_label_stands_at_its_own_line(name: str)
     picture = picture_of(verdict_on(name))
     layout = laid_out(picture)
     assert clashes(layout) == []
-    for title, line in zip(said(picture), layout.arrows, strict=True):
-        label = line.label
-        assert label is not None
+    for title, line, label in zip(said(picture), layout.arrows, layout.labels, strict=True):
         assert min(away(point, label) for point in along(line.curve)) < BESIDE, f"the label of {title} is elsewhere"
 
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from graphexec import END, AskHuman, Entered, Exhausted, Limits, Reported, Spent, edges, graph, metered, node, on
 from graphexec.draw import Recorder, Recording
 from graphexec.draw.model.words import cells, fitted, padded
-from graphexec.draw.runs.interaction import Note, interaction_of
+from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
@@ -22,6 +22,7 @@ from graphexec.errors import InputError
 from graphexec.kernel import ITERATIONS
 from graphexec.kernel.effects import All
 from graphexec.runtime.runner import make_run_context, stream
+from tests.draw.readers import read_sequence
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 
 widths = st.integers(40, 160)
@@ -175,7 +176,7 @@ def test_a_run_that_is_gone_on_with_may_begin_within_a_node() -> None:
     run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.exchanges), visit.waited) == ("dispatch_tools", None, 1, 2.0)
-    assert [message.kind for message in interaction_of(run).messages] == ["call", "call", "reply"]
+    assert [said.kind for said, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
 
 
 @final
@@ -244,7 +245,7 @@ def test_an_entry_that_is_charged_to_another_budget_begins_no_iteration() -> Non
 
 def test_what_a_memory_reports_is_about_no_call() -> None:
     run = told(*asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not remembered"))
-    assert Note("news", "not remembered") in interaction_of(run).items
+    assert "    Note over p1: not remembered\n" in sequence_mermaid(run)
     assert "May I? → yes; [not remembered]" in timeline(run, width=160)
 
 

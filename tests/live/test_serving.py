@@ -214,9 +214,3 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=r"the live page needs .*; pip install 'graphexec-agents\[live\]'"):
         serving(recorder_of()).__enter__()
-
-
-def test_what_is_no_source_is_refused() -> None:
-    # As users without a type checker call it.
-    with pytest.raises(InputError, match=r"a live page is of a Recorder or of a file; 5 is neither"):
-        live_page(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

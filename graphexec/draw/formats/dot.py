@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from html import escape
 
-from graphexec.draw.layout.font_metrics import wrapped
+from graphexec.draw.layout.font_metrics import width
 from graphexec.draw.model.marks import WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Picture, nest_of
 from graphexec.draw.model.style import LIGHT, Colours
-from graphexec.draw.model.words import plain, plain_lines
+from graphexec.draw.model.words import plain, plain_lines, wrapped
 from graphexec.kernel.node import END
 
 # Shapes tell the kinds apart without colour. What is slanted is slanted little, however wide it is.
@@ -56,7 +57,8 @@ def dot(picture: Picture) -> str:
         for arrow in picture.arrows
     ]
     # Last, so that no cluster inherits it.
-    if caption := [line for text in plain_lines(*picture.caption) for line in wrapped(text, _CAPTION, _ROOM)]:
+    measure = partial(width, size=_CAPTION)
+    if caption := [line for text in plain_lines(*picture.caption) for line in wrapped(text.split(), _ROOM, measure)]:
         text = "".join(rf"{_escaped(line)}\l" for line in caption)
         lines.append(f'    label="{text}"; labelloc=b; labeljust=l')
     return "\n".join([*lines, "}"]) + "\n"
@@ -107,7 +109,6 @@ def _box_style(box: Box) -> str:
 
 
 def _label(arrow: Arrow) -> str:
-    """Its lines, each with room at its sides."""
     text = r"\n".join(f"  {_escaped(line)}  " for line in plain_lines(*arrow.lines))
     return f'"{text}"'
 

@@ -166,7 +166,6 @@ def _states(nest: Nest, indent: str) -> Iterator[str]:
 
 
 def _members(picture: Picture) -> dict[Class, list[str]]:
-    """The nodes of each class."""
     members: dict[Class, list[str]] = {kind: [] for kind in _CLASSES}
     for number, box in enumerate(picture.boxes):
         name = f"n{number}"
@@ -181,7 +180,6 @@ def _members(picture: Picture) -> dict[Class, list[str]]:
 
 
 def _classes(members: Mapping[Class, Sequence[str]]) -> list[str]:
-    """The classes that have members, and these."""
     used: dict[Class, Sequence[str]] = {kind: names for kind, names in members.items() if names}
     definitions = [f"    classDef {kind} {_CLASSES[kind]}" for kind in used]
     return definitions + [f"    class {','.join(names)} {kind}" for kind, names in used.items()]

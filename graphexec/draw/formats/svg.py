@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from html import escape
 from importlib.resources import files
 
-from graphexec.draw.layout.font_metrics import width, wrapped
+from graphexec.draw.layout.font_metrics import width
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, laid_out
 from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
 from graphexec.draw.model.picture import Arrow, Box, Look, Picture
 from graphexec.draw.model.style import FONT, style
-from graphexec.draw.model.words import plain
+from graphexec.draw.model.words import plain, wrapped
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 
@@ -68,9 +69,8 @@ def machine(picture: Picture, layout: Layout) -> list[str]:
     lines += [_node(box, place) for box, place in zip(picture.boxes, layout.boxes, strict=True)]
     # Above all lines: an edge that passes behind a label leaves it readable.
     lines += [
-        _label(index, arrow, line.label)
-        for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
-        if line.label is not None
+        _label(index, arrow, place)
+        for index, (arrow, place) in enumerate(zip(picture.arrows, layout.labels, strict=True))
     ]
     return lines
 
@@ -91,7 +91,6 @@ def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
 
 
 def _plain(words: str) -> str:
-    """Text that XML can hold."""
     return escape(plain(words), quote=False)
 
 
@@ -150,12 +149,11 @@ def _tip(base: Point, tip: Point, thick: float) -> str:
 
 def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
     kind = _classes("edge-label", arrow)
-    lines = _lines(arrow.lines, arrow.notes, Rectangle(place.x, place.y, place.width, place.height), LABEL, "label")
+    lines = _lines(arrow.lines, arrow.notes, place, LABEL, "label")
     return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
 
 
 def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
-    """Lines of text around the middle of a place; the last of them are the notes of a run."""
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
     plain = len(lines) - len(notes)
@@ -169,13 +167,14 @@ def _dot(place: Rectangle) -> str:
     return f'<circle class="dot" cx="{number(place.x)}" cy="{number(place.y)}" r="{number(place.width / 2)}"/>'
 
 
+def _rings(place: Rectangle, *radii: float) -> str:
+    x, y = number(place.x), number(place.y)
+    return "".join(f'<circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>' for radius in radii)
+
+
 def _finish(place: Rectangle) -> str:
-    x, y, radius = number(place.x), number(place.y), place.width / 2
-    return (
-        f'<g data-node="{END.name}"><circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>'
-        f'<circle class="finish" cx="{x}" cy="{y}" r="{number(radius - 4)}"/>'
-        f"{text(place.x, place.y + 4, END.name, size=LINE, kind='title')}</g>"
-    )
+    rings = _rings(place, place.width / 2, place.width / 2 - 4)
+    return f'<g data-node="{END.name}">{rings}{text(place.x, place.y + 4, END.name, size=LINE, kind="title")}</g>'
 
 
 def _node(box: Box, place: Rectangle) -> str:
@@ -251,23 +250,19 @@ def _sample(entry: Entry, place: Rectangle) -> str:
         case "start":
             return _dot(Rectangle(place.x, place.y, 10, 10))
         case "end":
-            return _finish_sample(place)
+            return _rings(place, 7, 4.5)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1]), None), None)}</g>'
+            return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
         case "current":
             return f'<g class="node pure current">{outline("pure", place)}</g>'
         case _:
             return f'<g class="node {entry}">{outline(entry, place)}</g>'
 
 
-def _finish_sample(place: Rectangle) -> str:
-    x, y = number(place.x), number(place.y)
-    return f'<circle class="finish" cx="{x}" cy="{y}" r="7"/><circle class="finish" cx="{x}" cy="{y}" r="4.5"/>'
-
-
 def _caption(caption: Sequence[str], inner: float) -> tuple[list[str], float]:
-    lines = [line for sentence in caption for line in wrapped(sentence, _CAPTION, inner)]
+    measure = partial(width, size=_CAPTION)
+    lines = [line for sentence in caption for line in wrapped(sentence.split(), inner, measure)]
     step = _CAPTION * 1.4
     drawn = [text(0, step * (row + 0.8), line, size=_CAPTION, kind="start") for row, line in enumerate(lines)]
     return drawn, step * len(lines)

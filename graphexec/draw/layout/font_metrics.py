@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
-from itertools import pairwise
 
 # Thousandths of the font's size for the characters from space to tilde: Helvetica's own metrics (Adobe's AFM files),
 # which Arial and Liberation Sans share. SVG is told the width of each text, so that other typefaces fit, too.
@@ -33,35 +31,6 @@ def width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of one line of text, in the units of `size`."""
     table = _BOLD if bold else _REGULAR
     return sum(_advance(character, table) for character in text) * size / 1000
-
-
-def wrapped(text: str, size: float, room: float) -> list[str]:
-    """Break a text into lines that fit into `room`, between words where that is possible."""
-    lines: list[str] = []
-    line = ""
-    for word in text.split():
-        joined = f"{line} {word}" if line else word
-        if width(joined, size) <= room:
-            line = joined
-            continue
-        if line:
-            lines.append(line)
-        *full, line = _broken(word, size, room)
-        lines += full
-    return [*lines, line] if line or not lines else lines
-
-
-def _broken(word: str, size: float, room: float) -> Iterator[str]:
-    """The pieces of one word that fit."""
-    starts = [0]
-    used = 0.0
-    for position, character in enumerate(word):
-        advance = width(character, size)
-        if used + advance > room and position > starts[-1]:
-            starts.append(position)
-            used = 0.0
-        used += advance
-    yield from (word[begin:end] for begin, end in pairwise([*starts, len(word)]))
 
 
 def _advance(character: str, table: tuple[int, ...]) -> int:

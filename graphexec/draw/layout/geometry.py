@@ -31,21 +31,21 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Polyline:
-    """A way as a chain of cubic Bézier curves (1 + 3n points), the point of its arrow, and where its label stands."""
+    """A line as a chain of cubic Bézier curves (1 + 3n points), and the point of its arrow."""
 
     curve: tuple[Point, ...]
     tip: Point
-    label: Rectangle | None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of a picture's boxes and the lines of its arrows, in its own order, and of what is drawn beside."""
+    """The places of a picture's boxes, the lines and labels of its arrows, in its own order, and the other places."""
 
     width: float
     height: float
     boxes: tuple[Rectangle, ...]
     arrows: tuple[Polyline, ...]
+    labels: tuple[Rectangle, ...]
     start: Rectangle
     entry: Polyline
     finish: Rectangle | None

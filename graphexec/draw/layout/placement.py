@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import importlib
 import json
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from itertools import product, starmap
+from typing import Any, NamedTuple
 
 from graphexec.draw.layout.font_metrics import width
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
-from graphexec.draw.layout.label_layout import clashes, cost, settled
-from graphexec.draw.model.picture import Arrow, Box, Picture
+from graphexec.draw.layout.label_layout import cost, settled
+from graphexec.draw.model.picture import Box, Picture
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 
@@ -35,33 +35,19 @@ _INCH = 72.0
 _SMALL = 40
 
 
-# In which the edges are given: it decides what stands on which side.
-Order: TypeAlias = Literal["given", "limits first", "reversed"]
-
-
 class _Way(NamedTuple):
-    """How Graphviz is asked.
+    """The options of a layout.
 
-    `beside` and `below` are the room between nodes, in inches; of the edges that spent limits take, `limits` is how
-    straight they are, and `ranks` over how many rows they lead at least.
+    Of the edges that spent limits take: `weight` is how straight they are, `ranks` over how many rows they lead at
+    least. The order in which the edges are given decides what stands on which side.
     """
 
-    beside: float
-    below: float
-    limits: int
+    weight: int
     ranks: int
-    order: Order
+    reverse: bool
 
 
-_NARROW, _WIDE = (
-    tuple(
-        _Way(beside, below, limits, ranks, order)
-        for limits in (1, 0, 3)
-        for ranks in (1, 2)
-        for order in get_args(Order)
-    )
-    for beside, below in ((0.4, 0.4), (0.6, 0.5))
-)
+_WAYS = tuple(starmap(_Way, product((1, 0, 3), (1, 2), (False, True))))
 
 
 def size_of(box: Box) -> Point:
@@ -85,21 +71,14 @@ def laid_out(picture: Picture) -> Layout:
 
     The same picture is laid out once: a notebook, a page and a file may all want it.
     """
-    if len(picture.arrows) > _SMALL:
-        return settled(_laid_out(picture, _NARROW[0]))
-    best = min((settled(_laid_out(picture, way)) for way in _NARROW), key=cost)
-    if not clashes(best):
-        return best
-    return min(best, *(settled(_laid_out(picture, way)) for way in _WIDE), key=cost)
+    ways = _WAYS if len(picture.arrows) <= _SMALL else _WAYS[:1]
+    return min((settled(_laid_out(picture, way)) for way in ways), key=cost)
 
 
 def _laid_out(picture: Picture, way: _Way) -> Layout:
     try:
-        with warnings.catch_warnings():
-            # What it says on import is not about the picture.
-            warnings.simplefilter("ignore")
-            # Any: it has no types.
-            pygraphviz: Any = importlib.import_module("pygraphviz")
+        # Any: it has no types.
+        pygraphviz: Any = importlib.import_module("pygraphviz")
     except ImportError:
         raise InputError(
             "this picture is laid out with pygraphviz, which is not there; pip install 'graphexec-agents[draw]'"
@@ -113,11 +92,10 @@ def _laid_out(picture: Picture, way: _Way) -> Layout:
 
 
 def _dot(picture: Picture, way: _Way) -> str:
-    """What Graphviz is told: sizes and ways, and no text."""
     numbers = {box.name: number for number, box in enumerate(picture.boxes)}
     lines = [
         "digraph {",
-        f"graph [rankdir=TB, nodesep={way.beside}, ranksep={way.below}, pad=0]",
+        "graph [rankdir=TB, nodesep=0.4, ranksep=0.4, pad=0]",
         'node [shape=box, fixedsize=true, label=""]',
         "edge [arrowsize=0.8]",
         f"s [shape=circle, width={START / _INCH:.4f}, height={START / _INCH:.4f}]",
@@ -131,26 +109,16 @@ def _dot(picture: Picture, way: _Way) -> str:
     lines.append(f"s -> n{numbers[picture.start]} [id=entry, weight=8]")
     back = _back(picture)
     # The order in which Graphviz returns edges is its own: they are known by their ids.
-    for index, arrow in _ordered(picture.arrows, way.order):
+    arrows = list(enumerate(picture.arrows))
+    for index, arrow in reversed(arrows) if way.reverse else arrows:
         source = f"n{numbers[arrow.source]}"
         target = "e" if arrow.target == END.name else f"n{numbers[arrow.target]}"
         ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
         turned = ", dir=back" if index in back else ""
-        weight = f"weight={way.limits}, minlen={way.ranks}" if arrow.exhausts else "weight=3"
+        weight = f"weight={way.weight}, minlen={way.ranks}" if arrow.exhausts else "weight=3"
         room = _room(*label_size(arrow.lines))
         lines.append(f"{ends} [id={index}, label={room}, {weight}{turned}]")
     return "\n".join([*lines, "}"])
-
-
-def _ordered(arrows: Sequence[Arrow], order: Order) -> list[tuple[int, Arrow]]:
-    numbered = list(enumerate(arrows))
-    match order:
-        case "given":
-            return numbered
-        case "limits first":
-            return sorted(numbered, key=lambda one: not one[1].exhausts)
-        case "reversed":
-            return numbered[::-1]
 
 
 def _back(picture: Picture) -> set[int]:
@@ -159,27 +127,23 @@ def _back(picture: Picture) -> set[int]:
     for index, arrow in enumerate(picture.arrows):
         leaving.setdefault(arrow.source, []).append((index, arrow.target))
     back: set[int] = set()
-    seen: set[str] = set()
+    left: set[str] = set()
+    # The nodes on the way, each with the arrows that are not followed yet.
+    above: dict[str, Iterator[tuple[int, str]]] = {}
     for first in (picture.start, *leaving):
-        if first in seen:
-            continue
-        seen.add(first)
-        above = {first}
-        waiting = [(first, iter(leaving.get(first, ())))]
-        while waiting:
-            name, rest = waiting[-1]
-            step = next(rest, None)
-            if step is None:
-                above.remove(name)
-                waiting.pop()
-                continue
-            index, target = step
-            if target in above:
-                back.add(index)
-            elif target not in seen:
-                seen.add(target)
-                above.add(target)
-                waiting.append((target, iter(leaving.get(target, ()))))
+        if first not in left:
+            above[first] = iter(leaving.get(first, ()))
+        while above:
+            name = next(reversed(above))
+            for index, target in above[name]:
+                if target in above:
+                    back.add(index)
+                elif target not in left:
+                    above[target] = iter(leaving.get(target, ()))
+                    break
+            else:
+                left.add(name)
+                del above[name]
     return back
 
 
@@ -188,7 +152,6 @@ def _room(wide: float, high: float) -> str:
 
 
 def _clusters(picture: Picture, numbers: Mapping[str, int]) -> list[str]:
-    """Nested graphs as clusters, one in another."""
     lines: list[str] = []
     paths = paths_of(picture)
     for path in paths:
@@ -226,27 +189,28 @@ def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
             wide, high = float(one["width"]) * _INCH, float(one["height"]) * _INCH
             places[one["name"]] = Rectangle(x, y, round(wide, 1), round(high, 1))
     ways = {edge["id"]: edge for edge in found["edges"]}
+    edges = [ways[str(index)] for index in range(len(picture.arrows))]
+    labels = tuple(
+        Rectangle(*point(edge["lp"]), *label_size(arrow.lines))
+        for edge, arrow in zip(edges, picture.arrows, strict=True)
+    )
     return Layout(
         round(right - left, 1),
         round(top - bottom, 1),
         tuple(places[f"n{number}"] for number in range(len(picture.boxes))),
-        tuple(_line(ways[str(index)], point, arrow) for index, arrow in enumerate(picture.arrows)),
+        tuple(_line(edge, point) for edge in edges),
+        labels,
         places["s"],
-        _line(ways["entry"], point, None),
+        _line(ways["entry"], point),
         places.get("e"),
         dict(sorted(clusters.items(), key=lambda item: (len(item[0]), item[0]))),
     )
 
 
 # Any: a function of a text of Graphviz's.
-def _line(edge: Mapping[str, Any], point: Any, arrow: Arrow | None) -> Polyline:
+def _line(edge: Mapping[str, Any], point: Any) -> Polyline:
     tip, *curve = edge["pos"].split()
     if tip.startswith("s,"):
         # It was laid out from its end to its beginning.
         curve = curve[::-1]
-    label = None
-    if arrow is not None:
-        x, y = point(edge["lp"])
-        wide, high = label_size(arrow.lines)
-        label = Rectangle(x, y, wide, high)
-    return Polyline(tuple(point(one) for one in curve), point(tip[2:]), label)
+    return Polyline(tuple(point(one) for one in curve), point(tip[2:]))

@@ -14,11 +14,12 @@ Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "ta
 # The size of a sample, the room between things, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 
+# In the order of the legend.
 _TEXTS: Mapping[Entry, str] = {
     "start": "where a run starts",
-    "end": "where it ends",
     "edge": "a transition, with its outcome",
     "exhausts": "taken when a limit is spent",
+    "end": "where it ends",
     "model": "asks a language model",
     "tools": "calls tools",
     "person": "asks a person",
@@ -33,8 +34,6 @@ _TEXTS: Mapping[Entry, str] = {
     "untaken": "not taken",
     "current": "the run is here",
 }
-_LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")
-_MARKS: tuple[Mark, ...] = ("red", "orange", "grey")
 
 
 def text_of(entry: Entry) -> str:
@@ -44,20 +43,11 @@ def text_of(entry: Entry) -> str:
 
 def legend_of(picture: Picture) -> list[Entry]:
     """What is in the picture, and may need a word."""
-    looks = {box.look for box in picture.boxes}
-    marks = {box.mark for box in picture.boxes} | {arrow.mark for arrow in picture.arrows}
-    heats = [arrow.heat for arrow in picture.arrows if arrow.heat is not None]
-    entries: list[Entry] = ["start", "edge"]
-    if any(arrow.exhausts for arrow in picture.arrows):
-        entries.append("exhausts")
-    if any(arrow.target == END.name for arrow in picture.arrows):
-        entries.append("end")
-    entries.extend(look for look in _LOOKS if look in looks)
-    entries.extend(mark for mark in _MARKS if mark in marks)
-    if any(heat > 0 for heat in heats):
-        entries.append("taken")
-    if any(heat == 0 for heat in heats):
-        entries.append("untaken")
-    if any(box.current for box in picture.boxes):
-        entries.append("current")
-    return entries
+    shown: set[Entry | None] = {"start", "edge"}
+    shown |= {one for box in picture.boxes for one in (box.look, box.mark)}
+    shown |= {arrow.mark for arrow in picture.arrows}
+    shown |= {"exhausts" for arrow in picture.arrows if arrow.exhausts}
+    shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}
+    shown |= {"taken" if arrow.heat > 0 else "untaken" for arrow in picture.arrows if arrow.heat is not None}
+    shown |= {"current" for box in picture.boxes if box.current}
+    return [entry for entry in _TEXTS if entry in shown]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from graphexec.kernel.graph import Graph
@@ -13,8 +12,6 @@ from graphexec.verify.proof.verdict import Finding
 # red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.
 Mark: TypeAlias = Literal["red", "orange", "grey"]
 Marks: TypeAlias = Mapping[Edge, Mark]
-
-UNMARKED: Marks = MappingProxyType({})
 
 # Of Matplotlib's palette: they can be told apart on white and on black. Widths say the same without colour.
 COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}
@@ -35,12 +32,9 @@ def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, 
             orange |= {(step.source, step.outcome) for step in finding.witness.stem}
         if finding.node is not None and finding.outcome is not None:
             red.add((finding.node, finding.outcome))
-    marks: dict[Edge, Mark] = {}
-    for edge in graph.edges:
-        place = (edge.source, edge.outcome.__name__)
-        if place in red or place in orange:
-            marks[edge] = "red" if place in red else "orange"
-    return marks
+    marks: dict[tuple[str, str], Mark] = {**dict.fromkeys(orange, "orange"), **dict.fromkeys(red, "red")}
+    placed = ((edge, marks.get((edge.source, edge.outcome.__name__))) for edge in graph.edges)
+    return {edge: mark for edge, mark in placed if mark}
 
 
 def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:

@@ -91,7 +91,10 @@ class Arrow:
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines that stand at it: its outcome, which limits send it there or are full again, and the notes."""
-        spent = () if self.limits is None else (_spent_limits(self.limits),)
+        spent: tuple[str, ...] = ()
+        if self.limits is not None:
+            names = ", ".join(self.limits).replace("_", " ")
+            spent = (f"of {names}" if names else "no such limit is set",)
         again = (f"{', '.join(self.resets)} again",) if self.resets else ()
         return (self.outcome, *spent, *again, *self.notes)
 
@@ -124,11 +127,6 @@ class Picture:
         if strangers := [end for end in ends if end not in known and end != END.name]:
             raise InputError(f"this is not the picture of a machine: it has no node {strangers[0]}")
         return picture
-
-
-def _spent_limits(limits: tuple[str, ...]) -> str:
-    """Which limits take an edge, in a few words."""
-    return f"of {', '.join(one.replace('_', ' ') for one in limits)}" if limits else "no such limit is set"
 
 
 @cache
@@ -180,9 +178,7 @@ def look(node: Node[Any, Any]) -> Look:
 def exhausts(graph: Graph[Any, Any], edge: Edge) -> bool:
     """Whether only a spent limit takes the edge."""
     source = graph.nodes.get(edge.source)
-    if source is None or edge.outcome in source.returns:
-        return False
-    return source.spent_outcome is edge.outcome
+    return source is not None and edge.outcome not in source.returns and source.spent_outcome is edge.outcome
 
 
 def caption_of(verdict: Verdict) -> tuple[str, ...]:
@@ -198,7 +194,8 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         for name, bound in bounds.rows()
         if bound.number is not None
     ]
-    return (f"Proved: every run ends, after at most {_listed(known)}.",)
+    listed = " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))
+    return (f"Proved: every run ends, after at most {listed}.",)
 
 
 def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -206,22 +203,18 @@ def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
     graph, limits = verdict.graph, verdict.limits
     flow = flow_of(graph)
     known = limits_of(flow, limits)
-    found: dict[tuple[str, str], dict[str, None]] = {
-        (edge.source, edge.outcome.__name__): {} for edge in graph.edges if exhausts(graph, edge)
+    found: dict[tuple[str, str], tuple[str, ...]] = {
+        (edge.source, edge.outcome.__name__): () for edge in graph.edges if exhausts(graph, edge)
     }
     for one in flow.transitions:
-        if one.kind != "move" and (one.source, one.outcome) in found:
+        place = one.source, one.outcome
+        if one.kind != "move" and place in found:
             set_ones = [cause for cause in one.causes if known.get(cause) is not None]
-            found[one.source, one.outcome] |= dict.fromkeys(set_ones)
-    return {place: tuple(causes) for place, causes in found.items()}
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+            found[place] = tuple(dict.fromkeys([*found[place], *set_ones]))
+    return found
 
 
 def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
-    """What stands under the node's name."""
     kind = look(node)
     own = [effect.__name__ for effect in node.effects if effect is not Perform]
     asks = f"asks for {', '.join(own)}" if kind == "effect" else SAID[kind]
@@ -231,19 +224,16 @@ def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
 
 
 def _cost(budget: Budget, limits: Limits | None) -> str:
-    if limits is None:
-        limit = budget.limit
-        if limit is None:
-            return "costs an iteration" if budget.name == ITERATIONS.name else f"costs one of {budget}"
-    elif budget.name == ITERATIONS.name:
-        limit = limits.iterations
-    else:
-        limit = limits.budgets.get(budget.name, budget.limit)
+    iteration = budget.name == ITERATIONS.name
+    if limits is None and budget.limit is None:
+        return "costs an iteration" if iteration else f"costs one of {budget}"
+    limit = budget.limit
+    if limits is not None:
+        limit = limits.iterations if iteration else limits.budgets.get(budget.name, limit)
     return f"counts {budget}, without limit" if limit is None else f"costs 1 of {limit:,} {budget}"
 
 
 def _absent(graph: Graph[Any, Any]) -> list[str]:
-    """The nodes that edges of a draft name and that it does not have."""
     ends = [name for edge in graph.edges for name in (edge.source, edge.target)]
     return [name for name in dict.fromkeys(ends) if name not in graph and name != END.name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphexec.draw.model.picture import Look
 
@@ -11,8 +12,7 @@ from graphexec.draw.model.picture import Look
 FONT = "Helvetica, Arial, Liberation Sans, Roboto, sans-serif"
 
 
-@dataclass(frozen=True, slots=True)
-class Colours:
+class Colours(NamedTuple):
     """What a shape is filled with, and its outline."""
 
     fill: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Iterable
 
 
 def counted(count: int, thing: str) -> str:
@@ -72,3 +73,23 @@ def _cell(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def wrapped(words: Iterable[str], room: float, measure: Callable[[str], float]) -> list[str]:
+    """Join words to lines that fit into the room; a word that does not fit by itself is broken."""
+    lines: list[str] = []
+    line = ""
+    for word in words:
+        joined = f"{line} {word}" if line else word
+        if measure(joined) <= room:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        line = ""
+        for character in word:
+            if line and measure(line + character) > room:
+                lines.append(line)
+                line = ""
+            line += character
+    return [*lines, line] if line else lines

@@ -21,6 +21,7 @@ from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.runs.data import Record, as_data
+from graphexec.draw.runs.labels import cut
 from graphexec.draw.runs.records import Recording
 
 # In the order in which one builds upon the other; together they are one module.
@@ -140,16 +141,13 @@ def _hash(text: str) -> str:
 
 
 def _title(picture: Picture, records: Iterable[Record]) -> str:
-    """What was asked, if it is known."""
     # Any: a run's input is arbitrary.
     asked: Any = next((_readable(record.get("input")) for record in records if record["event"] == "start"), None)
     with suppress(TypeError, KeyError):
         asked = asked["input"]
     if asked is None:
         return f"The machine that starts at {picture.start}"
-    line = " ".join(str(asked).split())
-    words = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
-    return words if len(words) <= _TITLE else f"{words[: _TITLE - 1]}…"
+    return cut(str(asked), _TITLE)
 
 
 @cache

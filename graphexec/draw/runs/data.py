@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from functools import cache
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
@@ -119,18 +117,6 @@ def read_limits(data: Record) -> Limits:
 _LIMITED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST))
 
 
-def _names_of(value: object) -> tuple[str, ...]:
-    # mypy does not take a class for hashable.
-    kind: Any = type(value)
-    return _names(kind)
-
-
-@cache
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    """The names of a dataclass's fields."""
-    return tuple(field.name for field in fields(kind))
-
-
 def step_data(step: AgentStep) -> Record:
     """An action with its observation."""
     action = step.action
@@ -144,10 +130,10 @@ def step_data(step: AgentStep) -> Record:
 
 def effect_data(effect: Effect[Any]) -> Record:
     """What is asked for, without a model's prompt."""
-    told: Record = {"effect": type(effect).__name__}
+    told = named(effect)
     match effect:
-        case CallTool(name, tool_input):
-            return told | {"tool": name, "tool_input": as_data(tool_input)}
+        case CallTool(_, tool_input):
+            return told | {"tool_input": as_data(tool_input)}
         case AskHuman(question):
             return told | {"question": question}
         case CallModel() | CallAgent() | Perform():
@@ -169,8 +155,7 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
                 "completion_tokens": usage.completion_tokens,
             }
         case ToolResult(observation, status):
-            tool = {"tool": effect.name} if isinstance(effect, CallTool) else {}
-            return told | tool | {"status": status, "observation": as_data(observation)}
+            return named(effect) | {"status": status, "observation": as_data(observation)}
         case _:
             return told | {"value": own_data(reply)}
 
@@ -197,21 +182,19 @@ def own_data(value: object) -> Any:
     """The data of a value without the run that it carries, whose steps stand in the records before it."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return as_data(value)
-    return {name: _part(held) for name in _names_of(value) if not isinstance(held := getattr(value, name), Steps)}
+    held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: _part(one) for name, one in held.items() if not isinstance(one, Steps)}
 
 
 # Any: whatever an outcome of the user's holds.
 def _part(held: Any) -> Any:
-    if isinstance(held, Run):
-        return {"steps": len(held.steps)}
-    return _actions(held) if _are_actions(held) else as_data(held)
-
-
-# Any: as above.
-def _are_actions(held: Any) -> TypeGuard[Sequence[AgentAction]]:
-    if type(held) not in (list, tuple):
-        return False
-    return bool(held) and all(isinstance(one, AgentAction) for one in held)
+    match held:
+        case Run():
+            return {"steps": len(held.steps)}
+        case [AgentAction(), *others] if all(isinstance(one, AgentAction) for one in others):
+            return _actions(held)
+        case _:
+            return as_data(held)
 
 
 def _actions(actions: Sequence[AgentAction]) -> list[Record]:
@@ -244,26 +227,17 @@ def _message(message: Said) -> Record:
 
 def new_in(before: Sequence[Said], now: Sequence[Said]) -> Record:
     """What is new in a prompt: a run's records grow with what is said, and not with how often it is said again."""
-    pairs = zip(before, now, strict=False)
-    kept = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(now)))
+    kept = _common(before, now)
     new = [_message(message) for message in now[kept:]]
     if new and kept < len(before):
         old = _message(before[kept])
         if old["role"] == new[0]["role"]:
-            shared = _shared(old["content"], new[0]["content"])
-            new[0] |= {"content": new[0]["content"][shared:], "kept": shared}
+            one, other = old["content"], new[0]["content"]
+            shared = len(one) if other.startswith(one) else _common(one, other)
+            new[0] |= {"content": other[shared:], "kept": shared}
     return {"kept": kept, "messages": new}
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginnings: found by halves, for they may be long."""
-    least, most = 0, min(len(one), len(other))
-    if other.startswith(one):
-        return most
-    while least < most:
-        middle = (least + most + 1) // 2
-        if other.startswith(one[least:middle], least):
-            least = middle
-        else:
-            most = middle - 1
-    return least
+def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -20,15 +20,15 @@ def cut(text: str, most: int) -> str:
     """The beginning of a text as one line of at most `most` characters."""
     # Of a megabyte only the beginning is looked at; runs of white space count once.
     words = " ".join(plain(text[: 8 * most]).split())
-    whole = len(text) <= 8 * most and len(words) <= most
-    return words if whole else f"{words[: most - 1].rstrip()}…"
+    if len(text) <= 8 * most and len(words) <= most:
+        return words
+    return f"{words[: most - 1].rstrip()}…"
 
 
 def end_of(text: str, most: int) -> str:
     """The end of a text, as `cut` is its beginning: what a model is to go on with."""
     words = " ".join(plain(text[-8 * most :]).split())
-    whole = len(text) <= 8 * most and len(words) <= most
-    if whole:
+    if len(text) <= 8 * most and len(words) <= most:
         return words
     begun, space, rest = words[1 - most :].partition(" ")
     # A piece of a word says little, unless it is most of what there is.
@@ -104,14 +104,9 @@ def _new(messages: Sequence[Record], most: int) -> str:
 
 
 def called(tool: str, given: Any, most: int) -> str:
-    """A call as Python would write it."""
-    return _call(tool, _arguments(given, most), most)
-
-
-def _call(name: str, arguments: str, most: int) -> str:
-    """Cut within its brackets."""
-    short = cut(name, most // 2)
-    return f"{short}({cut(arguments, max(most - len(short) - 2, 1))})"
+    """Return a call as Python would write it, cut within its brackets."""
+    short = cut(tool, most // 2)
+    return f"{short}({cut(_arguments(given, most), max(most - len(short) - 2, 1))})"
 
 
 def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
@@ -125,10 +120,7 @@ def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
     return ", ".join(parts)
 
 
-def _parsed(arguments: Any) -> Any:
-    """A model's arguments are JSON, or what it took for it."""
-    if not isinstance(arguments, str):
-        return arguments
+def _parsed(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except ValueError:
@@ -144,7 +136,6 @@ def _several(calls: Sequence[tuple[str, Any]], most: int) -> str:
 
 
 def _decided(value: Any, most: int) -> str | None:
-    """What a function that is an agent decided."""
     match value:
         case {"decision": [*actions]} if actions:
             return _several([(action["tool"], action["tool_input"]) for action in actions], most)

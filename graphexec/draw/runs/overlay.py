@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.model.words import counted, duration
 from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.labels import cut
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 
 # So many times an edge is told by the numbers of its steps; beyond, only how often it was taken.
 _STEPS = 4
-# So much of an answer is told.
+# Characters of an answer.
 _ANSWER = 80
 
 
@@ -66,12 +67,11 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
         picture,
         boxes=tuple(map(visited, picture.boxes)),
         arrows=tuple(noted(index, arrow) for index, arrow in enumerate(picture.arrows)),
-        caption=(*(_told(runs[0]) if single else _all_told(runs)), *picture.caption),
+        caption=(*(_describe(runs[0]) if single else _describe_all(runs)), *picture.caption),
     )
 
 
 def _steps_of(picture: Picture, run: Recording) -> list[int]:
-    """The arrows that a run took, in order."""
     indices = {(arrow.source, arrow.outcome, arrow.target): index for index, arrow in enumerate(picture.arrows)}
     steps: list[int] = []
     for record in run.records:
@@ -97,8 +97,7 @@ def _here(run: Recording) -> str | None:
     return None
 
 
-def _told(run: Recording) -> tuple[str, ...]:
-    """How a run went, in sentences."""
+def _describe(run: Recording) -> tuple[str, ...]:
     result = run.result
     nothing: Record = {}
     spent: Record = next((record["spent"] for record in reversed(run.records) if "spent" in record), nothing)
@@ -110,13 +109,8 @@ def _told(run: Recording) -> tuple[str, ...]:
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")
-    answer = () if result is None or result["output"] is None else (f"Answer: {_answer(result['output'])}",)
+    answer = () if result is None or result["output"] is None else (f"Answer: {cut(str(result['output']), _ANSWER)}",)
     return (*answer, f"{_status(result)} after {', '.join(costs)}.")
-
-
-def _answer(output: object) -> str:
-    text = " ".join(str(output)[: 2 * _ANSWER].split())
-    return text if len(text) <= _ANSWER else f"{text[:_ANSWER]}…"
 
 
 def _status(result: Record | None) -> str:
@@ -133,7 +127,6 @@ def _status(result: Record | None) -> str:
             return "Ended"
 
 
-def _all_told(runs: Sequence[Recording]) -> tuple[str, ...]:
-    """How several runs went."""
+def _describe_all(runs: Sequence[Recording]) -> tuple[str, ...]:
     ends = Counter("still running" if run.result is None else str(run.result["status"]) for run in runs)
     return (f"{counted(len(runs), 'run')}: {', '.join(f'{count:,} {end}' for end, count in ends.most_common())}.",)

@@ -67,32 +67,29 @@ class _Reply(TypedDict):
     completion_tokens: NotRequired[int]
 
 
-class _Entered(TypedDict):
+class _AtNode(TypedDict):
     node: str
+
+
+class _Entered(_AtNode):
     spent: _Spent
 
 
-class _Asked(TypedDict):
-    node: str
+class _Asked(_AtNode):
     effects: list[_Effect]
 
 
-class _Answered(TypedDict):
-    node: str
+class _Answered(_Entered):
     seconds: _Seconds
-    spent: _Spent
     replies: list[_Reply]
 
 
-class _Moved(TypedDict):
-    node: str
+class _Moved(_AtNode):
     outcome: str
     target: str
 
 
-class _Reported(TypedDict):
-    node: str
-    effects: list[_Effect]
+class _Reported(_Asked):
     news: str
     text: str
 

@@ -73,9 +73,7 @@ from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
-from graphexec.messages import (
-    ReplyDelta,
-)
+from graphexec.messages import ReplyDelta
 from graphexec.verify.proof.verdict import Verdict
 
 # What a result says of its fields where it does not say otherwise.
@@ -88,8 +86,6 @@ class Recorder:
 
     `records` are those so far. `Done` makes the result's; `failed` makes it for a run that an exception ended.
     """
-
-    __slots__ = ("_prompt", "records")
 
     def __init__(
         self,
@@ -161,13 +157,12 @@ class Recorder:
         self, status: str, exit_code: int, steps: Sequence[AgentStep], spent: Spent, seconds: float, **told: Any
     ) -> Record:
         """Return the result's record."""
-        shown = [step_data(step) for step in steps]
         return self._add(
             "result",
             status=status,
             exit_code=exit_code,
             **{**_ABSENT, **told},
-            steps=shown,
+            steps=[step_data(step) for step in steps],
             spent=spent_data(spent),
             seconds=seconds,
         )
@@ -301,7 +296,6 @@ def _followed(journal: Journal, error: BaseException | None = None) -> Recording
 
 
 def _read(text: str) -> Iterator[tuple[int, Record]]:
-    """The records by their lines."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -1,71 +1,173 @@
-"""Mermaid: a run as a sequence diagram."""
+"""Mermaid: a run as a sequence diagram, of who asked whom, and what was answered, in the order in which it happened."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
-from graphexec.draw.model.words import plain
-from graphexec.draw.runs.interaction import (
-    Item,
-    Note,
-    ParticipantKind,
-    Role,
-    SentMessage,
-    Together,
-    interaction_of,
-    messages_in,
-)
+from graphexec.draw.model.words import counted, duration, plain
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.labels import answered, asked, cut, failed, shown, tokens
 from graphexec.draw.runs.records import AnyRun, recording_of
+from graphexec.draw.runs.visits import EffectRecord, Visit, limit_text, visits_of
 
+# The participants that every run has, as Mermaid knows them.
+_USER, _AGENT = "p0", "p1"
+# Characters of one line, and of a name.
+_LABEL, _NAME = 60, 24
+
+_Role: TypeAlias = Literal["user", "agent", "model", "tool", "person", "world", "function"]
+_Participant: TypeAlias = tuple[_Role, str]
+# From left to right, with their names; tools and functions have their own.
+_ROLES: Mapping[_Role, str] = {
+    "user": "User",
+    "agent": "Agent",
+    "model": "Model",
+    "tool": "",
+    "person": "Person",
+    "world": "RunContext",
+    "function": "",
+}
+# What asks whom; an effect of one's own asks the world.
+_ASKED: Mapping[str, _Role] = {
+    "CallModel": "model",
+    "CallAgent": "model",
+    "CallTool": "tool",
+    "AskHuman": "person",
+    "Perform": "function",
+}
 # With the sign by which the target begins to do something, or the source ends it.
-_ARROWS: Mapping[ParticipantKind, str] = {"call": "->>+", "reply": "-->>-", "failure": "--x-"}
-_ACTORS: frozenset[Role] = frozenset({"user", "person"})
+_CALL, _REPLY, _FAILURE = "->>+", "-->>-", "--x-"
 # Signs that Mermaid may read as an entity, an end, a tag, a directive or a formula; the two that it writes entities
 # with while it parses; and a word that it takes for a wish.
 _READ = re.compile(r"[#;<>&%$ﬂ¶]|^(?:no)?wrap(?=:)", re.IGNORECASE)
 
 
-def sequence_mermaid(run: AnyRun, *, most: int | None = None) -> str:
-    """Draw a run as Mermaid's `sequenceDiagram`; with `most`, only so many messages, of its beginning and its end.
+def sequence_mermaid(run: AnyRun) -> str:
+    """Draw a run as Mermaid's `sequenceDiagram`.
 
-    What shows it has a limit of its own: 50,000 characters, where its `maxTextSize` is not set.
+    Mermaid itself draws no more than 50,000 characters, where its `maxTextSize` is not set.
     """
-    shown = interaction_of(recording_of(run), most=most)
+    recording = recording_of(run)
+    start, visits = recording.records[0], visits_of(recording)
+    effects = ((visit.node, effect) for visit in visits for one in visit.exchanges for effect in one.effects)
+    others = dict.fromkeys(_asked_of(effect, node) for node, effect in effects)
+    participants: list[_Participant] = [("user", _ROLES["user"]), ("agent", _ROLES["agent"])]
+    participants += sorted(others, key=lambda one: [*_ROLES].index(one[0]))
+    places = {one: f"p{place}" for place, one in enumerate(participants)}
     lines = ["sequenceDiagram", "    autonumber"]
-    for place, one in enumerate(shown.participants):
-        kind = "actor" if one.role in _ACTORS else "participant"
-        lines.append(f"    {kind} p{place} as {_text(*(text for text in (one.name, one.detail) if text))}")
-    number = 1
-    for item in shown.items:
-        if (messages := messages_in(item)) and messages[0].number != number:
-            lines.append(f"    autonumber {messages[0].number}")
-        number = messages[-1].number + 1 if messages else number
-        lines += [f"    {line}" for line in _item(item, len(shown.participants) - 1)]
+    for one, place in places.items():
+        kind = "actor" if one[0] in ("user", "person") else "participant"
+        lines.append(f"    {kind} {place} as {_text(cut(one[1], _NAME) or '?', _detail(one[0], start))}")
+    lines.append(f"    {_arrow(_USER, _CALL, _AGENT, shown(_input(start), _LABEL))}")
+    for visit in visits:
+        lines += [f"    {line}" for line in _visit(visit, places)]
+    noted = any(visit.limit is not None for visit in visits)
+    lines += [f"    {line}" for line in _ending(recording.result, noted=noted)]
     return "\n".join(lines) + "\n"
 
 
-def _item(item: Item, last: int) -> Iterator[str]:
-    match item:
-        case SentMessage():
-            yield _message(item)
-        case Together(text, branches):
+def _asked_of(effect: Record, node: str) -> _Participant:
+    role = _ASKED.get(effect["effect"], "world")
+    return role, str(effect["tool"]) if role == "tool" else _ROLES[role] or node
+
+
+def _detail(role: _Role, start: Record) -> str:
+    match role:
+        case "agent" | "model":
+            return cut(str(start.get(role) or ""), _NAME)
+        case "tool" | "function":
+            return role
+        case _:
+            return ""
+
+
+def _visit(visit: Visit, places: Mapping[_Participant, str]) -> Iterator[str]:
+    if visit.iteration is not None:
+        yield _note(f"{_USER},p{len(places) - 1}", f"iteration {visit.iteration:,}")
+    for exchange in visit.exchanges:
+        yield from _exchange(exchange, [places[_asked_of(effect, visit.node)] for effect in exchange.effects])
+    if visit.limit is not None:
+        yield _note(_AGENT, visit.limit)
+
+
+def _exchange(exchange: EffectRecord, places: Sequence[str]) -> Iterator[str]:
+    over = places[0] if len(set(places)) == 1 else _AGENT
+    notes = [_note(over, text) for text in exchange.news]
+    timed = len(places) == 1
+    match [list(_branch(exchange, index, place, timed=timed)) for index, place in enumerate(places)]:
+        case [[call, *reply]]:
+            yield call
+            yield from notes
+            yield from reply
+        case branches:
+            took = "" if exchange.replies is None else f", {duration(exchange.seconds)}"
             for index, branch in enumerate(branches):
-                yield f"par {_text(text)}" if index == 0 else "and"
-                yield from (f"    {_message(message)}" for message in branch)
-            yield "end"
-        case Note("iteration" | "left out", text):
-            yield f"Note over p0,p{last}: {_text(text)}"
-        case Note(_, text, over):
-            yield f"Note over p{over}: {_text(text)}"
+                yield "and" if index else f"par {_text(f'{len(places)} at once{took}')}"
+                yield from (f"    {line}" for line in branch)
+            if branches:
+                yield "end"
+            yield from notes
 
 
-def _message(message: SentMessage) -> str:
-    return f"p{message.source}{_ARROWS[message.kind]}p{message.target}: {_text(*message.lines)}"
+def _branch(exchange: EffectRecord, index: int, place: str, *, timed: bool) -> Iterator[str]:
+    yield _arrow(_AGENT, _CALL, place, asked(exchange.effects[index], _LABEL))
+    reply = exchange.reply(index)
+    if reply is not None:
+        wrong = failed(reply)
+        facts = filter(None, (wrong, tokens(reply), duration(exchange.seconds) if timed else None))
+        yield _arrow(place, _FAILURE if wrong else _REPLY, _AGENT, answered(reply, _LABEL), ", ".join(facts))
+
+
+def _ending(result: Record | None, *, noted: bool) -> Iterator[str]:
+    if result is None:
+        yield _note(_AGENT, "still running")
+        return
+    limit = limit_text(result.get("limit"))
+    if limit and not noted:
+        yield _note(_AGENT, limit)
+    output, error, status = result.get("output"), result.get("error"), str(result["status"])
+    facts = [] if output is None else [shown(output, _LABEL)]
+    if error:
+        facts.append(cut(str(error["message"]), _LABEL))
+    if status != "answered":
+        facts.append(f"{status}: {cut(str(result['reason']), _NAME)}" if limit else status)
+    yield _arrow(_AGENT, _REPLY if status == "answered" else _FAILURE, _USER, *facts, _totals(result))
+
+
+# Any: an input is whatever the run was given.
+def _input(start: Record) -> Any:
+    match start.get("input"):
+        case {"input": given}:
+            return given
+        case None:
+            return "a run begins"
+        case given:
+            return given
+
+
+def _totals(result: Record) -> str:
+    spent: Record = result.get("spent") or {}
+    seconds = result.get("seconds", spent.get("seconds"))
+    facts = [
+        counted(spent.get("model_calls", 0), "model call"),
+        counted(spent["tokens"], "token") if spent.get("tokens") else "",
+        "" if seconds is None else duration(seconds),
+    ]
+    return ", ".join(filter(None, facts))
+
+
+def _arrow(source: str, arrow: str, target: str, *lines: str) -> str:
+    return f"{source}{arrow}{target}: {_text(*lines)}"
+
+
+def _note(over: str, text: str) -> str:
+    return f"Note over {over}: {_text(cut(text, _LABEL))}"
 
 
 def _text(*lines: str) -> str:
-    return "<br/>".join(_READ.sub(_entities, plain(line)) for line in lines) or "#32;"
+    return "<br/>".join(_READ.sub(_entities, plain(line)) for line in lines if line) or "#32;"
 
 
 def _entities(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, final
+from typing import final
 
 from graphexec.draw.model.words import cells, counted, duration, fitted, padded
 from graphexec.draw.runs.data import Record
@@ -27,18 +27,6 @@ _MODELS = frozenset({"CallModel", "CallAgent"})
 _WAITED_FOR = {"CallModel": "model", "CallAgent": "model", "CallTool": "tools", "AskHuman": "people"}
 
 
-class _Signs(NamedTuple):
-    """What rows are made of; the `parts` of a bar's cell grow evenly."""
-
-    arrow: str
-    more: str
-    parts: str
-
-
-_BLOCKS = _Signs("→", "…", "▏▎▍▌▋▊▉█")
-_ASCII = _Signs("->", "...", "#")
-
-
 def timeline(run: AnyRun, *, width: int = 100, ascii_only: bool = False) -> str:
     """Draw a run's timeline, no wider than `width` columns; the last lines say how it ended and what it cost.
 
@@ -49,20 +37,18 @@ def timeline(run: AnyRun, *, width: int = 100, ascii_only: bool = False) -> str:
         raise InputError(f"the width is {width!r}, and a row needs {_LEAST} columns; give {_LEAST} or more")
     recording = recording_of(run)
     visits = visits_of(recording)
-    rows = _Rows(visits, width, _ASCII if ascii_only else _BLOCKS)
+    rows = _Rows(visits, width, ascii_only=ascii_only)
     lines = [rows.head(), *map(rows.row, visits), "", *map(rows.line, _totals(recording, visits))]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 @final
 class _Rows:
-    """Rows with their columns as wide as all of them need."""
-
-    __slots__ = ("_bar", "_began", "_said", "_signs", "_time", "_took", "_way", "_width")
-
-    def __init__(self, visits: Sequence[Visit], width: int, signs: _Signs) -> None:
+    def __init__(self, visits: Sequence[Visit], width: int, *, ascii_only: bool) -> None:
         self._width = width
-        self._signs = signs
+        self._ascii = ascii_only
+        # The signs of a bar's last cell, from the shortest to the full one.
+        self._parts = "#" if ascii_only else "▏▎▍▌▋▊▉█"
         self._began = visits[0].began if visits else 0.0
         self._took = _took(visits)
         self._bar = _BAR if width >= _WIDE else 0
@@ -70,34 +56,32 @@ class _Rows:
         times = _NUMBER + 2 * (self._time + len(_GAP)) + len(_GAP) + (self._bar + len(_GAP) if self._bar else 0)
         widest = max((cells(self._way_of(visit)) for visit in visits), default=0)
         self._way = min(widest, _WAY, width - times)
-        left = width - times - self._way - len(_GAP)
-        self._said = left if left >= _SAID else 0
+        self._said = width - times - self._way - len(_GAP)
 
     def head(self) -> str:
-        """Return what stands above the columns."""
         bar = " " * (self._bar + len(_GAP)) if self._bar else ""
         times = f"{'began':>{self._time}}{_GAP}{'waited':>{self._time}}"
         return self.line(f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node → outcome")
 
     def row(self, visit: Visit) -> str:
-        """Return the row of a visit."""
         number = "" if visit.iteration is None else str(visit.iteration)
         waited = self._clock(visit.waited) if visit.waited else ""
         columns = [f"{number:>{_NUMBER}}", f"{self._clock(visit.began - self._began):>{self._time}}"]
         columns.append(f"{waited:>{self._time}}")
         if self._bar:
             columns.append(padded(self._bar_of(visit), self._bar))
-        columns.append(padded(fitted(self._way_of(visit), self._way, more=self._signs.more), self._way))
-        if self._said:
-            columns.append(fitted(self._typed(_said_in(visit, self._signs.arrow)), self._said, more=self._signs.more))
+        columns.append(padded(self._fitted(self._way_of(visit), self._way), self._way))
+        if self._said >= _SAID:
+            columns.append(self._fitted(_said_in(visit), self._said))
         return self.line(_GAP.join(columns))
 
     def line(self, text: str) -> str:
-        """Return a line of text, cut where it is too long."""
-        return fitted(self._typed(text), self._width, more=self._signs.more)
+        return self._fitted(text, self._width)
+
+    def _fitted(self, text: str, room: int) -> str:
+        return fitted(self._typed(text), room, more="..." if self._ascii else "…")
 
     def _clock(self, seconds: float) -> str:
-        """A time; in a run of less than a second, milliseconds."""
         return f"{seconds:,.2f} s" if self._took >= 1 else f"{seconds * 1000:,.2f} ms"
 
     def _way_of(self, visit: Visit) -> str:
@@ -108,7 +92,7 @@ class _Rows:
         """A bar where the visit waited, as long as it did: in the parts of which a cell has several."""
         if not visit.waited or not self._took:
             return ""
-        parts = self._signs.parts
+        parts = self._parts
         many = min(max(1, round(visit.waited / self._took * self._bar * len(parts))), self._bar * len(parts))
         full, rest = divmod(many, len(parts))
         long = full + bool(rest)
@@ -116,7 +100,7 @@ class _Rows:
         return " " * before + parts[-1] * full + (parts[rest - 1] if rest else "")
 
     def _typed(self, text: str) -> str:
-        if self._signs is not _ASCII:
+        if not self._ascii:
             return text
         return text.replace("→", "->").replace("…", "...").encode("ascii", "replace").decode()
 
@@ -125,27 +109,21 @@ def _took(visits: Sequence[Visit]) -> float:
     return visits[-1].ended - visits[0].began if visits else 0.0
 
 
-def _said_in(visit: Visit, arrow: str) -> str:
-    """What was asked and answered during a visit, or which limit was spent."""
-    said = [_exchanged(exchange, arrow) for exchange in visit.exchanges]
+def _said_in(visit: Visit) -> str:
+    said = [_exchanged(exchange) for exchange in visit.exchanges]
     return "; ".join([*said, *([cut(visit.limit, _TEXT)] if visit.limit else [])])
 
 
-def _exchanged(exchange: EffectRecord, arrow: str) -> str:
-    replies = exchange.replies or ()
-    parts: list[str] = []
+def _exchanged(exchange: EffectRecord) -> str:
+    parts = [f"[{cut(text, _TEXT)}]" for text in exchange.news]
     for index, effect in enumerate(exchange.effects):
-        question = asked(effect, _TEXT)
-        if not replies:
-            parts.append("no reply" if effect["effect"] in _MODELS else f"{question} {arrow} no reply")
-            continue
-        # The deadline cut all of them with one word.
-        reply = replies[min(index, len(replies) - 1)]
-        wrong = failed(reply)
-        told = f"{wrong}: {answered(reply, _TEXT)}" if wrong else answered(reply, _TEXT)
+        told, reply = "no reply", exchange.reply(index)
+        if reply is not None:
+            told, wrong = answered(reply, _TEXT), failed(reply)
+            told = f"{wrong}: {told}" if wrong else told
         # What a model is told was said in the rows above.
-        parts.append(told if effect["effect"] in _MODELS else f"{question} {arrow} {told}")
-    return "; ".join([*(f"[{cut(text, _TEXT)}]" for text in exchange.news), *parts])
+        parts.append(told if effect["effect"] in _MODELS else f"{asked(effect, _TEXT)} → {told}")
+    return "; ".join(parts)
 
 
 def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
@@ -168,7 +146,6 @@ def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
 
 
 def _ended(result: Record) -> str:
-    """How the run ended, in a line."""
     error, output = result.get("error"), result.get("output")
     facts = [
         limit_text(result.get("limit")) or "",
@@ -179,7 +156,6 @@ def _ended(result: Record) -> str:
 
 
 def _shares(visits: Sequence[Visit]) -> Iterator[str]:
-    """Where the time went."""
     took = _took(visits)
     if not took:
         return

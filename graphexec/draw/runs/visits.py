@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
 
-from graphexec.draw.model.picture import Arrow
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recording
 from graphexec.kernel.meters import ITERATIONS, Exhausted
@@ -33,15 +32,18 @@ class EffectRecord:
     replies: Sequence[Record] | None = None
     seconds: float = 0.0
 
+    def reply(self, index: int) -> Record | None:
+        """Return the reply to the effect of this index."""
+        return self.replies[min(index, len(self.replies) - 1)] if self.replies else None
+
 
 @final
 @dataclass(slots=True)
 class Visit:
     """The run is at `node` from `began` to `ended`, in seconds of the run's clock, and leaves it to `target`.
 
-    `iteration` is the number in the run of the one that the visit cost, if it did: an edge that makes the budget full
-    again does not number them anew. `outcome` and `target` are `None` where the run
-    came no further. `limit` says what was spent, where the outcome is due to that.
+    `iteration` is the number in the run of the one that the visit cost, if it did. `outcome` and `target` are `None`
+    where the run came no further. `limit` says what was spent, where the outcome is due to that.
     """
 
     node: str
@@ -90,7 +92,8 @@ def _visits(recording: Recording) -> Iterator[Visit]:
     picture = recording.machine
     metered = {box.name for box in picture.boxes if box.metered}
     exhausts = {(arrow.source, arrow.outcome) for arrow in picture.arrows if arrow.exhausts}
-    iterations = _Iterations(frozenset((arrow.source, arrow.outcome) for arrow in picture.arrows if _resets(arrow)))
+    resets = [arrow for arrow in picture.arrows if ITERATIONS.name in arrow.resets]
+    iterations = _Iterations(frozenset((arrow.source, arrow.outcome) for arrow in resets))
     visit: Visit | None = None
     now = 0.0
     for record in recording.records:
@@ -113,10 +116,6 @@ def _visits(recording: Recording) -> Iterator[Visit]:
         if (visit.node, visit.outcome) in exhausts and visit.limit is None:
             visit.limit = limit_text(record.get("value")) or "a limit is spent"
             visit.iteration = None if not visit.exchanges else visit.iteration
-
-
-def _resets(arrow: Arrow) -> bool:
-    return ITERATIONS.name in arrow.resets
 
 
 class _Iterations:
