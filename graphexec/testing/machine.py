@@ -21,11 +21,11 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import PendingEffect, advance, begin
-from graphexec.testing.runs import charges_of, members
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.testing.trial import Trial, Verifiable, trial_of
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Replies
+from graphexec.verify.explorer.temporal import charges_of, members
 
 # Runs, and rules in each of them, unless told otherwise: a second for an executor.
 _RUNS = 50

@@ -21,10 +21,8 @@ from graphexec.testing.attack import PARTS, Attack, part_of
 from graphexec.testing.readable import place_of, with_own_frames
 from graphexec.testing.runs import (
     RunReport,
-    charges_of,
     ended_async,
     ended_sync,
-    members,
     moves_of,
     pauses,
     told_again,
@@ -36,6 +34,7 @@ from graphexec.verify.explorer.explore import RAISES, Exploration, explore
 from graphexec.verify.explorer.failure import remedy
 from graphexec.verify.explorer.oracle import Replies
 from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.temporal import charges_of, members
 
 # No limit is above this where every run is followed: enough for every loop to be gone round and left.
 EXHAUSTIVE = 2

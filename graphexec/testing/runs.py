@@ -6,13 +6,12 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from graphexec.errors import SnapshotError
-from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.effects import All
 from graphexec.kernel.events import Done, Event, Moved
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.ranks import Ranks
@@ -24,6 +23,7 @@ from graphexec.testing.attack import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.errors import DeadlockError
 from graphexec.testing.trial import Trial
+from graphexec.verify.explorer.temporal import members
 
 
 @final
@@ -126,19 +126,6 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
     except Exception:  # noqa: BLE001, S110 - the run ends here; with what, is compared elsewhere
         pass
     return found
-
-
-def members(effect: Request) -> Sequence[Effect[Any]]:
-    """The effects of a batch, or the one that is asked for alone."""
-    return effect.effects if isinstance(effect, All) else (effect,)
-
-
-def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
-    """What these effects charge together, by meter."""
-    charges: Counter[str] = Counter()
-    for effect in effects:
-        charges.update({meter.name: amount for meter, amount in effect.charges.items()})
-    return charges
 
 
 def moves_of(events: Sequence[Event[Any]]) -> list[str]:

@@ -22,7 +22,7 @@ from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, shape
 from graphexec.verify.explorer.failure import Failure, Raised, raised_by
 from graphexec.verify.explorer.oracle import Oracle
-from graphexec.verify.explorer.search import search
+from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Endless, Events, Space, extent
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping, Waiting
 from graphexec.verify.explorer.temporal import Assertion, unknown_names
@@ -161,22 +161,21 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
         for choice in stepping.choices(waiting, oracle):
             yield choice, *stepping.onward(waiting, choice)
 
-    alike = _by_shape(graph, limits, oracle.words) if prune else _never_alike()
-    space = search(graph, stepping.begun(start), expand, alike, properties, most_states=most_states, own=_own)
-    failures = [Failure(graph, limits, start, one.assertion, one.choices, one.events) for one in space.broken]
+    numbers = count()
+    alike = _by_shape(graph, limits, oracle.words) if prune else lambda _: next(numbers)
+    space = Search(graph, expand, alike, most_states, properties).space(*stepping.begun(start))
+    failures = [
+        Failure(graph, limits, start, found.choices, found.events, assertion)
+        for assertion, found in space.broken.items()
+    ]
     raised: list[Raised] = []
-    for one in space.thrown:
-        error = raised_by(graph, limits, start, one.choices)
+    for (node, name), found in space.thrown.items():
+        error = raised_by(graph, limits, start, found.choices)
         if error is None:
-            error = InputError(f"{one.name}, but not when it is run again: {one.node} keeps something between runs")
+            error = InputError(f"{name}, but not when it is run again: {node} keeps something between runs")
         if not isinstance(error, raises):
-            raised.append(Raised(graph, limits, start, one.node, error, one.choices, one.events))
+            raised.append(Raised(graph, limits, start, found.choices, found.events, node, error))
     return explored(graph, space, failures, raised)
-
-
-def _own(choice: Choice | None) -> bool:
-    """Whether an exception that follows this choice is a node's, and not the world's."""
-    return choice is None or choice.kind != "raises"
 
 
 def explored(
@@ -184,28 +183,25 @@ def explored(
 ) -> Exploration:
     """What can be read off the states that were found."""
     found = extent(space)
-    endless = found if isinstance(found, Endless) else None
-    whole = None if isinstance(found, Endless) else found
-    ends = [way.target for way in space if isinstance(way.target, Over)]
-    raising = Counter(over.name for over in ends if over.how == "raised")
-    # The choices of puppets are none of the world's.
-    injected = Counter(
-        way.target.name
-        for way in space
-        if isinstance(way.target, Over) and isinstance(way.choice, Choice) and way.choice.kind == "raises"
-    )
-    taken = {edge for way in space for edge in way.edges}
-    joins = sum(not isinstance(way.target, Over) for way in space) - len(space.ways)
+    endless, whole = (found, None) if isinstance(found, Endless) else (None, found)
+    ways = [way for _, way in space.rows()]
+    ends = [way.target for way in ways if isinstance(way.target, Over)]
+    taken = {edge for way in ways for edge in way.edges}
+
+    def counted(how: str) -> Counter[str]:
+        return Counter(over.name for over in ends if over.how == how)
+
     return Exploration(
-        runs=len(ends) + joins,
+        # Each that ended, and each that came to a state known already.
+        runs=len(ways) - len(space.ways),
         states=len(space.ways),
         paths=whole and whole.runs,
         longest=whole and whole.transitions,
         charges=whole and {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
-        endings=Counter(over.name for over in ends if over.how == "done"),
-        exceptions=raising - injected,
-        injected=injected,
-        cancelled=sum(over.how == "cancelled" for over in ends),
+        endings=counted("done"),
+        exceptions=counted("raised"),
+        injected=counted("injected"),
+        cancelled=counted("cancelled").total(),
         taken=tuple(edge for edge in graph.edges if edge in taken),
         never_taken=tuple(NeverTaken(edge, _why(graph, edge, taken)) for edge in graph.edges if edge not in taken),
         endless=endless,
@@ -245,8 +241,3 @@ def _by_shape(graph: Graph[Any, Any], limits: Limits, words: frozenset[str] | No
         )
 
     return alike
-
-
-def _never_alike() -> Callable[[Waiting], Hashable]:
-    numbers = count()
-    return lambda _: next(numbers)

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -18,19 +18,15 @@ from graphexec.errors import (
     CertificateError,
     InputError,
     NodeError,
-    SnapshotError,
     UndeclaredCountError,
     UndeclaredEffectError,
     UndeclaredOutcomeError,
     UnhandledOutcomeError,
 )
 from graphexec.kernel.events import Event, Moved
-from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import Edge
-from graphexec.kernel.snapshot import Snapshot
-from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping
 from graphexec.verify.explorer.temporal import BROKEN, Assertion
@@ -50,63 +46,50 @@ BROKEN_WORD = (
 )
 
 
-@final
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A run of `graph` from `start` within `limits` that breaks `assertion`, no run with fewer transitions does.
-
-    `choices` are what the world did, in order; `events` end with the one that broke the assertion.
-    """
+class FoundRun:
+    """A run of `graph` from `start` within `limits`; `choices` are what the world did, in order."""
 
     graph: Graph[Any, Any]
     limits: Limits
     start: Any
-    assertion: Assertion
     choices: tuple[Choice, ...]
     events: tuple[Event[Any], ...]
 
     @property
     def path(self) -> tuple[Edge, ...]:
         """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
-        return _path(self.graph, self.events)
+        edges = {(edge.source, edge.outcome): edge for edge in self.graph.edges}
+        return tuple(edges[event.node, type(event.outcome)] for event in self.events if type(event) is Moved)
 
-    def __str__(self) -> str:
-        return f"{self.assertion} does not hold: {_run(self)}; the last event is {_short(self.events[-1])}"
+    def describe(self) -> str:
+        """Return the run in words."""
+        way = ", ".join(map(str, self.path)) or f"at {self.graph.start}"
+        return f"{way}; the world {', '.join(map(str, self.choices)) or 'nothing'}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Raised:
-    """A run of `graph` from `start` within `limits` in which `node` raises `error`, as it does in no shorter run.
+class Failure(FoundRun):
+    """A run that breaks `assertion`, as no run with fewer transitions does; its last event is the one that does."""
 
-    `choices` are what the world did, in order, none of which was an exception; `events` are those before it.
-    """
+    assertion: Assertion
 
-    graph: Graph[Any, Any]
-    limits: Limits
-    start: Any
+    def __str__(self) -> str:
+        last = textwrap.shorten(str(self.events[-1]), _WIDTH, placeholder="...")
+        return f"{self.assertion} does not hold: {self.describe()}; the last event is {last}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Raised(FoundRun):
+    """A run in which `node` raises `error`, as it does in no shorter run; none of the choices was an exception."""
+
     node: str
     error: Exception
-    choices: tuple[Choice, ...]
-    events: tuple[Event[Any], ...]
-
-    @property
-    def path(self) -> tuple[Edge, ...]:
-        """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
-        return _path(self.graph, self.events)
 
     def __str__(self) -> str:
-        return f"{self.node} raises {self.error!r}: {_run(self)}"
-
-
-def _path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> tuple[Edge, ...]:
-    edges = {(edge.source, edge.outcome): edge for edge in graph.edges}
-    return tuple(edges[event.node, type(event.outcome)] for event in events if type(event) is Moved)
-
-
-def _run(found: Failure | Raised) -> str:
-    way = ", ".join(map(str, found.path)) or f"at {found.graph.start}"
-    return f"{way}; the world {', '.join(map(str, found.choices)) or 'nothing'}"
+        return f"{self.node} raises {self.error!r}: {self.describe()}"
 
 
 def remedy(error: BaseException) -> str:
@@ -123,17 +106,9 @@ def breaks(
 
     A run that is over before all choices are made is judged as it is; one that would go on is judged so far.
     """
-    stepping = Stepping(graph, limits, crashes=len(choices))
     state = assertion.start
-    events, then = stepping.begun(start)
-    for event in events:
+    for event in _replay(Stepping(graph, limits), start, choices):
         state = assertion.after(state, event)
-    for choice in choices:
-        if isinstance(then, Over):
-            break
-        events, then = stepping.onward(then, choice)
-        for event in events:
-            state = assertion.after(state, event)
     return state == BROKEN
 
 
@@ -145,33 +120,19 @@ def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Se
     if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
         raise InputError(f"the world {ending[0]}, which ends the run; leave it out")
     try:
-        snapshot = begin(graph, start)
-        for choice in choices:
-            state = advance(graph, snapshot, limits)
-            if not isinstance(state, PendingEffect):
-                return None
-            snapshot = _answered(graph, state, choice, float(limits.seconds or 0))
-        advance(graph, snapshot, limits)
+        list(_replay(Stepping(graph, limits, raising=True), start, choices))
     except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything
         return error
     return None
 
 
-def _answered(graph: Graph[Any, Any], asking: PendingEffect, choice: Choice, late: float) -> Snapshot:
-    match choice.kind:
-        case "replies":
-            return asking.reply(choice.value)
-        case "replies late":
-            return asking.reply(choice.value, at=late)
-        case "cuts":
-            return asking.cut(at=late, finished=choice.value.finished if isinstance(choice.value, Cut) else ())
-        case _:
-            # A crash: what cannot be stored is taken up as it is.
-            restarted = asking.snapshot.restarted()
-            try:
-                return Snapshot.from_json(restarted.to_json(), graph)
-            except SnapshotError:
-                return restarted
+def _replay(stepping: Stepping, start: object, choices: Sequence[Choice]) -> Iterator[Event[Any]]:
+    events, then = stepping.begun(start)
+    yield from events
+    for choice in choices:
+        if not isinstance(then, Over):
+            events, then = stepping.onward(then, choice)
+            yield from events
 
 
 def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
@@ -311,7 +272,3 @@ def _written(text: str) -> list[object]:
 
 def _identifier(text: str) -> str:
     return re.sub(r"\W+", "_", text).strip("_").lower()
-
-
-def _short(event: Event[Any]) -> str:
-    return textwrap.shorten(str(event), _WIDTH, placeholder="...")

@@ -28,7 +28,7 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of
 from graphexec.verify.explorer.explore import MOST_STATES, Exploration, explored
-from graphexec.verify.explorer.search import search
+from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.temporal import members
@@ -352,7 +352,7 @@ def explore_table(
         for pull, pulled in puppets.steps(snapshot):
             yield pull, pulled.events, pulled.then
 
-    return explored(graph, search(graph, ((), puppets.begun()), expand, puppets.alike, most_states=most_states))
+    return explored(graph, Search(graph, expand, puppets.alike, most_states).space((), puppets.begun()))
 
 
 def _leaving(outcome: type) -> Callable[[Any, Exhausted], object]:

@@ -56,12 +56,12 @@ class Waiting:
 @final
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A run that is over: with an outcome, with an exception, or cancelled. `name` is the class of it.
+    """A run that is over; `name` is the class of its outcome, or of the exception of a node or (`injected`) the world.
 
     One that is `endless` went on and on without asking for anything, and was left.
     """
 
-    how: Literal["done", "raised", "cancelled", "endless"]
+    how: Literal["done", "raised", "injected", "cancelled", "endless"]
     name: str
 
 
@@ -77,6 +77,8 @@ class Stepping:
     graph: Graph[Any, Any]
     limits: Limits
     crashes: int = 0
+    # Of nodes: whether they leave the step, and do not end the run.
+    raising: bool = False
 
     def begun(self, value: object) -> Stepped:
         """A run up to its first request."""
@@ -87,7 +89,7 @@ class Stepping:
         snapshot, effect = waiting.snapshot, waiting.effect
         match choice.kind:
             case "raises":
-                return (), Over("raised", choice.name)
+                return (), Over("injected", choice.name)
             case "cancels":
                 return (), Over("cancelled", "")
             case "crashes":
@@ -153,7 +155,9 @@ class Stepping:
         except StopIteration as end:
             events.append(Done(end.value, execution.snapshot()))
             return tuple(events), Over("done", type(end.value).__name__)
-        except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything; it ends this run
+        except Exception as error:
+            if self.raising:
+                raise
             return tuple(events), Over("raised", type(error).__name__)
         finally:
             path.close()

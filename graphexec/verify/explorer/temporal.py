@@ -12,7 +12,8 @@ What is no predicate, no name and no class is refused where it is written, with 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Hashable
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -154,6 +155,14 @@ def ended(outcome: type | None = None) -> Predicate:
 def members(effect: Request) -> tuple[Effect[Any], ...]:
     """The effects of a batch, or the one that is asked for alone."""
     return effect.effects if isinstance(effect, All) else (effect,)
+
+
+def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
+    """What these effects charge together, by meter."""
+    charges: Counter[str] = Counter()
+    for effect in effects:
+        charges.update({meter.name: amount for meter, amount in effect.charges.items()})
+    return charges
 
 
 def _whatever(state: Hashable) -> bool:
