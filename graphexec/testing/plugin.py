@@ -82,7 +82,6 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
         return None
     options = {key: value for mark in marks for key, value in mark.kwargs.items()}
     faults = [*(f"takes names only, not {given!r}" for mark in marks for given in mark.args), *_unknown(options)]
-    faults += [] if faults else _unfit(options)
     if inspect.iscoroutinefunction(obj):
         faults.append(f"is above an async function; write def {name}, which returns an executor or a graph")
     if faults:
@@ -106,18 +105,6 @@ def _unknown(options: Options) -> list[str]:
             meant = f"; did you mean {close[0]}?" if close else ""
             faults.append(f"has no option {name}; its options are {', '.join(OPTIONS)}{meant}")
     return faults
-
-
-def _unfit(options: Options) -> list[str]:
-    """What is to be said of the values of options."""
-    from graphexec.errors import InputError
-    from graphexec.testing.trial import options_fit
-
-    try:
-        options_fit(**{name: value for name, value in options.items() if name != "start"})
-    except InputError as error:
-        return [f"does not fit: {error}"]
-    return []
 
 
 @pytest.hookimpl(wrapper=True)

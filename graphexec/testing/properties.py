@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from graphexec._arguments import check, whole
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.graph import Graph
@@ -28,8 +29,9 @@ from graphexec.testing.runs import (
     told_again,
     told_async,
 )
-from graphexec.testing.trial import ENDLESS, Trial, Verifiable, graph_of, limits_of, options_fit, small, trial_of
-from graphexec.verify import Bound, Bounds, Verdict, check, verify
+from graphexec.testing.trial import ENDLESS, Trial, Verifiable, graph_of, limits_of, small, trial_of
+from graphexec.verify import Bound, Bounds, Verdict, verify
+from graphexec.verify import check as check_certificate
 from graphexec.verify.explorer.explore import RAISES, Exploration, explore
 from graphexec.verify.explorer.failure import remedy
 from graphexec.verify.explorer.oracle import Replies
@@ -70,10 +72,9 @@ def verify_termination(
     attack itself raises.
 
     Raises `AssertionError` with what does not hold, and `InputError` where it is not known what to reply to an effect,
-    for what is no machine, and for an option that cannot be.
+    for what is not a machine, and for `examples` below 1.
     """
     __tracebackhide__ = True
-    options_fit(limits=limits, replies=replies, raises=raises, examples=examples)
     verdict = proved(machine, limits)
     certified(verdict)
     table_explored(graph_of(machine), limits_of(machine, limits))
@@ -97,8 +98,8 @@ def certified(verdict: Verdict) -> None:
     __tracebackhide__ = True
     certificate = verdict.certificate
     assert certificate is not None, f"there is no certificate: {verdict}"
-    check(certificate, verdict.graph)
-    check(type(certificate).from_json(certificate.to_json()), verdict.graph)
+    check_certificate(certificate, verdict.graph)
+    check_certificate(type(certificate).from_json(certificate.to_json()), verdict.graph)
 
 
 def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> Exploration:
@@ -152,6 +153,7 @@ def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
     Raises `AssertionError` for the shortest attack found that breaks it. Nothing is random: each time the same attacks.
     """
     __tracebackhide__ = True
+    check("", ("examples", examples, whole(1)))
     # Hypothesis is loaded by those who attack.
     from hypothesis import HealthCheck, Phase, given, settings
 

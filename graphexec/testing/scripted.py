@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
-from graphexec._arguments import Constraint, check
 from graphexec.testing.errors import ScriptExhaustedError
 from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool
@@ -34,12 +33,6 @@ class After(Readable):
 
 
 NEVER = After(math.inf)
-
-_TOOL = Constraint("a tool made by @tool, or a name", lambda value: isinstance(value, (str, Tool)))
-_RESULTS = Constraint(
-    "a list of results, such as ['3 hits']",
-    lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)),
-)
 
 # A result, an exception to raise, or either of them after some seconds.
 Result: TypeAlias = object
@@ -92,10 +85,7 @@ def scripted_tool(
     it takes any arguments (and a text as `input`). Once the results are used up it raises `ScriptExhaustedError`, which
     ends the run, or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`,
     otherwise `def`.
-
-    Raises `InputError` for what is no tool, or no list of results.
     """
-    check("scripted_tool", ("tool", tool, _TOOL), ("results", results, _RESULTS))
     scripted = list(results)
     name = tool if isinstance(tool, str) else tool.name
     if repeat_last and not scripted:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
-from graphexec._arguments import Constraint, check, maybe, whole
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel
 from graphexec.errors import InputError, format_value
@@ -18,7 +17,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
 from graphexec.testing.attack import Part, replies_by_part
-from graphexec.verify.explorer.explore import EXCEPTIONS, LIMITS, RAISES
+from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
 from graphexec.verify.proof.flow import lowered
 
@@ -26,21 +25,6 @@ Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 
 # The time limit, in seconds, of runs that would take for ever, or no time at all.
 ENDLESS = 64.0
-
-
-# Any: whatever users pass, of which isinstance would make a mapping of unknown things.
-def _are_replies(given: Any) -> bool:
-    """Whether it is a mapping of effects' classes to several replies each; a text is one reply."""
-    return issubclass(type(given), Mapping) and all(
-        isinstance(kind, type)
-        and issubclass(kind, Effect)
-        and isinstance(several, Sequence)
-        and not isinstance(several, (str, bytes))
-        for kind, several in given.items()
-    )
-
-
-_REPLIES = Constraint("a list of replies to each class of effects, such as {AskHuman: ['yes', 'no']}", _are_replies)
 
 
 @final
@@ -58,24 +42,6 @@ class Trial:
     oracle: Oracle
     parts: Mapping[Part, tuple[str, ...]]
     raises: tuple[type[BaseException], ...] = RAISES
-
-
-def options_fit(
-    owner: str = "",
-    *,
-    limits: object = None,
-    replies: object = None,
-    raises: object = RAISES,
-    examples: object = 1,
-) -> None:
-    """Raise `InputError` for options that cannot be, of the `owner` that takes them."""
-    check(
-        owner,
-        ("limits", limits, maybe(LIMITS, "the machine's own")),
-        ("replies", replies, maybe(_REPLIES)),
-        ("raises", raises, EXCEPTIONS),
-        ("examples", examples, whole(1)),
-    )
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
@@ -107,9 +73,8 @@ def trial_of(
     """Return the trial of an executor, or of a graph that begins with `start`.
 
     Raises `InputError` where it is not known what the graph starts with, or how an effect of the user's own is
-    answered: `replies={Fetch: [Page(""), Page("text")]}`; and for a machine or an option that is none.
+    answered: `replies={Fetch: [Page(""), Page("text")]}`; and for what is not a machine.
     """
-    options_fit(limits=limits, replies=replies, raises=raises)
     graph = graph_of(machine)
     tools: tuple[str, ...] = ()
     decides: type[Effect[Any]] | None = None

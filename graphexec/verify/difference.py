@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, final
 
-from graphexec.errors import InputError, format_value
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Budget, Limits
 from graphexec.kernel.node import Edge, Node
@@ -77,17 +76,13 @@ def diff(
     Nodes are told apart by their names, edges by their source and the name of their outcome. A function's body is not
     looked at, and neither is its line. A limit of a budget that only one of them has is that one's.
 
-    Costs two proofs. Raises `LimitsError` for a limit of a budget that neither has, and `InputError` for what is no
-    graph, or no limits.
+    Costs two proofs. Raises `LimitsError` for a limit of a budget that neither has, and `InputError` for what is
+    not a graph.
     """
     for one in (before, after):
         built(one, "diff(executor.graph, other_executor.graph)")
     limits = Limits() if limits is None else limits
     limits_before = limits if limits_before is None else limits_before
-    for given in (limits, limits_before):
-        # Users without a type checker pass a number.
-        if not isinstance(given, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"the limits are {format_value(given)}; give Limits(iterations=...), say")
     old = verify(before, _fit(limits_before, before, after))
     new = verify(after, _fit(limits, after, before))
     nodes = _delta(before.nodes, after.nodes, _aspects)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.node import END, Edge, End, Node
 from graphexec.verify.proof.paths import find_path, label_edges
@@ -174,9 +174,6 @@ def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...]
 
 
 def _name_of(graph: Graph[Any, Any], place: NodeName) -> str:
-    # Users without a type checker pass functions.
-    if not isinstance(place, (Node, End, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{format_value(place)} is not a node; give a node of the graph, its name, or END")
     name = place if isinstance(place, str) else place.name
     if name != END.name:
         try:
@@ -190,7 +187,5 @@ def _name_of(graph: Graph[Any, Any], place: NodeName) -> str:
 def _check_outcome(subject: str, outcome: type, edges: Iterable[Edge]) -> None:
     known = {edge.outcome: edge.outcome.__name__ for edge in edges}
     if outcome not in known:
-        # Users without a type checker pass its name.
-        name = outcome.__name__ if isinstance(outcome, type) else format_value(outcome)  # pyright: ignore[reportUnnecessaryIsInstance]
         remedy = f"give one of {', '.join(known.values())}" if known else "give a node that has outcomes"
-        raise InputError(f"{subject} does not have the outcome {name}; {remedy}")
+        raise InputError(f"{subject} does not have the outcome {outcome.__name__}; {remedy}")

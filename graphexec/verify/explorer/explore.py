@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
 
-from graphexec._arguments import Constraint, check, each, whole
+from graphexec._arguments import check, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
 from graphexec.kernel.graph import Graph, built
@@ -36,18 +36,6 @@ MOST_STATES = 100_000
 
 # The exceptions with which a run may end, beside those of the world: a reply that cannot be read is nobody's mistake.
 RAISES: tuple[type[BaseException], ...] = (ParseError,)
-
-
-# Any: whatever users pass, of which isinstance would make a tuple of unknown things.
-def _are_exceptions(given: Any) -> bool:
-    """Whether `isinstance` takes it: one class, or a tuple of them."""
-    several: tuple[Any, ...] = given if issubclass(type(given), tuple) else (given,)
-    return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in several)
-
-
-EXCEPTIONS = Constraint("a tuple of exceptions, such as (ValueError,)", _are_exceptions)
-LIMITS = Constraint("Limits, such as Limits(iterations=3)", lambda value: isinstance(value, Limits))
-_ORACLE = Constraint("an oracle, such as replies_of(executor)", lambda value: isinstance(value, Oracle))
 
 
 @final
@@ -147,13 +135,11 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     there are exponentially many: for limits of two or three.
 
     Raises `InputError` for more than `most_states`, if the machine does not start with such a value, for an assertion
-    that names a node or a tool that there is not, and for what is no graph, oracle or option.
+    that names an unknown node or tool, and for what is not a graph.
     """
     built(graph, "explore(executor.graph, ...)")
-    check("explore", ("limits", limits, LIMITS), ("oracle", oracle, _ORACLE), ("raises", raises, EXCEPTIONS))
     check("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
-    properties = each("properties", properties, Assertion, "assertions, such as never(calls_tool('delete_file'))")
-    if unknown := [said for one in properties for said in unknown_names(one, graph.nodes, oracle.tools)]:
+    if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))
     stepping = Stepping(graph, limits, crashes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, final, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
 from graphexec.agents import Agent
@@ -21,6 +21,9 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.abstraction import texts
 from graphexec.verify.explorer.temporal import UNKNOWN
+
+if TYPE_CHECKING:
+    from graphexec.executor.executor import AgentExecutor
 
 
 @final
@@ -50,30 +53,11 @@ class Oracle:
         return self.replies(effect)
 
 
-class Equipped(Protocol):
-    """A machine with the agent and the tools in it: an `AgentExecutor`."""
-
-    @property
-    def agent(self) -> Agent:
-        """Who decides."""
-        ...
-
-    @property
-    def tools(self) -> Mapping[str, AnyTool]:
-        """The tools by name."""
-        ...
-
-    @property
-    def graph(self) -> Graph[Any, Any]:
-        """The machine itself."""
-        ...
-
-
 # The replies to effects of one's own, by the effect's class.
 Replies: TypeAlias = Mapping[type[Effect[Any]], Sequence[object]]
 
 
-def replies_of(machine: Equipped | Graph[Any, Any], replies: Replies | None = None) -> Oracle:
+def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None = None) -> Oracle:
     """The classes of replies to whatever the machine asks for.
 
     `replies` are the replies to effects of your own, `{Fetch: [Page(""), Page("text")]}`, and what opaque nodes return,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from graphexec.errors import InputError, LimitsError, format_value
+from graphexec.errors import LimitsError
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
@@ -29,14 +29,11 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (`Limits()` unless given), or show one that does not.
 
     Costs about a pass over nodes and edges for each budget; milliseconds for an agent's graph.
-    Raises `LimitsError` for a limit of a budget that the machine does not have, and `InputError` for what is no graph,
-    or no limits.
+    Raises `LimitsError` for a limit of a budget that the machine does not have, and `InputError` for what is not a
+    graph.
     """
     built(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
-    # Users without a type checker pass a number.
-    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"the limits are {format_value(limits)}; give Limits(iterations=...), say")
     for name in limits.budgets:
         if name not in graph.budgets:
             close = difflib.get_close_matches(name, graph.budgets, n=1)
