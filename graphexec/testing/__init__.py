@@ -76,6 +76,7 @@ __all__ = [
     "verify_termination",
 ]
 
+# Predicates and assertions, which are most of the names, are not listed.
 _MODULES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
@@ -87,29 +88,11 @@ _MODULES = {
     "as_test": "verify.explorer.failure",
     "replies_of": "verify.explorer.oracle",
     "explore_table": "verify.explorer.puppets",
-    **dict.fromkeys(
-        (
-            "always",
-            "answered",
-            "asked",
-            "calls_tool",
-            "dominates",
-            "ended",
-            "entered",
-            "eventually",
-            "followed",
-            "left",
-            "never",
-            "never_without",
-            "predicate",
-        ),
-        "verify.explorer.temporal",
-    ),
     **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"graphexec.{_MODULES[name]}"), name)
+    return getattr(import_module(f"graphexec.{_MODULES.get(name, 'verify.explorer.temporal')}"), name)

@@ -65,13 +65,7 @@ class Attack(Readable):
 
     def part(self, part: Part) -> tuple[Move, ...]:
         """The moves of one of its parts."""
-        match part:
-            case "turns":
-                return self.turns
-            case "results":
-                return self.results
-            case "others":
-                return self.others
+        return {"turns": self.turns, "results": self.results, "others": self.others}[part]
 
     @property
     def seconds(self) -> float:

@@ -21,6 +21,7 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import PendingEffect, advance, begin
+from graphexec.testing.runs import measured_by
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.testing.trial import Trial, Verifiable, trial_of
 from graphexec.verify.explorer.explore import RAISES
@@ -136,7 +137,8 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot = Snapshot.from_json(text, self.trial.graph)
         assert self.snapshot.to_json() == text, "a snapshot is changed by storing it"
 
-    @precondition(lambda self: isinstance(self.state, PendingEffect) and self._may_crash())
+    @precondition(lambda self: isinstance(self.state, PendingEffect))
+    @precondition(lambda self: self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1))
     @rule()
     def crash(self) -> None:
         """The process dies while it waits, and another one takes the run up again: what was asked for stays charged."""
@@ -171,11 +173,10 @@ class RunByHand(RuleBasedStateMachine):
         if self.state is None:
             return
         spent, before = self.state.snapshot.spent, self.before
-        charged, measured = charges_of(self.asked), self._measured()
-        assert all(charged[name] == amount for name, amount in spent.meters.items() if name not in measured), (
-            f"{dict(charged)} charged: {spent}"
-        )
-        assert all(spent[name] >= amount for name, amount in charged.items()), f"{dict(charged)} charged: {spent}"
+        charged, measured = charges_of(self.asked), measured_by(self.trial.graph)
+        exact = (charged[name] == amount for name, amount in spent.meters.items() if name not in measured)
+        least = (spent[name] >= amount for name, amount in charged.items())
+        assert all((*exact, *least)), f"{dict(charged)} charged: {spent}"
         assert spent.restarts == self.crashes, f"{self.crashes} crashes: {spent}"
         assert all(spent[name] >= amount for name, amount in before.meters.items()), f"{before} became {spent}"
         assert spent.seconds == self.seconds, f"{self.seconds:g} seconds: {spent}"
@@ -189,7 +190,7 @@ class RunByHand(RuleBasedStateMachine):
         spent, limits = self.state.snapshot.spent, self.limits
         own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
         # What is measured may pass its limit, once.
-        reserved, measured = charges_of(self.reserved), self._measured()
+        reserved, measured = charges_of(self.reserved), measured_by(self.trial.graph)
         counted = [
             (limits.iterations, spent.iterations),
             *((limit, spent[name] - reserved[name]) for name, limit in limits.meters.items() if name not in measured),
@@ -226,14 +227,6 @@ class RunByHand(RuleBasedStateMachine):
     def _asking(self) -> PendingEffect:
         assert isinstance(self.state, PendingEffect), "the precondition"
         return self.state
-
-    def _measured(self) -> frozenset[str]:
-        """The meters of which replies may report more than was charged."""
-        effects = [effect for node in self.trial.graph for effect in node.effects]
-        return frozenset(meter.name for effect in effects for meter in effect.measures)
-
-    def _may_crash(self) -> bool:
-        return self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1)
 
     def _advance(self) -> None:
         try:

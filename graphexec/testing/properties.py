@@ -24,6 +24,7 @@ from graphexec.testing.runs import (
     RunReport,
     ended_async,
     ended_sync,
+    measured_by,
     moves_of,
     pauses,
     told_again,
@@ -278,14 +279,10 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
     """What was done is within what is proved, what was asked for was charged, and nothing is above its limit."""
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
-    asked = [one for event in told.events if isinstance(event, Asked) for one in members(event.effect)]
-    unreserved = [
-        one
-        for event in told.events
-        if isinstance(event, Asked) and graph[event.node].grace is None
-        for one in members(event.effect)
-    ]
-    charged, limited = charges_of(asked), charges_of(unreserved)
+    requests = [event for event in told.events if isinstance(event, Asked)]
+    asked = [one for event in requests for one in members(event.effect)]
+    charged = charges_of(asked)
+    limited = charges_of(one for event in requests if graph[event.node].grace is None for one in members(event.effect))
     _within(moved, bounds.transitions, "transitions", limits)
     for name, bound in bounds.meters.items():
         _within(charged[name], bound, name.replace("_", " "), limits)
@@ -296,7 +293,7 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
         spent = last.spent
         # Only what is asked for takes time.
         assert abs(spent.seconds - told.seconds) < _ROUNDING, f"{told.seconds:g} seconds, but {spent}"
-        measured = {meter.name for node in graph for effect in node.effects for meter in effect.measures}
+        measured = measured_by(graph)
         for name, amount in spent.meters.items():
             limit = limits[name]
             # What replies report is more than what was charged, if anything.

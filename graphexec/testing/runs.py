@@ -13,6 +13,7 @@ from typing import Any, final
 from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import All
 from graphexec.kernel.events import Done, Event, Moved
+from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
@@ -126,6 +127,11 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
     except Exception:  # noqa: BLE001, S110 - the run ends here; with what, is compared elsewhere
         pass
     return found
+
+
+def measured_by(graph: Graph[Any, Any]) -> frozenset[str]:
+    """The meters of which replies may report more than was charged."""
+    return frozenset(meter.name for node in graph for effect in node.effects for meter in effect.measures)
 
 
 def moves_of(events: Sequence[Event[Any]]) -> list[str]:
