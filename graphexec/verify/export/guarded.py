@@ -98,6 +98,12 @@ def identifiers(prefix: str, names: Iterable[str]) -> list[str]:
     return list(made)
 
 
+def changes(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
+    """Return the new values of the variables `left` that a command changes."""
+    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
+    return taken | {left[name]: str(counters[name]) for name in command.refills}
+
+
 def remark(command: Command) -> str:
     """What stands beside a command: the transition and its kind, in printable ASCII that closes no comment."""
     transition = command.transition

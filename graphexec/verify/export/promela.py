@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.export.guarded import Command, guarded, identifiers, remark, whole_number
+from graphexec.verify.export.guarded import Command, changes, guarded, identifiers, remark, whole_number
 from graphexec.verify.proof.flow import Flow
 
 _HEADER = """\
@@ -58,7 +58,9 @@ def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str =
     for node, commands in program.nodes.items():
         lines += ["", f"{labels[node]}:", "    if" if commands else "    false;  /* no way on */"]
         for command in commands:
-            body = f"{_guard(command, left)}{_effects(command, program.counters, left)}{step}"
+            after = changes(command, program.counters, left)
+            effects = "".join(f"{variable} = {value}; " for variable, value in after.items())
+            body = f"{_guard(command, left)}{effects}{step}"
             target = labels[command.transition.target]
             lines += [f"    /* {remark(command)} */", f"    :: atomic {{ {body}goto {target} }}"]
         if commands:
@@ -74,9 +76,3 @@ def _guard(command: Command, left: Mapping[str, str]) -> str:
     if command.empty:
         parts.append(f"({' || '.join(f'{left[name]} == 0' for name in command.empty)})")
     return f"{' && '.join(parts)} -> " if parts else ""
-
-
-def _effects(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> str:
-    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
-    after = taken | {left[name]: str(counters[name]) for name in command.refills}
-    return "".join(f"{variable} = {value}; " for variable, value in after.items())

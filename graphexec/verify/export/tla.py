@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.export.guarded import Command, guarded, identifiers, remark, whole_number
+from graphexec.verify.export.guarded import Command, changes, guarded, identifiers, remark, whole_number
 from graphexec.verify.proof.flow import Flow
 
 _HEADER = r"""\* A machine of graphexec, for TLC: {claim}.
@@ -54,7 +54,7 @@ def tla(flow: Flow, limits: Limits, *, bound: int | None = None, name: str = "Ma
     for action, command in zip(actions, commands, strict=True):
         after = {
             "node": _string(command.transition.target),
-            **_after(command, program.counters, left),
+            **changes(command, program.counters, left),
             clock: following,
         }
         lines += ["", rf"\* {remark(command)}", f"{action} =="]
@@ -92,8 +92,3 @@ def _guard(command: Command, left: Mapping[str, str]) -> Iterator[str]:
         yield f"{left[name]} >= {amount}"
     if command.empty:
         yield " \\/ ".join(f"{left[name]} = 0" for name in command.empty)
-
-
-def _after(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
-    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
-    return taken | {left[name]: str(counters[name]) for name in command.refills}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from graphexec.kernel.meters import GRACE, Limits
 from graphexec.verify.proof import polynomial
@@ -30,27 +30,19 @@ def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits) -> 
     names = flow.bounded
     steps, *charged = _longest(flow, limits, names)
     forms = _Forms(flow, transitions, limits)
+    # What is cut at the deadline may still clean up.
+    beyond = flow.grace + GRACE
+    end = None if limits.seconds is None else limits.seconds + beyond
+    seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end)
     return Bounds(
         _bound(forms.of(lambda _: _ONE), steps),
         {name: _charged(forms, name, longest, limits) for name, longest in zip(names, charged, strict=True)},
-        _seconds(flow, limits),
+        seconds,
     )
 
 
-def _seconds(flow: Flow, limits: Limits) -> Bound:
-    """The seconds until control returns: what is cut at the deadline may still clean up."""
-    if limits.seconds is None:
-        return Bound(None, None)
-    beyond = flow.grace + GRACE
-    return Bound(f"seconds + {beyond:g}", limits.seconds + beyond, value=limits.seconds + beyond)
-
-
-@dataclass(frozen=True, slots=True)
-class _Longest:
-    """The longest run among all that may be, and whether it is sure that there is such a run."""
-
-    number: int
-    sure: bool
+# The most of something in any run that may be, and whether there is sure to be such a run.
+_Longest: TypeAlias = tuple[int, bool]
 
 
 def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest | None]:
@@ -58,18 +50,14 @@ def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest
     product = Product(flow, limits)
     if product.size() > _STATES:
         return [None] * (1 + len(meters))
-    most = product.longest([_one, *(_charging(name, limits) for name in meters)])
+    most = product.longest([lambda _: 1, *(_charging(name, limits) for name in meters)])
     shown = Product(flow, limits, sure=True)
     known = shown.size() <= _STATES and not (limits.seconds is not None and _grace_follows_grace(flow))
     if not known:
-        return [_Longest(one, sure=False) for one in most]
+        return [(one, False) for one in most]
     # A visit that a limit stops may have asked for nothing.
-    sure = shown.longest([_one, *(_charging(name, limits, within=False) for name in meters)])
-    return [_Longest(one, one == other) for one, other in zip(most, sure, strict=True)]
-
-
-def _one(_: Transition) -> int:
-    return 1
+    sure = shown.longest([lambda _: 1, *(_charging(name, limits, within=False) for name in meters)])
+    return [(one, one == other) for one, other in zip(most, sure, strict=True)]
 
 
 def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[Transition], int]:
@@ -125,9 +113,8 @@ class _Forms:
 
 def _bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
     text, value = form
-    if longest is None:
-        return Bound(text, value, value=value)
-    return Bound(text, longest.number, exact=longest.sure, value=value)
+    number, exact = (value, False) if longest is None else longest
+    return Bound(text, number, exact=exact, value=value)
 
 
 def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:

@@ -14,7 +14,7 @@ from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial, most
-from graphexec.verify.proof.ranking import components, spent_for_good
+from graphexec.verify.proof.ranking import components, spends, spent_for_good
 
 _ZERO = polynomial.number(0)
 
@@ -68,7 +68,7 @@ class Ways:
             values.update(passed.values)
             for one in leaving.get(number, ()):
                 length = passed.values[one.source] + self.weight(one)
-                if one.source in passed.rounded and _spends(one, passed.budgets):
+                if one.source in passed.rounded and spends(one, passed.budgets):
                     # It is itself the last of the spending transitions.
                     length = length - passed.round
                 old = values.get(one.target)
@@ -80,19 +80,11 @@ class Ways:
     ) -> _Passed:
         budgets = spent_for_good(within, self.limited)
         assert budgets, "a flow that is proved to end has a budget that runs out in each loop"
-        # One of them will do: the loops that do not spend it spend another, and are bounded by that.
-        chosen = (self.preferred,) if self.preferred in budgets else budgets
-        return self._bounded_by(chosen, component, within, entries)
-
-    def _bounded_by(
-        self,
-        budgets: tuple[str, ...],
-        component: Sequence[str],
-        within: Sequence[Transition],
-        entries: Mapping[str, Polynomial],
-    ) -> _Passed:
-        spending = [one for one in within if _spends(one, budgets)]
-        rest = [one for one in within if not _spends(one, budgets)]
+        if self.preferred in budgets:
+            # One of them will do: the loops that do not spend it spend another, and are bounded by that.
+            budgets = (self.preferred,)
+        spending = [one for one in within if spends(one, budgets)]
+        rest = [one for one in within if not spends(one, budgets)]
         before = self._values(component, rest, entries)
         after = self._values(component, rest, {one.target: _ZERO for one in spending})
         rounds = most(after[one.source] + self.weight(one) for one in spending if one.source in after)
@@ -111,7 +103,3 @@ class Ways:
                 longest = longest.or_more(before[name])
             values[name] = units * one_round + longest
         return _Passed(values, one_round, budgets, frozenset(after))
-
-
-def _spends(one: Transition, budgets: Sequence[str]) -> bool:
-    return any(name in budgets for name, amount in one.spends if amount)

@@ -39,7 +39,7 @@ def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iter
             for name in component:
                 levels[name].append((number, budgets))
             if budgets:
-                rest = [one for one in within if not _spends(one, budgets)]
+                rest = [one for one in within if not spends(one, budgets)]
                 waiting.append((component, rest))
             elif within:
                 cores.append(Core(tuple(within)))
@@ -69,5 +69,6 @@ def spent_for_good(transitions: Sequence[Transition], limited: frozenset[str]) -
     return tuple(sorted((spent & limited) - reset))
 
 
-def _spends(one: Transition, budgets: Sequence[str]) -> bool:
+def spends(one: Transition, budgets: Sequence[str]) -> bool:
+    """Return whether a transition spends one of these budgets."""
     return any(name in budgets for name, amount in one.spends if amount)
