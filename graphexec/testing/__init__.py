@@ -1,8 +1,7 @@
-"""What tests of agents and machines are written with: scripted models and tools, a virtual clock, and properties.
+"""Test helpers for agents and machines: scripted models and tools, a virtual clock, and properties.
 
-`verify_termination(executor)` in a test holds an executor to its promise that every run ends. Each name is loaded when
-it is asked for: pytest imports this package whenever it runs, and only the strategies and `executor_machine` need
-Hypothesis.
+Each name is loaded when it is asked for: pytest imports this package whenever it runs, and only the strategies and
+`executor_machine` need Hypothesis.
 """
 
 from __future__ import annotations

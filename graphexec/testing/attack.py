@@ -36,10 +36,9 @@ _OTHERS = 4
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Move(Readable):
-    """One answer of the world: the name of a class of replies (or `raises`), after `seconds`.
+    """One answer of the world: the name of a class of replies (or `raises`, or a number for effects of the user's own).
 
-    An effect that has no such class is answered with its first one. For effects of the user's own the name is a number:
-    which of their replies.
+    An effect without such a class is answered with its first one.
     """
 
     reply: str

@@ -1,8 +1,7 @@
 """A virtual clock: an event loop on which waiting costs nothing, so that a 100-second tool is tested in no time.
 
-Whenever nothing is left to do but wait, the clock jumps to the next timer. What cannot be jumped over is real: a call
-in a thread is waited for, in real time, and takes none on the clock. Where nothing can wake the loop any more there is
-an error that says who waits for what, instead of a test that hangs.
+Whenever nothing is left to do but wait, the clock jumps to the next timer. A call in a thread is waited for in real
+time. Where nothing can wake the loop any more, an error names the waiting tasks.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ _PASSES: Final = 3
 
 @final
 class VirtualClock:
-    """A clock that stands still until a loop of its own has nothing to do but wait, or `advance` moves it.
+    """A clock that stands still until its loop has nothing to do but wait, or `advance` moves it.
 
-    `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. `patience` is how many real seconds a
-    call in a thread may take: it cannot be sped up.
+    `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. A call in a thread may take `patience`
+    real seconds.
     """
 
     __slots__ = ("patience", "seconds")
@@ -77,10 +76,9 @@ class VirtualClock:
         self.seconds += seconds
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end on this clock.
+        """Run `main` to its end on this clock; what it leaves behind is cancelled.
 
-        What it leaves behind is cancelled; what ignores that is abandoned. Raises `DeadlockError` where nothing can
-        wake the loop, and for a call in a thread that is not back when `patience` is over.
+        Raises `DeadlockError` where nothing can wake the loop, and for a call in a thread that outlasts `patience`.
         """
         __tracebackhide__ = True
         loop = _VirtualLoop(self)
@@ -118,8 +116,6 @@ def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time
 
 @final
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop, with another clock, and a selector that moves it."""
-
     # What asyncio's loop keeps for itself; unchanged since Python 3.4.
     _scheduled: list[asyncio.TimerHandle]
     _clock_resolution: float
@@ -137,7 +133,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run `func` in a pool's thread, which the clock waits for."""
         future = super().run_in_executor(executor, func, *args)
         self._executing += 1
 
@@ -148,16 +143,15 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Leave the pool's threads to themselves: idle ones end with the program."""
+        """Leave the pool's idle threads to the end of the program."""
         del timeout
 
     def working(self) -> bool:
-        """Whether a thread that was started here is at work."""
         calls = (thread.name == _CALLS and thread not in self._before for thread in threading.enumerate())
         return not self.ending and (self._executing > 0 or any(calls))
 
     def called(self) -> list[tuple[str, str]]:
-        """What the threads that were started here are at work on: functions, and where each stands."""
+        """Return the functions of the threads that were started here, and where each stands."""
         # There is no other way to see where a thread stands.
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         found: list[tuple[str, str]] = []
@@ -180,7 +174,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 @final
 class _Selector(selectors.DefaultSelector):
-    """Waits for real files while a thread works, and otherwise lets the virtual time pass."""
+    """A selector of real files while a thread works, which otherwise lets the virtual time pass."""
 
     def __init__(self, loop: _VirtualLoop) -> None:
         super().__init__()
@@ -211,7 +205,6 @@ class _Selector(selectors.DefaultSelector):
 
 
 def _blocked(loop: _VirtualLoop) -> DeadlockError:
-    """The error for a thread that does not come back."""
     called = loop.called()
     names = ", ".join(f"{name} at {place}" for name, place in called)
     verb = "are" if len(called) > 1 else "is"
@@ -225,7 +218,6 @@ def _blocked(loop: _VirtualLoop) -> DeadlockError:
 
 
 def _own(frame: FrameType | None) -> FrameType | None:
-    """The outermost frame that is the user's."""
     own: FrameType | None = None
     for one, _ in traceback.walk_stack(frame):
         own = one if is_own(one) else own
@@ -233,7 +225,6 @@ def _own(frame: FrameType | None) -> FrameType | None:
 
 
 def _pending(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
-    """Each task that is not done, and the line at which it stands."""
     waiting: list[str] = []
     for task in sorted(asyncio.all_tasks(loop), key=lambda one: one.get_name()):
         coroutine: Any = task.get_coro()
@@ -248,7 +239,6 @@ def _pending(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
 
 
 def _end(loop: _VirtualLoop) -> None:
-    """Cancel what is left, and abandon what ignores it."""
     loop.ending = True
     # Those that end may leave others behind: what closes an async generator, say.
     for _ in range(_PASSES):

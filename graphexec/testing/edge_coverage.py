@@ -89,7 +89,6 @@ class EdgeCoverage:
     def _followed(
         self, graph: Graph[Any, Any], path: Generator[Any, Any, Any], *, observed: bool
     ) -> Generator[Any, Any, Any]:
-        """Drive `path`, and hand on only what was asked for."""
         taken = self._taken.setdefault((graph.start, graph.edges), _Taken(graph))
         answer: Any = None
         try:
@@ -119,7 +118,6 @@ def _never(taken: _Taken) -> list[Edge]:
 
 
 def _draw(destination: Path, named: Sequence[tuple[str, _Taken]]) -> Iterator[str]:
-    """Draw each graph into a file of its own, with grey edges where none was taken."""
     for name, taken in named:
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
         file = destination

@@ -1,8 +1,4 @@
-"""A run driven by hand, by whatever comes to Hypothesis's mind: replies, cuts, crashes and pauses in any order.
-
-`TestMine = executor_machine(executor)` in a module of tests is such a test. After every rule the run is where it can
-be, has spent what was asked for and no more than it may, and survives JSON; and from wherever it is left, it ends.
-"""
+"""A state machine of Hypothesis that drives a run by hand: replies, cuts, crashes and pauses in any order."""
 
 from __future__ import annotations
 
@@ -47,12 +43,10 @@ def executor_machine(
     replies: Replies | None = None,
     raises: tuple[type[BaseException], ...] = RAISES,
 ) -> type[unittest.TestCase]:
-    """Return a test that drives runs of the machine by hand. The machine has to be one that is proved to end.
+    """Return a test that drives runs of the machine by hand: `TestMine = executor_machine(executor)`.
 
-    The options are those of `verify_termination`. How many runs, and how long ones, is said as of any state machine of
-    Hypothesis: `TestMine.settings = settings(max_examples=500)`.
-
-    Raises `InputError` as `verify_termination` does.
+    The machine must be proved to end. The options are those of `verify_termination`; `TestMine.settings =
+    settings(max_examples=500)` sets how many runs. Raises `InputError` as `verify_termination` does.
     """
     trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
     # Hypothesis makes the test case of the class, which no checker can follow.

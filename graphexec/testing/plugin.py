@@ -1,8 +1,7 @@
 """The pytest plugin: `@pytest.mark.graphexec` on a function that returns an executor or a graph makes tests of it.
 
-`proof`, `certificate`, `exhaustive` and `adversarial` (and `spin`, where that is installed) are the names of the tests;
-the marker takes the options of `verify_termination`. `--graphexec-cov` says which edges no test takes. pytest loads
-this module whether it is used or not, so what is heavy is imported where it is used.
+The marker takes the options of `verify_termination`; `--graphexec-cov` reports the edges that no test takes. pytest
+always loads this module, so heavy packages are imported where they are used.
 """
 
 from __future__ import annotations
@@ -230,7 +229,6 @@ def _no_machine(name: str, machine: object) -> str | None:
 
 
 def _fail_once(text: str, short: str, own: str, told: Told) -> NoReturn:
-    """Fail with `text`, or if another test of the same function did so before, with a short line."""
     __tracebackhide__ = True
     first = told.setdefault(text, own)
     _fail(text if first == own else f"{short}: see {first}")

@@ -1,8 +1,4 @@
-"""What has to hold of every run of a machine that was proved to end, checked on the real engine.
-
-`verify_termination(executor)` is the whole of it in one line. Its parts are functions of their own: `proved`,
-`certified`, `explored` and `withstands`, each of which raises `AssertionError` and says which run breaks what.
-"""
+"""The properties of every run of a machine that was proved to end, checked on the real engine."""
 
 from __future__ import annotations
 
@@ -69,11 +65,10 @@ def verify_termination(
     virtual clock. None of the user's models and tools are called.
 
     `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to effects of your own,
-    `{Fetch: [Page(""), Page("text")]}`, and `raises` are the exceptions with which a run may end, beside those that an
-    attack itself raises.
+    `{Fetch: [Page(""), Page("text")]}`; with `raises`, runs may end.
 
-    Raises `AssertionError` with what does not hold, and `InputError` where it is not known what to reply to an effect,
-    for what is not a machine, and for `examples` below 1.
+    Raises `AssertionError` with what does not hold, and `InputError` for effects without a known reply, for what is not
+    a machine, and for `examples` below 1.
     """
     __tracebackhide__ = True
     verdict = proved(machine, limits)
@@ -106,8 +101,7 @@ def certified(verdict: Verdict) -> None:
 def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> Exploration:
     """Follow every run that the table allows on the real engine, whatever its nodes do; each ends, within its bounds.
 
-    Puppets stand in for the nodes, and the engine asserts at every step that the proof's rank falls. No limit that is
-    set is above `most`.
+    The engine asserts that the proof's rank falls. No limit that is set is above `most`.
     """
     __tracebackhide__ = True
     limits = small(graph, limits, most)
@@ -200,12 +194,7 @@ def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
 
 
 def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
-    """Run the machine under one attack, in every way there is; raise `AssertionError` for what does not hold.
-
-    It ends in one of its endings, or with an exception that is allowed; within the proven bounds; along its table;
-    with the effects that its nodes declare; the same again when it is run again; and the same in sync runs, and
-    resumed from JSON at each effect.
-    """
+    """Run the machine under one attack, in every way there is; raise `AssertionError` for what does not hold."""
     __tracebackhide__ = True
     certificate = proved(trial.graph, limits).certificate
     assert certificate is not None, "what is proved has a certificate"

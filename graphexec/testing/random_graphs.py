@@ -1,8 +1,4 @@
-"""Random machines as plain data, and the real graphs that are built of it.
-
-They are tables that can be built (total, every node reached, the end within reach of each) and yet may run for ever:
-what a proof, an explorer and an engine have to agree on.
-"""
+"""Random machines as plain data, and the real graphs that are built of it, which may run for ever."""
 
 from __future__ import annotations
 
@@ -71,8 +67,8 @@ class DrawnEdge(Readable):
 class DrawnNode(Readable):
     """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
 
-    It asks for each of its `errands` in turn. `spent` is where a limit sends the run: a node's number, or `None`: the
-    end. With a `grace`, in seconds, what it asks for is reserved; its entry costs nothing then.
+    `spent` is where a limit sends the run: a node's number, or `None`: the end. What it asks for with a `grace`, in
+    seconds, is reserved; its entry costs nothing then.
     """
 
     ways: tuple[DrawnEdge, ...]

@@ -81,10 +81,9 @@ def scripted_tool(
 ) -> ScriptedTool:
     """Make a tool that gives `results` in their order: a value, an exception to raise, or one of them `After` a while.
 
-    Given a tool, it stands in for it, with its name, its schema and, unless told otherwise, its settings; given a name,
-    it takes any arguments (and a text as `input`). Once the results are used up it raises `ScriptExhaustedError`, which
-    ends the run, or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`,
-    otherwise `def`.
+    Given a tool, it replaces that, with its name, schema and settings; given a name, it takes any arguments (and a
+    string as `input`). After the last result it raises `ScriptExhaustedError`, or with `repeat_last` repeats that. With
+    an `After` among them it is `async def`. Raises `ValueError` without a result to repeat.
     """
     scripted = list(results)
     name = tool if isinstance(tool, str) else tool.name
@@ -138,7 +137,6 @@ def scripted_tool(
 
 
 def _anything(name: str) -> AnyTool:
-    """A tool that takes any arguments; a text is taken for its `input`."""
     schema: dict[str, Any] = {"type": "object", "properties": {"input": {}}, "additionalProperties": True}
     return Tool(name, f"A scripted tool named {name}.", schema, print, TypeAdapter(dict[str, Any]))
 

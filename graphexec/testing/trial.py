@@ -72,8 +72,8 @@ def trial_of(
 ) -> Trial:
     """Return the trial of an executor, or of a graph that begins with `start`.
 
-    Raises `InputError` where it is not known what the graph starts with, or how an effect of the user's own is
-    answered: `replies={Fetch: [Page(""), Page("text")]}`; and for what is not a machine.
+    Raises `InputError` where no start, or no reply to an effect of the user's own, is known (`replies={Fetch:
+    [Page("")]}`), and for what is not a machine.
     """
     graph = graph_of(machine)
     tools: tuple[str, ...] = ()

@@ -44,10 +44,9 @@ class Delta(Generic[T]):
 @final
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changed from one machine to another, and the verdicts on both. The bodies of nodes are not compared.
+    """The changes from one machine to another, and the verdicts on both.
 
-    `nodes` and `edges` are what changed in the table; `changes` is all of it, a line each, that in what is proved
-    included.
+    `nodes` and `edges` are those of the table; `changes` has these and those of the proof, a line each.
     """
 
     nodes: Delta[Node[Any, Any]]
@@ -139,7 +138,6 @@ def _changed(
 
 
 def _aspects(node: Node[Any, Any]) -> Mapping[str, str]:
-    """The declarations of a node in the table, as text."""
     most = "any number" if node.most is None else str(node.most)
     effects = ", ".join(kind.__name__ for kind in node.effects)
     budgets = (one.name if one.limit is None else f"{one.name} (limit {one.limit})" for one in node.meters)
@@ -154,7 +152,6 @@ def _aspects(node: Node[Any, Any]) -> Mapping[str, str]:
 
 
 def _limits(verdict: Verdict, meters: Iterable[str]) -> dict[str, str]:
-    """Every limit as text, those of these meters and of the machine's own budgets included."""
     limits = verdict.limits
     known: dict[str, float | None] = {
         "iterations": limits.iterations,
@@ -169,13 +166,11 @@ def _limits(verdict: Verdict, meters: Iterable[str]) -> dict[str, str]:
 
 
 def _fit(limits: Limits, graph: Graph[Any, Any], other: Graph[Any, Any]) -> Limits:
-    """The limits without those for budgets that only the other machine has."""
     own = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets or name not in other.budgets}
     return replace(limits, budgets=own)
 
 
 def _bounds(verdict: Verdict, names: Iterable[str]) -> dict[str, str]:
-    """The bounds as text; 0 on what a machine does not charge, and none where nothing is proved."""
     known = {} if verdict.bounds is None else dict(verdict.bounds.rows())
     missing = Bound(None, None) if verdict.bounds is None else NOTHING
     return {name.replace("_", " "): str(known.get(name, missing)) for name in names}

@@ -92,12 +92,11 @@ def shortest_path(
 ) -> tuple[Edge, ...] | None:
     """Return the edges of a shortest path through the table, or `None` if there is none.
 
-    It leads `to` a node, or its name, or `END`; or to an outcome, a class, which its last edge takes. It begins at
-    `start`, or where runs do, and does not touch `avoiding`. From a node to itself it is empty. Of paths of equal
-    length it is the first in the table's order. What a path spends is not looked at: limits may keep every run from
-    taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
+    It leads `to` a node, its name, or `END`, or to an outcome, a class, which its last edge takes; from `start`, or
+    where runs begin; and does not touch `avoiding`. Of equal paths it is the first in the table's order. Limits may
+    keep every run from taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
 
-    Takes linear time. Raises `InputError` for a node or an outcome that the graph does not have.
+    Takes linear time. Raises `InputError` for an unknown node or outcome.
     """
     built(graph, "shortest_path(executor.graph, to)")
     begin = graph.start if start is None else _name_of(graph, start)
@@ -115,17 +114,14 @@ def dominates(
 ) -> bool:
     """Return whether each path from the start to `other` passes `node`; with `outcome`, leaves it with this one.
 
-    With `each`, it does so anew before each time that it comes to `other`:
-    `assert dominates(graph, approve, dispatch_tools, outcome=Approved, each=True)` holds if no tools are called without
-    an approval of their own, whatever nodes and models do. Where it fails, `shortest_path(graph, dispatch_tools,
-    avoiding=approve)` may show how. Without an `outcome` it is enough to come to the node, also where a limit then
-    stops it, and a node dominates itself. Nodes are given as such or by name, and `END` is one of them.
+    With `each`, it does so anew before each time that it comes to `other`: `assert dominates(graph, approve,
+    dispatch_tools, outcome=Approved, each=True)` holds if no tools are called without an approval of their own,
+    whatever nodes and models do. Where it fails, `shortest_path(graph, dispatch_tools, avoiding=approve)` may show how.
+    A node dominates itself.
 
-    It is a fact about the table, and so of every run. `graphexec.testing.dominates` is an assertion about the events of
-    runs, such as the calls of one tool.
-
-    Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for a node or an outcome
-    that the graph does not have, and in a draft if `other` cannot be reached.
+    This holds of the table; `graphexec.testing.dominates` is an assertion about the events of runs, such as the calls
+    of one tool. Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for an
+    unknown node or outcome, and in a draft if `other` cannot be reached.
     """
     built(graph, "dominates(executor.graph, node, other)")
     end = _name_of(graph, other)
@@ -137,8 +133,7 @@ def postdominates(
 ) -> bool:
     """Return whether each path from `other` to the end passes `node`; with `outcome`, leaves it with this one.
 
-    With `each`, it does so before it comes to `other` again: `postdominates(graph, release, reserve, each=True)` holds
-    if all that is reserved is released. All else is as in `dominates`.
+    With `each`, it does so before it comes to `other` again. All else is as in `dominates`.
     """
     built(graph, "postdominates(executor.graph, node, other)")
     begin = _name_of(graph, other)
@@ -165,7 +160,6 @@ def _is_unavoidable(
 
 
 def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...] | None:
-    """The edges of a shortest path to a node, or of one that ends with an outcome."""
     labelled: list[tuple[str | type, str | type, Edge]] = [(edge.source, edge.target, edge) for edge in edges]
     # The outcome is a node that each of its edges leads to, too.
     labelled += [(edge.source, to, edge) for edge in edges if edge.outcome is to]

@@ -56,9 +56,9 @@ class TraceVisit:
 
 @final
 class Trace:
-    """The records of one run, read once: `visits`, `result` (`None`: it is cut off), and `faults`.
+    """The records of one run, read once: `visits`, `result` (`None`: cut off), and `faults`.
 
-    The `flow` is that of the machine which ran: it has the meters that effects charge, and how much.
+    The `flow` of the machine has the meters that effects charge.
     """
 
     def __init__(self, records: Sequence[Record], flow: Flow) -> None:
@@ -93,7 +93,6 @@ class Trace:
         self.faults.append(Violation(line, fact, REPORT))
 
     def _numbers(self, line: int, record: Record) -> Iterator[Violation]:
-        """Counts that are none."""
         spent: Record = record.get("spent", {})
         counts = {name: spent[name] for name in self._whole if name in spent} | spent.get("budgets", {})
         for name, count in counts.items():
@@ -177,7 +176,7 @@ class Trace:
         self._at, self._waits = None, None
 
     def _charged(self, line: int, spent: Record) -> None:
-        """Compare what is charged with what was asked for, and the clock with what it was."""
+        """Compare the charges with the requests, and the clock with its last time."""
         if not self.visits or self._spent is None:
             return
         visit = self.visits[-1]

@@ -1,8 +1,7 @@
-"""Every run of a machine on the real engine, whatever the world replies: all of them, by far fewer.
+"""Exploration of every run of a machine on the real engine, whatever the world replies.
 
-There are 10 to the 14 ways through fifteen iterations of an agent, and some hundred states. `explore` runs the engine
-from each of these once with every class of replies, and with everything else that can happen to a run: its deadline, an
-exception, a cancellation, a crash. What it finds is what the engine does, not what a model of it says.
+`explore` runs the engine from each state once with every class of replies, and with everything else that can happen to
+a run: its deadline, an exception, a cancellation, a crash.
 """
 
 from __future__ import annotations
@@ -53,16 +52,14 @@ class NeverTaken:
 @final
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What exploring a machine has found.
+    """The result of exploring a machine.
 
-    `runs` were followed, each until it ended or came to a state known already; so many as `paths` there are in all.
-    `longest` is the most transitions of any run, `charges` the most that a run charges each meter of which no reply
-    reports more. These three are `None` where a run is `endless`, and the last one counts what is asked again after a
-    crash.
+    `runs` were followed, each until it ended or came to a known state, of `paths` in all. `longest` is the most
+    transitions of any run, `charges` the most that a run charges each meter that no reply reports. The last three are
+    `None` where a run is `endless`.
 
-    `endings` counts the runs followed by the class of the outcome that ends them, `exceptions` by that of the exception
-    that a node raises, and `injected` by the exception that the world makes of an answer (a model's error, a tool's).
-    `raised` has, for each exception of a node that it may not raise, the shortest run that ends with it.
+    `endings` counts runs by the class of their outcome, `exceptions` by the exception that a node raises, and
+    `injected` by that of the world. `raised` has the shortest run for each exception that a node may not raise.
     """
 
     runs: int
@@ -126,16 +123,14 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     """Explore every run of `graph` from `start` within `limits`, whatever `oracle` knows the world to reply.
 
     Where the limits hold `seconds`, replies also come late, and effects are cut. A run may crash whenever it waits, and
-    is resumed from its JSON, as often as the limits allow `restarts`, or else `crashes` times. `properties` are
-    assertions of `temporal`; each that fails is a `Failure` with its shortest run. What a node raises that is none of
-    `raises` is a `Raised`.
+    is resumed from its JSON, as often as the limits allow `restarts`, or else `crashes` times. Each of the `properties`
+    that fails is a `Failure` with its shortest run; an exception of a node that is none of `raises` is a `Raised`.
 
-    Costs one expansion per state, and there are about as many as nodes, times replies, times what is left of each
-    limit. Two runs that are `alike` are followed as one. Without `prune` every run is followed to its end, of which
-    there are exponentially many: for limits of two or three.
+    Costs one expansion per state, about nodes times replies times the rest of each limit. Without `prune` every run is
+    followed to its end, of which there are exponentially many.
 
-    Raises `InputError` for more than `most_states`, if the machine does not start with such a value, for an assertion
-    that names an unknown node or tool, and for what is not a graph.
+    Raises `InputError` for more than `most_states`, for an assertion that names an unknown node or tool, and for what
+    is not a graph.
     """
     built(graph, "explore(executor.graph, ...)")
     check("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
@@ -167,7 +162,7 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
 def explored(
     graph: Graph[Any, Any], space: Space[Any], failures: Sequence[Failure] = (), raised: Sequence[Raised] = ()
 ) -> Exploration:
-    """What can be read off the states that were found."""
+    """Return what the states found tell."""
     found = extent(space)
     endless, whole = (found, None) if isinstance(found, Endless) else (None, found)
     ways = [way for _, way in space.rows()]
@@ -213,7 +208,6 @@ def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
 
 
 def _by_shape(graph: Graph[Any, Any], limits: Limits, words: frozenset[str] | None) -> Callable[[Waiting], Hashable]:
-    """Take waiting runs for alike that are at one node with one shape, and have as much left of every limit."""
     grace = grace_of(graph)
 
     def alike(waiting: Waiting) -> Hashable:

@@ -93,7 +93,7 @@ class Raised(FoundRun):
 
 
 def remedy(error: BaseException) -> str:
-    """What to do about an exception that a node raises. A broken declaration is not to be allowed."""
+    """Return what to do about an exception that a node raises. A broken declaration must not be allowed."""
     if isinstance(error, BROKEN_WORD):
         return "mend the node"
     return f"let no node raise it, or pass raises=({type(error).__name__},)"
@@ -102,10 +102,7 @@ def remedy(error: BaseException) -> str:
 def breaks(
     assertion: Assertion, graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]
 ) -> bool:
-    """Whether the run from `start`, in which the world does as in `choices`, breaks the assertion.
-
-    A run that is over before all choices are made is judged as it is; one that would go on is judged so far.
-    """
+    """Return whether the run from `start`, in which the world does as in `choices`, breaks the assertion so far."""
     state = assertion.start
     for event in _replay(Stepping(graph, limits), start, choices):
         state = assertion.after(state, event)
@@ -113,7 +110,7 @@ def breaks(
 
 
 def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]) -> Exception | None:
-    """The exception that ends the run from `start` in which the world does as in `choices`, if a node raises one.
+    """Return the exception that a node raises in the run from `start` in which the world does as in `choices`, if any.
 
     Raises `InputError` for a choice that ends the run: an exception of the world's, or a cancellation.
     """
@@ -136,14 +133,11 @@ def _replay(stepping: Stepping, start: object, choices: Sequence[Choice]) -> Ite
 
 
 def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
-    """The source of a pytest function that makes the same run on the engine, and fails as long as it breaks.
+    """Return the source of a pytest function that makes the same run on the engine, and fails as long as it breaks.
 
-    `machine` is the source that defines a `machine`, the graph: `from app import executor; machine = executor.graph`.
-    Without it, the graph is looked for among the names at the top of the modules that are loaded, as it is or as that
-    of an executor.
-
-    Values are written as they are constructed, and what is defined inside a function by its bare name, which is for the
-    reader to bring into scope. Raises `InputError` if the graph is not found.
+    `machine` is the source that defines `machine`, the graph: `from app import executor; machine = executor.graph`.
+    Without it, the graph is looked for in the loaded modules. What is defined inside a function is written by its bare
+    name. Raises `InputError` if the graph is not found.
     """
     source = _Source()
     limits, start = source.of(failure.limits), source.of(failure.start)
@@ -180,7 +174,7 @@ class _Source:
         self._needed: dict[str, set[str]] = {}
 
     def need(self, named: Any) -> str:
-        """Import a class or a function, and return what to write for it."""
+        """Import a class or a function, and return its name."""
         name: str = getattr(named, "__qualname__", "")
         if name.startswith("<") or "<locals>" in name:
             return str(named.__name__)
@@ -192,7 +186,6 @@ class _Source:
         return [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(self._needed.items())]
 
     def of(self, value: object) -> str:
-        """A value as it is constructed, with the fields that differ from their defaults."""
         many: Any = value
         if isinstance(value, type):
             return self.need(value)
@@ -218,7 +211,6 @@ class _Source:
         return repr(value)
 
     def _limits(self, limits: Limits) -> str:
-        """Limits by their meters: those of agents by name."""
         meters = limits.meters
         usual = Limits()
         own = ("iterations", "seconds", "fan_out", "restarts")
@@ -246,7 +238,6 @@ class _Source:
 
 
 def _import_of(graph: Graph[Any, Any]) -> str:
-    """The import of a graph that stands at the top of a module, by itself or in an executor."""
     # Where there are executors the module is loaded; it is not imported here, since it does I/O.
     executors: Any = getattr(sys.modules.get("graphexec.executor.executor"), "AgentExecutor", ())
     for module, found in list(sys.modules.items()):
@@ -261,7 +252,6 @@ def _import_of(graph: Graph[Any, Any]) -> str:
 
 
 def _written(text: str) -> list[object]:
-    """What an assertion's text uses of the module of assertions."""
     words = re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text))
     return [
         vars(temporal)[word]

@@ -1,8 +1,7 @@
 """The table alone on the real engine: every node a puppet that returns whatever it declares.
 
-So nothing is assumed of what nodes, models and tools do, and nothing of the engine is copied: the engine charges,
-diverts and follows edges, and the puppets' strings are all that is pulled. What holds here of every run holds whatever
-the bodies of the nodes are.
+The engine charges, diverts and follows edges itself, so what holds here of every run holds whatever the bodies of the
+nodes are.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ class PuppetEffect(Effect[None]):
 
 @cache
 def _puppet_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter]) -> PuppetEffect:
-    """The one effect with these charges and measures."""
     kind: type[PuppetEffect] = type(
         "PuppetEffect", (PuppetEffect,), {"__slots__": (), "charges": dict(charges), "measures": tuple(measures)}
     )
@@ -56,7 +54,6 @@ def _puppet_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Me
 
 
 def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
-    """An effect for each way in which the node's effects are charged, and compared with limits that may stop them."""
     effects: dict[PuppetEffect, None] = {}
     for effect in node.effects:
         # A limit on fractions is above 0, and nothing of them is reported.
@@ -70,7 +67,6 @@ def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
 
 
 def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
-    """The limits on what the node asks for; none, where it is reserved."""
     if node.grace is not None:
         return {}
     meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
@@ -215,11 +211,10 @@ class Puppets:
         )
 
     def _left(self, node: Node[Any, Any], spent: Spent) -> _Left:
-        """What the limits leave for what the node may ask for."""
         return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
 
     def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[PuppetEffect, ...]]:
-        """What a visit can ask for, of each kind and mixed: the least, the most, all that a limit allows, one more."""
+        """Return the requests of a visit, of each kind and mixed: the least, the most, the allowed, one more."""
         if node.kind != "asks":
             return [()]
         ends = {node.least, node.least + 1 if node.most is None else node.most}
@@ -242,7 +237,7 @@ class Puppets:
         return list(dict.fromkeys(found))
 
     def _one_by_one(self, node: Node[Any, Any], asks: tuple[PuppetEffect, ...], left: _Left) -> Iterator[Pull]:
-        """The same, asked for one by one, where a limit tells it from all at once: what came before it is charged."""
+        """Yield the same effects one by one, where a limit tells that from all at once."""
         fan_out = self._limits.fan_out
         if _is_refused(asks, left) or (fan_out is not None and node.most is None and len(asks) > fan_out):
             yield Pull(node.returns[0], asks, order="one by one")
@@ -263,7 +258,7 @@ class Puppets:
         return self._returning(value)
 
     def _answer(self, effect: Request, now: float, deadline: float | None) -> tuple[object, float, float]:
-        """The reply, when it comes and how long it took."""
+        """Return the reply, when it comes and how long it took."""
         pace = self._pull.pace
         if pace == "cut":
             at = deadline or 0.0
@@ -280,7 +275,6 @@ def _may_ask(node: Node[Any, Any], count: int) -> bool:
 
 
 def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
-    """Whether the limits do not allow all of these."""
     return any(
         sum(effect.charges.get(meter, 0) for effect in asks) > rest
         or (not rest and any(meter in effect.measures for effect in asks))
@@ -289,7 +283,7 @@ def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
 
 
 def _allowed(effect: PuppetEffect, left: _Left) -> int | None:
-    """How many of these effects the limits allow; `None` if no limit counts them."""
+    """Return how many of these effects the limits allow; `None` if no limit counts them."""
     counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
     if any(not rest and meter in effect.measures for meter, rest in left.items()):
         return 0
@@ -297,10 +291,7 @@ def _allowed(effect: PuppetEffect, left: _Left) -> int | None:
 
 
 def _mixed(count: int, effects: Sequence[PuppetEffect], left: _Left) -> Iterator[tuple[PuppetEffect, ...]]:
-    """So many effects of several kinds: one of one kind and the rest of another, and as many of each as there are.
-
-    In every order, which matters where they are asked for one by one.
-    """
+    """Yield so many effects of several kinds, in every order: one and the rest, and as many of each as there are."""
     for kinds in permutations(effects):
         first, last = kinds[0], kinds[-1]
         if count > 1:
@@ -342,9 +333,8 @@ def explore_table(
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, whatever its nodes do.
 
-    `paths` are the runs that differ in an edge, or in what is left after it. With `ranks` the engine asserts that they
-    fall. Costs one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
-    `CertificateError` where a rank does not fall.
+    With `ranks` the engine asserts that they fall. Costs one step of the engine for each state and outcome. Raises
+    `InputError` for more than `most_states`, and `CertificateError` where a rank does not fall.
     """
     puppets = Puppets(graph, limits, ranks)
 

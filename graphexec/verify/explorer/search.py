@@ -35,10 +35,10 @@ class _Found(Generic[P, C]):
 
 @dataclass
 class Search(Generic[P, C]):
-    """The states of a graph found so far, and the queue of those that are to be expanded, the shortest run first.
+    """The states of a graph found so far, and the queue of those to expand, the shortest run first.
 
-    `expand` gives the ways on from a place: a choice, the events that follow it, and the place that it leads to, or the
-    end of the run. `alike` is what places must share to be one state, besides the states of the assertions.
+    `expand` yields the ways on from a place: a choice, its events, and the next place or the end of the run. `alike` is
+    what places must share, besides the states of the assertions, to be one state.
     """
 
     graph: Graph[Any, Any]
@@ -124,7 +124,6 @@ class Search(Generic[P, C]):
             known[key] = length, found
 
     def _run(self, before: int | None, choice: C | None, events: Events) -> Discovery[C]:
-        """The shortest run to a state, and this way on from it."""
         choices = [] if choice is None else [choice]
         while before is not None:
             state = self._found[before]

@@ -1,8 +1,6 @@
-"""What an exploration found, as a graph of states, and what can be read off it without running anything again.
+"""The states that an exploration found, as a graph, and what follows from it.
 
-States are numbered in the order in which they are found, the shortest way first. Each state's ways lead to other
-states or to the end of a run. A graph without a cycle has a longest run and a number of runs, by dynamic programming;
-one with a cycle has an endless run.
+A graph without a cycle has a longest run and a number of runs; one with a cycle has an endless run.
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ class Discovery(Generic[C]):
 class Space(Generic[C]):
     """The states found: how a run begins, and each state's ways.
 
-    `broken` has the shortest run for each assertion that fails, `thrown` that for each node and the name of an
-    exception that it raises.
+    `broken` has the shortest run for each failed assertion, `thrown` for each node and name of an exception that it
+    raises.
     """
 
     first: RunPath[C]
@@ -123,7 +121,7 @@ def _joined(ways: Iterable[RunPath[Any]], known: Mapping[int, Extent]) -> Extent
 
 
 def _repeated(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
-    """The run that took all these edges without asking for anything: the last round of it is its loop."""
+    """Return the endless run that took these edges without a request; the last round of it is its loop."""
     last = edges[-1].target
     sizes = [size for size in range(1, len(edges) + 1) if edges[-size].source == last]
     # The last ways back to the node where it was left: the shortest that was gone round twice, or else the shortest.

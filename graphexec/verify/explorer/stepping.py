@@ -119,7 +119,7 @@ class Stepping:
             yield Choice("crashes")
 
     def _priced(self, oracle: Oracle) -> Callable[[Effect[Any]], list[Reply]]:
-        """The replies, and where tokens or money are limited those of a model once more that take all there is."""
+        """Return the replies and, where tokens or money are limited, those of a model that take all of it."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
 
         def replies(effect: Effect[Any]) -> list[Reply]:
@@ -164,7 +164,7 @@ class Stepping:
 
 
 def _resumed(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
-    """The run as whoever stored it takes it up again; what cannot be stored is taken up as it is."""
+    """Return the run as resumed after a crash; what cannot be stored is resumed as it is."""
     restarted = snapshot.restarted()
     try:
         return Snapshot.from_json(restarted.to_json(), graph)
@@ -173,7 +173,7 @@ def _resumed(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
 
 
 def _replies(effect: Request, known: Callable[[Effect[Any]], list[Reply]]) -> list[Reply]:
-    """The classes of replies to an effect, or to a batch: every combination, or all that differ in one member."""
+    """Return the replies to an effect, or every combination of a batch's, or all that differ in one member."""
     if not isinstance(effect, All):
         return known(effect)
     each = [known(member) for member in effect.effects]
@@ -199,7 +199,6 @@ def _model(effect: Request) -> bool:
 
 
 def _for_nothing(reply: Reply) -> Reply:
-    """The reply, at no cost where it says none."""
     value = reply.value
     if isinstance(value, ModelReply) and value.cost is None:
         return Reply(reply.name, replace(value, cost=0.0))

@@ -1,11 +1,10 @@
 """Assertions about the order of events in a run, in one line each.
 
 `never_without(calls_tool("delete_file"), before=left("approve", Approved))` is a small automaton: `start` is its state
-before the first event, `step` its state after one more, and `holds_at_end` judges the state in which a run came to its
-end. A state of `BROKEN` is final, so the shortest run that breaks an assertion is a prefix of every longer one. What
-only the end can decide is judged of runs that end with an outcome: a cancelled run owes nothing any more.
+before the first event, `step` its state after one more, and `holds_at_end` judges the state at the end of a run that is
+not cancelled. A state of `BROKEN` is final.
 
-An assertion shows itself as it was written. Its predicates are functions of one event, which join with `|`, `&`, `~`.
+Predicates are functions of one event, which join with `|`, `&`, `~`.
 """
 
 from __future__ import annotations
@@ -106,10 +105,9 @@ def answered(effect: type[Effect[Any]]) -> Predicate:
 
 
 def calls_tool(*names: str) -> Predicate:
-    """One of these tools is called, alone or among others.
+    """One of these tools is called, alone or among others; `no_such_tool` is any unknown one.
 
-    Whatever unknown tool a model calls, `explore` has it call `no_such_tool`: that name is one, too. Raises
-    `InputError` without a name, and for what is not one.
+    Raises `InputError` without a name, and for what is not one.
     """
     if not names or not all(map(NAME.fits, names)):
         raise InputError(f"calls_tool is given {', '.join(map(format_value, names)) or 'nothing'}; give names of tools")

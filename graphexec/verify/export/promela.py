@@ -27,11 +27,9 @@ _HEADER = """\
 def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str = "machine.pml") -> str:
     """Return a model whose claim is that every run ends; with `bound`, after at most so many transitions.
 
-    `file` is the name under which it will be stored, for the commands in its first lines. Only the transitions that
-    the limits allow are in it. Without `bound` steps are not counted, so that an endless run
-    is a cycle of few states. With it there is no claim about cycles: a run that is over after `bound` steps has ended
-    or is stuck, which SPIN reports too (an invalid end state). The states are then up to `bound` times as many: a
-    bound of some thousand steps is as far as that goes.
+    `file` is the name under which it will be stored. With `bound` there is no claim about cycles: a run that is over
+    after `bound` steps has ended or is stuck, which SPIN reports as an invalid end state. The states are then up to
+    `bound` times as many: some thousand steps are the most.
 
     Raises `LimitsError` for a limit or a bound that is too large for SPIN, and `InputError` for a name that would end
     the comment.

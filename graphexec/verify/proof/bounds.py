@@ -46,7 +46,7 @@ _Longest: TypeAlias = tuple[int, bool]
 
 
 def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest | None]:
-    """The most transitions of a run, and the most that it charges each meter; `None` where there is too much to see."""
+    """Return the most transitions of a run, and its most charges by meter; `None` where there are too many states."""
     product = Product(flow, limits)
     if product.size() > _STATES:
         return [None] * (1 + len(meters))
@@ -61,7 +61,7 @@ def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest
 
 
 def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[Transition], int]:
-    """The most that a visit charges a meter; unless `within`, nothing where a limit stops it."""
+    """Return the most that a visit charges a meter; unless `within`, nothing where a limit stops it."""
     fan_out = limits.fan_out or 0
 
     def most(one: Transition) -> int:
@@ -73,10 +73,7 @@ def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[T
 
 
 def _grace_follows_grace(flow: Flow) -> bool:
-    """Whether a reserved visit may come after another: what the first takes of the grace, the second lacks.
-
-    The product knows only whether the time of the limit is over, so with a clock it is not sure of such runs.
-    """
+    """Return whether a reserved visit may come after another, with less grace: the product does not know how much."""
     reserved = [one for one in flow.transitions if one.reserved]
     following: dict[str, list[str]] = {}
     for one in flow.transitions:
@@ -86,8 +83,6 @@ def _grace_follows_grace(flow: Flow) -> bool:
 
 
 class _Forms:
-    """The closed forms of a flow, the best for the given limits."""
-
     def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits) -> None:
         self.flow = flow
         self.transitions = transitions
@@ -98,7 +93,7 @@ class _Forms:
         self._limited = frozenset(budgets)
 
     def of(self, weight: Callable[[Transition], Polynomial], more: Polynomial = _ZERO) -> tuple[str, int]:
-        """The closed form with the least value, and its value; `more` is added to each."""
+        """Return the closed form with the least value, and its value; `more` is added to each."""
         spent = {name for one in self.transitions for name, _ in one.spends if name in self._limited}
         preferred: list[str | None] = (
             [name for name in self.caps if name in spent] if len(self.flow.nodes) <= _NODES else []
@@ -118,7 +113,7 @@ def _bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
 
 
 def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:
-    """The bound on a charged meter: what the flow lets a run ask for, or what a limit allows, whichever is less."""
+    """Return the bound on a charged meter by the flow or by a limit, whichever is less."""
     own = _allowed(forms, name, limits)
     charging = [one for one in forms.transitions if one.calls(name) != 0]
     if not charging:
@@ -136,7 +131,7 @@ def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits)
 
 
 def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
-    """What a limit allows, on the meter or on one that bounds it, and what is reserved, also when it is asked again."""
+    """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
     caps = forms.caps
     bounding = {other: factor for other, factor in forms.flow.factors(name).items() if other in caps}
     if not bounding:
@@ -152,7 +147,7 @@ def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
 
 
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
-    """Whether a limit may stop effects that charge the meter: on it, or on what they take besides."""
+    """Return whether a limit may stop effects that charge the meter."""
     taken = {other for one in flow.transitions for kind in one.kinds if dict(kind).get(name) for other, _ in kind}
     known = limits_of(flow, limits)
     # What is only measured stops nothing as long as nothing is reported of it.
@@ -160,13 +155,12 @@ def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
 
 
 def _most(one: Transition, name: str) -> Polynomial:
-    """The most that a visit charges a meter, where the limit `fan_out` bounds what others do not."""
     effects = _FAN_OUT if one.most is None else polynomial.number(one.most)
     return polynomial.number(one.largest(name)) * effects
 
 
 def _again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
-    """What is charged again after crashes, at most that of a visit each time."""
+    """Return the most that is charged again after crashes."""
     if not limits.restarts:
         return _ZERO
     return polynomial.name("restarts") * (polynomial.most(_most(one, name) for one in transitions) or _ZERO)

@@ -51,7 +51,7 @@ class Ways:
     def _values(
         self, nodes: Iterable[str], transitions: Sequence[Transition], begun: Mapping[str, Polynomial]
     ) -> dict[str, Polynomial]:
-        """The longest way to each node that can be reached, where there are ways to some already."""
+        """Return the longest way to each node that can be reached from those that `begun` has ways to."""
         values = dict(begun)
         found = components(nodes, transitions)
         place = {name: number for number, (component, _) in enumerate(found) for name in component}

@@ -38,7 +38,6 @@ def loops_found(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
 
 
 def _timeless(core: Core) -> list[Transition]:
-    """The transitions that are taken though time is up; an entry that costs and an effect look at the clock."""
     return [one for one in core.transitions if one.kind != "move" or not (one.spends or one.asks)]
 
 
@@ -64,7 +63,6 @@ def _told(loop: Iterable[Transition]) -> str:
 
 
 def _kind(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[str, str]:
-    """The code of an endless loop, and what becomes of the budgets in it."""
     caps = caps_of(flow, limits)
     spent = sorted({name for one in loop for name, _ in one.spends})
     limited = [name for name in spent if caps[name] is not None]
@@ -86,14 +84,14 @@ def _kind(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[str, 
 
 
 def _idle(flow: Flow, caps: Mapping[str, int | None], loop: Sequence[Transition]) -> list[str]:
-    """The budgets that would bound the loop, were there a limit to them: it spends and does not refill them."""
+    """Return the budgets that the loop spends and does not refill, and that have no limit."""
     own = [ITERATIONS.name, *(name for name, _ in flow.budgets)]
     spent = {name for one in loop for name, _ in one.spends} - {name for one in loop for name in one.resets}
     return [name for name in own if name in spent and caps[name] is None]
 
 
 def _enters(one: Transition, limited: Sequence[str]) -> bool:
-    """Whether a transition enters a nested graph from outside, which refills what the graph owns."""
+    """Return whether a transition enters a nested graph from outside, which refills what the graph owns."""
     prefix = one.target.rpartition(".")[0]
     return (
         bool(prefix)
@@ -107,7 +105,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) -> str:
-    """What to write: found by trying it on the flow, so that it does mend the loop."""
+    """Return what to write, which was tried on the flow."""
     caps = caps_of(flow, limits)
     finite = [name for name, limit in caps.items() if limit is not None]
     spent = {name for one in loop for name, _ in one.spends}
@@ -138,7 +136,6 @@ def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) 
 
 
 def _metered(core: Core, node: str) -> list[Transition]:
-    """The core with a new meter on a node; the ways that a spent limit takes are led out of it."""
     return [
         dataclasses.replace(one, spends=(*one.spends, (_NEW, 1))) if one.source == node else one
         for one in core.transitions
@@ -156,7 +153,7 @@ def _mended(core: Core, transitions: Sequence[Transition], finite: Sequence[str]
 
 
 def _candidates(loop: Sequence[Transition]) -> list[str]:
-    """The loop's nodes; first those that refill, where one counts best, then those that only this loop passes."""
+    """Return the loop's nodes in the order in which to try a meter on them."""
     refilling = [one.source for one in loop if one.resets]
     return list(dict.fromkeys([*refilling, *(one.source for one in loop[1:]), *(one.source for one in loop[:1])]))
 
@@ -166,7 +163,7 @@ def _named(loop: Sequence[Transition]) -> Literal["extensions", "rounds"]:
 
 
 def _metering(flow: Flow, core: Core, node: str, budget: str = "") -> str:
-    """What to write to meter a node: the machine's other nodes show how one is left, and where that leads."""
+    """Return what to write to meter a node, after the example of the machine's other nodes."""
     ways = [one for one in flow.transitions if one.kind != "move"]
     own = [one for one in ways if one.source == node]
     # A nested graph's nodes cannot be led to from outside.

@@ -22,8 +22,7 @@ class Core:
 def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iterable[str]) -> Ranks | list[Core]:
     """Return a rank for each node that every transition lowers, or every core in which there is none.
 
-    `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level, of which there
-    are at most as many as budgets.
+    `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level.
     """
     levels: dict[str, list[Level]] = {name: [] for name in nodes}
     cores: list[Core] = []

@@ -40,11 +40,10 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was checked, by name, and what was found.
+    """A target that was checked, by name, and what was found.
 
-    `verdict` is `None` where there is no machine to judge, because its table was refused when it was built, or because
-    it could not be loaded, for the reason that `error` says. `place` is where that was, or where the machine is; it
-    stands for nodes that have no place of their own.
+    `verdict` is `None` where the table was refused when it was built, or where loading failed, with this `error`.
+    `place` is where that was, or the machine is; it stands for nodes that have no place of their own.
     """
 
     name: str
@@ -113,7 +112,6 @@ def qualified(function: Callable[..., Any]) -> str:
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function below what `wrap` and `bind` have put around it."""
     while True:
         inner: Callable[..., Any] = inspect.unwrap(function)
         if isinstance(inner, functools.partial):

@@ -97,7 +97,6 @@ def _where(place: SourceLocation | None, root: str) -> str:
 
 
 def _way(witness: Witness) -> Iterator[str]:
-    """The witness, a transition on a line, what it is beside it; what it does several times over is told once."""
     width = max((len(str(step)) for step in (*witness.stem, *witness.loop)), default=0)
     for steps, name in ((witness.stem, "the way there"), (witness.loop, "the loop")):
         remark = name
@@ -112,7 +111,7 @@ def _way(witness: Witness) -> Iterator[str]:
 
 
 def _rounds(steps: Sequence[Transition]) -> Iterator[tuple[Sequence[Transition], int]]:
-    """The steps in blocks, and how often each comes one after the other."""
+    """Yield the steps in blocks, and how often each is repeated."""
     at = 0
     while at < len(steps):
         block, times = steps[at : at + 1], 1
