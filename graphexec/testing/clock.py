@@ -114,7 +114,6 @@ def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time
     return timed
 
 
-@final
 class _VirtualLoop(asyncio.SelectorEventLoop):
     # What asyncio's loop keeps for itself; unchanged since Python 3.4.
     _scheduled: list[asyncio.TimerHandle]
@@ -172,7 +171,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = max(1e-9, math.ulp(self.clock.seconds))
 
 
-@final
 class _Selector(selectors.DefaultSelector):
     """A selector of real files while a thread works, which otherwise lets the virtual time pass."""
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias, cast, final
+from typing import Any, TypeAlias, cast
 
 from graphexec.draw import Marks, draw
 from graphexec.executor.executor import AgentExecutor
@@ -25,7 +25,6 @@ _EVENTS = (Entered, Asked, Answered, Moved)
 _FORMATS = {".mmd": "mermaid", ".dot": "dot"}
 
 
-@final
 @dataclass
 class _Taken:
     graph: Graph[Any, Any]
@@ -35,7 +34,6 @@ class _Taken:
     checks: set[tuple[str, type]] = field(default_factory=set[tuple[str, type]])
 
 
-@final
 class EdgeCoverage:
     """Records the edges that every run takes, from `begin` to `end`. `own` says whose runs they are now."""
 

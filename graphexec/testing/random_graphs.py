@@ -32,7 +32,6 @@ METERS: tuple[Meter, ...] = (Meter("gold"), Meter("silver"), Meter("tin"))
 AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once", "errands", "errands at once"]
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class Errand(Readable):
     """A class of effects: what each charges, by meter, and the meters that its reply reports."""
@@ -48,7 +47,6 @@ class Errand(Readable):
         return f"errand of {', '.join(parts) or 'nothing'}"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnEdge(Readable):
     """Where an outcome leads (a node's number, or `None`: the end), and which budgets it resets."""
@@ -62,7 +60,6 @@ class DrawnEdge(Readable):
         return f"{self.outcome} -> {_shown(self.target)}{again}"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnNode(Readable):
     """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
@@ -99,7 +96,6 @@ class DrawnNode(Readable):
         return bool(self.meters) or self.asks != "nothing"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnGraph(Readable):
     """A random machine. `graph` is it; `value(choices)` is what to start it with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel
@@ -27,7 +27,6 @@ Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 ENDLESS = 64.0
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A machine that can be run: against an oracle, from `start`, within `limits`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
 from graphexec.kernel.effects import Perform
@@ -26,7 +26,6 @@ _CHARGES: Mapping[str, Mapping[str, int]] = {
 _RISING = ("seconds", "tokens", "cost", "restarts")
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Violation:
     """Something in a trace that should not be there. `line` counts from 1; 0 is the certificate itself."""
@@ -39,7 +38,6 @@ class Violation:
         return f"{f'line {self.line}: ' if self.line else ''}{self.fact}; {self.remedy}"
 
 
-@final
 @dataclass(slots=True)
 class TraceVisit:
     """A node, what was spent when it was reached, what it asked for, and how it was left (`None`: it was not)."""
@@ -54,7 +52,6 @@ class TraceVisit:
     asked: list[str] = field(default_factory=list[str])
 
 
-@final
 class Trace:
     """The records of one run, read once: `visits`, `result` (`None`: cut off), and `faults`.
 

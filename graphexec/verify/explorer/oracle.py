@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
 from graphexec.agents import Agent
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A class of replies by its `name`, and a `value` that represents it."""
@@ -34,7 +33,6 @@ class Reply:
     value: object
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Oracle:
     """Every class of replies to an effect, and the `words` that tell apart what nodes make of them (`None`: all do).

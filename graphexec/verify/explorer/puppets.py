@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import permutations
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
 from graphexec.kernel.effects import All, Effect, Perform, Request
@@ -81,7 +81,6 @@ _Left: TypeAlias = Mapping[Meter, float]
 Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting"]
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Pull:
     """What a puppet is made to do: ask for these effects in this order, then return an outcome."""
@@ -92,7 +91,6 @@ class Pull:
     order: Literal["at once", "one by one"] = "at once"
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Pulled:
     """What the engine made of it: what it told, how the visit ended, and the next entry or the end of the run."""
@@ -107,7 +105,6 @@ class Pulled:
         return next((event for event in self.events if type(event) is Moved), None)
 
 
-@final
 class Puppets:
     """A graph with a puppet in the place of each node, to be run one step at a time."""
 

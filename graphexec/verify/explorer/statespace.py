@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec.kernel.events import Event
 from graphexec.kernel.node import Edge
@@ -24,7 +24,6 @@ Events: TypeAlias = tuple[Event[Any], ...]
 _BEGIN = -1
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class RunPath(Generic[C]):
     """One way on from a state: by which `choice`, over which edges, charging which meters, to a state or the end."""
@@ -35,7 +34,6 @@ class RunPath(Generic[C]):
     target: int | Over
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Discovery(Generic[C]):
     """The shortest run found that breaks an assertion or ends with an exception: its choices, and its events so far."""
@@ -44,7 +42,6 @@ class Discovery(Generic[C]):
     events: Events
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Space(Generic[C]):
     """The states found: how a run begins, and each state's ways.
@@ -65,7 +62,6 @@ class Space(Generic[C]):
             yield from ((number, way) for way in ways)
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Endless:
     """A run that need not end: the way to a loop, and the loop."""
@@ -78,7 +74,6 @@ class Endless:
         return f"{', '.join(map(str, self.loop))} can repeat for ever; reached by {way}"
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How long runs can be: the most transitions of any, the most charged by meter, and how many runs there are."""

@@ -30,7 +30,6 @@ _ENDLESS = 10_000
 _COMBINATIONS = 64
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What the world does when it is asked: its kind, the name of the class of replies, and the reply."""
@@ -43,7 +42,6 @@ class Choice:
         return f"{self.kind} {self.name}".strip()
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A run that waits for the answer to `effect`; `had` are the classes of replies that the node has had before."""
@@ -69,7 +67,6 @@ class Over:
 Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Stepping:
     """Runs of one machine within limits; `crashes` are allowed where the limits do not say how many (`restarts`)."""

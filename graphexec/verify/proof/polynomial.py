@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import final
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Polynomial:
     """Whole coefficients by product of names; the product of none is 1. Two are compared term by term, if at all."""

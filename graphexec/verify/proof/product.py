@@ -11,7 +11,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import TypeAlias
 
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
@@ -26,7 +26,6 @@ State: TypeAlias = tuple[str, tuple[int, ...]]
 _Labelled: TypeAlias = tuple[State, State, Transition]
 
 
-@final
 class Product:
     """The states of `flow` under `limits`, found as they are asked for.
 

@@ -89,35 +89,20 @@ def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
     stuck = [name for name in flow.nodes if name not in finishing]
     if stuck:
         first = stuck[0]
-        yield Finding(
-            "GX007",
-            "error",
-            first,
-            None,
-            f"from {', '.join(stuck)} the end is reached only when a limit is spent",
-            f"route an outcome of {first}, or of a node behind it, to END",
-            _way_to(flow, first, limits),
-        )
+        fact = f"from {', '.join(stuck)} the end is reached only when a limit is spent"
+        remedy = f"route an outcome of {first}, or of a node behind it, to END"
+        yield Finding("GX007", "error", first, None, fact, remedy, _way_to(flow, first, limits))
 
 
 def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
     for node in graph:
         if _unbounded(node, limits, measured):
             asks = ", ".join(effect.__name__ for effect in node.effects)
-            yield Finding(
-                "GX013",
-                "warning",
-                node.name,
-                None,
-                f"nothing bounds how often one visit asks for {asks}",
-                _bounding(node, measured),
-            )
-
-
-def _bounding(node: Node[Any, Any], measured: Collection[str]) -> str:
-    charged = [_counted(effect, measured) for effect in node.effects]
-    limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
-    return f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
+            fact = f"nothing bounds how often one visit asks for {asks}"
+            charged = [_counted(effect, measured) for effect in node.effects]
+            limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
+            remedy = f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
+            yield Finding("GX013", "warning", node.name, None, fact, remedy)
 
 
 def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> bool:
