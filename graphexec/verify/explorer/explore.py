@@ -176,9 +176,9 @@ def explored(
         # Each that ended, and each that came to a state known already.
         runs=len(ways) - len(space.ways),
         states=len(space.ways),
-        paths=whole and whole.runs,
-        longest=whole and whole.transitions,
-        charges=whole and {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
+        paths=None if whole is None else whole.runs,
+        longest=None if whole is None else whole.transitions,
+        charges=None if whole is None else {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
         endings=counted("done"),
         exceptions=counted("raised"),
         injected=counted("injected"),
