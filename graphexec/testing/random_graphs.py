@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from types import new_class
 from typing import Any, Literal, TypeAlias, Union, final
 
@@ -155,18 +156,13 @@ def built(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
     for made, one in zip(nodes, drawn, strict=True):
         # Outcomes that are known at run time only: no checker can follow them.
         to: Any = on
-        routes: Any = None
-        for way in one.ways:
-            resets = [budgets[name] for name in way.resets]
-            route = to(outcome_class(way.outcome), _target(nodes, way.target), resets=resets)
-            routes = route if routes is None else routes | route
-        if one.limited:
-            routes = routes | to(outcome_class(SPENT), _target(nodes, one.spent))
-        rows.append(edges(made, routes))
-    table = rows[0]
-    for row in rows[1:]:
-        table = table | row
-    return graph(table, start=nodes[0])
+        routes = [
+            to(outcome_class(way.outcome), _target(nodes, way.target), resets=[budgets[name] for name in way.resets])
+            for way in one.ways
+        ]
+        routes += [to(outcome_class(SPENT), _target(nodes, one.spent))] if one.limited else []
+        rows.append(edges(made, reduce(or_, routes)))
+    return graph(reduce(or_, rows), start=nodes[0])
 
 
 def _shown(target: int | None) -> str:
@@ -178,9 +174,7 @@ def _target(nodes: Sequence[Node[Any, Any]], target: int | None) -> Any:
 
 
 def _choose(choices: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    if not choices:
-        return 0, ()
-    return choices[0], choices[1:] or choices
+    return (choices[0], choices[1:] or choices) if choices else (0, ())
 
 
 def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
@@ -197,7 +191,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         choice, rest = _choose(value.choices)
         count = drawn.least + choice % (drawn.most - drawn.least + 1)
         asked: list[Effect[Any]] = [_effect(drawn, choice + each) for each in range(count)]
-        if drawn.asks in ("tools at once", "errands at once"):
+        if drawn.asks.endswith("at once"):
             if asked:
                 yield All(tuple(asked))
         else:
@@ -206,12 +200,10 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         return decided(rest)
 
     function: Any = pure if drawn.asks == "nothing" else asking
-    union: Any = classes[0]
-    for one in classes[1:]:
-        union |= one
+    union: Any = _union(classes)
     effects: Any = CallModel if drawn.asks == "models" else CallTool
     if drawn.errands:
-        effects = Union[tuple(map(errand_class, drawn.errands))]  # noqa: UP007 - of classes that are made now
+        effects = _union(map(errand_class, drawn.errands))
     annotations = {"value": _any_value(), "return": union if function is pure else Asks[effects, union]}
     function.__annotations__ = annotations
     made = renamed(node(function), f"n{number}")
@@ -237,10 +229,11 @@ def _effect(drawn: DrawnNode, number: int) -> Effect[Any]:
 
 @cache
 def _any_value() -> Any:
-    union: Any = outcome_class("Red")
-    for name in (*COLOURS[1:], SPENT):
-        union |= outcome_class(name)
-    return union
+    return _union(map(outcome_class, (*COLOURS, SPENT)))
+
+
+def _union(classes: Iterable[type[Any]]) -> Any:
+    return Union[tuple(classes)]  # noqa: UP007 - of classes that are made now
 
 
 @cache

@@ -119,23 +119,21 @@ def _limits(told: Record, certificate: Certificate) -> Iterator[Violation]:
 
 
 def _ending(trace: Trace, last: int) -> Iterator[Violation]:
-    visits, result = trace.visits, trace.result
-    if result is None:
+    ended = bool(trace.visits) and trace.visits[-1].target == END.name
+    status = None if trace.result is None else trace.result["status"]
+    if status is None:
         yield Violation(last, "the trace ends before the run does", WHOLE)
-    elif result["status"] in ("answered", "stopped"):
-        if not visits or visits[-1].target != END.name:
-            yield Violation(last, f"the run is {result['status']} and did not reach END", REPORT)
-    elif visits and visits[-1].target == END.name:
-        yield Violation(last, f"the run reached END and its status is {result['status']}", REPORT)
+    elif ended != (status in ("answered", "stopped")):
+        how = f"reached END and its status is {status}" if ended else f"is {status} and did not reach END"
+        yield Violation(last, f"the run {how}", REPORT)
 
 
 def _asking(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
     row = [one for one in certificate.flow.transitions if one.source == visit.node]
     asked = len(visit.asked)
     if row and asked and not any(one.asks or one.kind == "within" for one in row):
-        yield Violation(
-            visit.line, f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks", _PROVE
-        )
+        fact = f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks"
+        yield Violation(visit.line, fact, _PROVE)
     limit = certificate.limits.get("fan_out")
     if limit is not None and asked > limit and any("fan_out" in one.causes for one in row):
         fact = f"{visit.node} asks for {asked:,} effects in one visit, and the limit fan_out is {shown(limit)}"
@@ -222,11 +220,12 @@ def _falling(visits: Sequence[TraceVisit], counts: Sequence[Counts], certificate
 def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, ...] | None:
     if node not in certificate.ranks:
         return None
-    value: list[float] = []
-    for component, budgets in certificate.ranks[node]:
-        left = [max(0, (certificate.limits.get(name) or 0) - before[name]) for name in budgets]
-        value += [component, sum(left)]
-    return tuple(value)
+    limits = certificate.limits
+    return tuple(
+        part
+        for component, budgets in certificate.ranks[node]
+        for part in (component, sum(max(0, (limits.get(name) or 0) - before[name]) for name in budgets))
+    )
 
 
 def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ a run: its deadline, an exception, a cancellation, a crash.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
@@ -142,8 +142,15 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
         for choice in stepping.choices(waiting, oracle):
             yield choice, *stepping.onward(waiting, choice)
 
-    numbers = count()
-    alike = _by_shape(graph, limits, oracle.words) if prune else lambda _: next(numbers)
+    numbers, grace = count(), grace_of(graph)
+
+    def alike(waiting: Waiting) -> Hashable:
+        if not prune:
+            return next(numbers)
+        node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
+        left = counters(spent, limits, graph.budgets, grace=grace)
+        return node, left, shape(value, oracle.words), asked_shape(waiting.effect, oracle.words), waiting.had
+
     space = Search(graph, expand, alike, most_states, properties).space(*stepping.begun(start))
     failures = [
         Failure(graph, limits, start, found.choices, found.events, assertion)
@@ -205,19 +212,3 @@ def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
     if all(one.outcome is spent_outcome for one in taken if one.source == edge.source):
         return f"{edge.source} never comes to return anything"
     return f"{edge.source} never returns {edge.outcome.__name__}"
-
-
-def _by_shape(graph: Graph[Any, Any], limits: Limits, words: frozenset[str] | None) -> Callable[[Waiting], Hashable]:
-    grace = grace_of(graph)
-
-    def alike(waiting: Waiting) -> Hashable:
-        snapshot = waiting.snapshot
-        return (
-            snapshot.node,
-            counters(snapshot.spent, limits, graph.budgets, grace=grace),
-            shape(snapshot.value, words),
-            asked_shape(waiting.effect, words),
-            waiting.had,
-        )
-
-    return alike

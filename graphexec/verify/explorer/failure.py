@@ -154,9 +154,10 @@ def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
         name = failure.assertion.text
         held = [f"    assertion = {failure.assertion}"]
         judged = f"    assert not breaks(assertion, machine, {limits}, {start}, choices), str(assertion)"
+    identifier = re.sub(r"\W+", "_", name).strip("_").lower()
     lines = [*source.imports(), machine or _import_of(failure.graph), "", ""]
     lines += [
-        f"def test_{_identifier(name)}() -> None:",
+        f"def test_{identifier}() -> None:",
         *(f"    # {line}" for line in textwrap.wrap(str(failure), _WIDTH)),
         *held,
         "    choices = [",
@@ -228,13 +229,18 @@ class _Source:
         return f"{self.need(Limits)}({', '.join([of_meters, *given])})"
 
     def _given(self, value: Any) -> list[str]:
-        given: list[str] = []
-        for field in fields(value):
-            one = getattr(value, field.name)
-            usual: Any = field.default if field.default_factory is MISSING else field.default_factory()
-            if field.init and not (type(one) is type(usual) and one == usual):
-                given.append(f"{field.name}={self.of(one)}")
-        return given
+        usual = {
+            field.name: field.default if field.default_factory is MISSING else field.default_factory()
+            for field in fields(value)
+            if field.init
+        }
+        given = {name: getattr(value, name) for name in usual}
+        # `True` equals 1, and is not it.
+        return [
+            f"{name}={self.of(one)}"
+            for name, one in given.items()
+            if type(one) is not type(usual[name]) or one != usual[name]
+        ]
 
 
 def _import_of(graph: Graph[Any, Any]) -> str:
@@ -258,7 +264,3 @@ def _written(text: str) -> list[object]:
         for word in dict.fromkeys(words)
         if getattr(vars(temporal).get(word), "__module__", "") == temporal.__name__
     ]
-
-
-def _identifier(text: str) -> str:
-    return re.sub(r"\W+", "_", text).strip("_").lower()

@@ -70,7 +70,7 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     }
     if agent is not None and agent.model is not None:
         known[CallModel] = model_replies(agent, list(tools))
-    given = {kind: [Reply(_name(value, number), value) for number, value in enumerate(values, 1)]
+    given = {kind: [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
              for kind, values in (replies or {}).items()}  # fmt: skip
     known |= given
     performed = _performed(graph, given.get(Perform, ()))
@@ -215,7 +215,3 @@ def _performed(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tupl
                 missing.append(kind.__name__)
         found[node.name] = replies, missing
     return found
-
-
-def _name(value: object, number: int) -> str:
-    return f"{type(value).__name__} {number}"

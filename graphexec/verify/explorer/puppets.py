@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -20,7 +20,7 @@ from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
+from graphexec.kernel.meters import Limits, Meter, Spent
 from graphexec.kernel.node import Node
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
@@ -39,9 +39,8 @@ class PuppetEffect(Effect[None]):
 
     __slots__ = ()
 
-    def measure(self, reply: None) -> tuple[float, ...]:
+    def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - none reports anything
         """Return 0 for each meter, of which nothing is taken beyond the charge."""
-        del reply
         return (0,) * len(self.measures)
 
 
@@ -203,7 +202,7 @@ class Puppets:
             node,
             function=self._asking if node.kind == "asks" else self._returning,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
-            when_spent=None if spent is None else _leaving(spent),
+            when_spent=None if spent is None else lambda *_: bare(spent),
             settings={},
         )
 
@@ -241,8 +240,7 @@ class Puppets:
         if self._limits.seconds is not None:
             yield Pull(node.returns[0], asks, "cut", "one by one")
 
-    def _returning(self, value: object) -> object:
-        del value
+    def _returning(self, _: object) -> object:
         self._returned = True
         return bare(self._pull.outcome)
 
@@ -340,11 +338,3 @@ def explore_table(
             yield pull, pulled.events, pulled.then
 
     return explored(graph, Search(graph, expand, puppets.alike, most_states).space((), puppets.begun()))
-
-
-def _leaving(outcome: type) -> Callable[[Any, Exhausted], object]:
-    def leave(value: object, exhausted: Exhausted) -> object:
-        del value, exhausted
-        return bare(outcome)
-
-    return leave

@@ -88,20 +88,19 @@ def left(node: Node[Any, Any] | str, outcome: type | None = None) -> Predicate:
 
 def asked(effect: type[Effect[Any]]) -> Predicate:
     """An effect of this class is asked for, alone or among others."""
-    return Predicate(
-        f"asked({effect.__name__})",
-        lambda event: type(event) is Asked and any(isinstance(one, effect) for one in members(event.effect)),
-        (effect,),
-    )
+    return _has_effect("asked", Asked, effect)
 
 
 def answered(effect: type[Effect[Any]]) -> Predicate:
     """An effect of this class is answered, alone or among others."""
-    return Predicate(
-        f"answered({effect.__name__})",
-        lambda event: type(event) is Answered and any(isinstance(one, effect) for one in members(event.effect)),
-        (effect,),
-    )
+    return _has_effect("answered", Answered, effect)
+
+
+def _has_effect(name: str, kind: type[Asked | Answered], effect: type[Effect[Any]]) -> Predicate:
+    def holds(event: Event[Any]) -> bool:
+        return isinstance(event, kind) and any(isinstance(one, effect) for one in members(event.effect))
+
+    return Predicate(f"{name}({effect.__name__})", holds, (effect,))
 
 
 def calls_tool(*names: str) -> Predicate:

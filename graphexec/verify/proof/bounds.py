@@ -86,11 +86,10 @@ class _Forms:
     def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits) -> None:
         self.flow = flow
         self.transitions = transitions
-        budgets = {name: limit for name, limit in caps_of(flow, limits).items() if limit is not None}
-        others = {"fan_out": limits.fan_out, "restarts": limits.restarts}
-        named = {name: limit for name, limit in others.items() if limit is not None}
-        self.caps: Mapping[str, int] = {**budgets, **named}
-        self._limited = frozenset(budgets)
+        budgets = caps_of(flow, limits)
+        caps = {**budgets, "fan_out": limits.fan_out, "restarts": limits.restarts}
+        self.caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
+        self._limited = frozenset(budgets) & self.caps.keys()
 
     def of(self, weight: Callable[[Transition], Polynomial], more: Polynomial = _ZERO) -> tuple[str, int]:
         """Return the closed form with the least value, and its value; `more` is added to each."""

@@ -89,9 +89,7 @@ class Ways:
         after = self._values(component, rest, {one.target: _ZERO for one in spending})
         rounds = most(after[one.source] + self.weight(one) for one in spending if one.source in after)
         first = most(before[one.source] + self.weight(one) for one in spending if one.source in before)
-        units = _ZERO
-        for budget in budgets:
-            units = units + polynomial.name(budget)
+        units = sum(map(polynomial.name, budgets), _ZERO)
         assert first is not None, "in a component, every transition is reached from everywhere"
         assert rounds is not None, "and from each spending one the next"
         # Where a limit is 0, there are no ways that spend it, and their form may be negative: no round may be.

@@ -90,12 +90,8 @@ def subject_of(name: str, verdict: Verdict, place: SourceLocation | None = None)
 
 def status_of(subjects: Sequence[Subject]) -> Told:
     """The status of several: an error if one is, else refuted if one is, else unproved if one is."""
-    statuses = {subject.status for subject in subjects}
-    if "error" in statuses:
-        return "error"
-    if "refuted" in statuses:
-        return "refuted"
-    return "unproved" if "unproved" in statuses else "proved"
+    worst: tuple[Told, ...] = ("error", "refuted", "unproved")
+    return next((one for one in worst if any(subject.status == one for subject in subjects)), "proved")
 
 
 def place_of(function: Callable[..., Any]) -> SourceLocation | None:

@@ -44,7 +44,9 @@ def text(subjects: Sequence[Subject], *, root: str = "") -> str:
 
 def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     where = "" if subject.error is None else _where(subject.place, root)
-    lines = [f"{subject.name}  {subject.status.upper()}  {_means(subject)}{where}"]
+    unbuilt = subject.verdict is None and subject.error is None
+    means = "its table cannot be built" if unbuilt else _MEANS[subject.status]
+    lines = [f"{subject.name}  {subject.status.upper()}  {means}{where}"]
     if subject.error is not None:
         lines.append(f"  {subject.error}")
     verdict = subject.verdict
@@ -55,12 +57,6 @@ def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     yield "\n".join(lines)
     for finding in subject.findings:
         yield "\n".join(f"  {line}".rstrip() for line in _finding(subject, finding, root))
-
-
-def _means(subject: Subject) -> str:
-    if subject.verdict is None and subject.error is None:
-        return "its table cannot be built"
-    return _MEANS[subject.status]
 
 
 def bound_lines(bounds: Bounds) -> list[str]:
