@@ -111,9 +111,9 @@ def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUS
 
 
 def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
-    """Follow every run of the nodes as they are, whatever the world replies; each ends, within its bounds.
+    """Follow every run of the nodes, whatever the world replies; each ends within its bounds, and raises what it may.
 
-    No node raises anything but what the trial allows. No limit that is set is above `most`.
+    No limit that is set is above `most`.
     """
     __tracebackhide__ = True
     limits = small(trial.graph, trial.limits, most)
@@ -143,9 +143,9 @@ def _bounded(exploration: Exploration, verdict: Verdict) -> Exploration:
 
 
 def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
-    """Attack the machine so many times, within limits of every kind, and check `check_attack` each time.
+    """Attack the machine so many times, always with the same attacks, and check `check_attack` each time.
 
-    Raises `AssertionError` for the shortest attack found that breaks it. Nothing is random: each time the same attacks.
+    Raises `AssertionError` for the shortest attack found that breaks it, and `InputError` for `examples` below 1.
     """
     __tracebackhide__ = True
     check("", ("examples", examples, whole(1)))

@@ -94,20 +94,16 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
     model_calls = lower(within[MODEL_CALLS], most)
     # One of the two has to bound the run, where nothing else does.
     iterations = draw(st.integers(0, most)) if unbounded and model_calls is None else lower(within.iterations, most)
-    chosen: dict[str, Any] = {
-        "iterations": iterations,
-        "model_calls": model_calls,
-        "tool_calls": lower(within[TOOL_CALLS], most + 2),
-        "tokens": lower(within[TOKENS], 2 * most),
-        "seconds": within.seconds,
-        "fan_out": within.fan_out,
-        "restarts": within.restarts,
-        "budgets": within.budgets,
-    }
-    usual: dict[str, Any] = {"iterations": Limits().iterations, "budgets": {}}
-    # Only what is not as it always is, so that a failure shows what matters.
-    telling = {name: value for name, value in chosen.items() if value != usual.get(name)}
-    drawn = draw(st.builds(agent_limits, **{name: st.just(value) for name, value in telling.items()}))
+    drawn = agent_limits(
+        iterations=iterations,
+        model_calls=model_calls,
+        tool_calls=lower(within[TOOL_CALLS], most + 2),
+        tokens=lower(within[TOKENS], 2 * most),
+        seconds=within.seconds,
+        fan_out=within.fan_out,
+        restarts=within.restarts,
+        budgets=within.budgets,
+    )
     if not further:
         return drawn
     # A limit on fractions may not be 0.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Effect
@@ -44,14 +43,8 @@ class Trial:
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
-    """The graph itself. Raises `InputError` for what is no machine."""
-    if isinstance(machine, Graph):
-        return machine
-    # Users without a type checker pass the function that makes one, and the class itself.
-    if not isinstance(machine, AgentExecutor):  # pyright: ignore[reportUnnecessaryIsInstance]
-        what = "what it returns, an executor or a graph" if inspect.isfunction(machine) else "an executor or a graph"
-        raise InputError(f"the machine is {format_value(machine)}; give {what}")
-    return machine.graph
+    """The graph itself."""
+    return machine if isinstance(machine, Graph) else machine.graph
 
 
 def limits_of(machine: Verifiable, limits: Limits | None) -> Limits:

@@ -21,25 +21,21 @@ NodeName: TypeAlias = Node[Any, Any] | End | str
 
 
 def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
-    """Return the table as a `networkx.MultiDiGraph`, for its algorithms and its exports (GraphML, JSON and others).
+    """Return the table as a new `networkx.MultiDiGraph`, for its algorithms and its exports (GraphML, JSON and others).
 
-    It is a new one each time, which may be changed. Attributes are strings, whole numbers, floats and bools, which
-    every format can hold: several names are one string with spaces between them, for `.split()`. What does not apply is
-    an empty string, or left out if it is a number.
+    Attributes are strings, whole numbers, floats and bools, which every format can hold: several names are one string
+    with spaces between them. What does not apply is an empty string, or left out if it is a number.
 
-    - Of the graph: `start` and `end` are names of nodes; `budgets` are the machine's own budgets, with their limits
-      where they have one: `"extensions=2 rounds"`.
-    - Nodes are named as the graph's are, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"`; `takes` and
-      `outcomes` are classes; `meters` are the budgets of which an entry costs one each; `effects` are the classes of
-      effects that it may ask for, `charges` what these are charged to, `least` and `most` how many of them one visit
-      asks for (no `most`: any number); `spent_outcome` is what it is left with when a limit is spent; `grace` is the
-      seconds that a reserved node has beyond the run's deadline. In a draft, a node that there is not has the kind
-      `"missing"` and nothing else.
-    - Edges have the outcome's name as their key: `network.edges["parse", "plan", "Ready"]`. `outcome` is that name,
-      too; `resets` are the budgets that are full again behind it; `spent` says that a spent limit takes it, and
-      `returned` that the node's function may return its outcome (both can be true).
+    - Of the graph: `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
+    - Nodes are named as the graph's are, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (in a draft
+      also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which an entry costs one each;
+      `effects` are the classes of effects that it may ask for, `charges` what these are charged to, `least` and `most`
+      how many of them one visit asks for (no `most`: any number); `spent_outcome` is what it is left with when a limit
+      is spent; `grace` is the seconds that a reserved node has beyond the run's deadline.
+    - Edges have the outcome's name as their key: `network.edges["parse", "plan", "Ready"]`, and as `outcome`; `resets`
+      are the budgets that it refills; `spent` says that a spent limit takes it, and `returned` that the function may.
 
-    Takes linear time. Raises `InputError` for what is no graph.
+    Takes linear time. Raises `InputError` for what is not a graph.
     """
     built(graph, "to_networkx(executor.graph)")
     import networkx as nx

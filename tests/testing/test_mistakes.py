@@ -25,24 +25,12 @@ executor = AgentExecutor(agent=agent, tools=[population])
 held: Any = verify_termination
 
 
-def made() -> AgentExecutor:
-    raise AssertionError("it is refused before it is called")
-
-
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a number of examples in quotes": (
         lambda: held(executor, examples="5"),
         "examples is '5'; give a whole number, 1 or more",
     ),
     "no examples": (lambda: held(executor, examples=0), "examples is 0; give a whole number, 1 or more"),
-    "a function that makes the machine": (
-        lambda: held(made),
-        f"the machine is {made!r}; give what it returns, an executor or a graph",
-    ),
-    "the class of machines": (
-        lambda: held(AgentExecutor),
-        "the machine is AgentExecutor, a class; give an executor or a graph",
-    ),
 }
 
 

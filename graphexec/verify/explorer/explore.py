@@ -55,11 +55,11 @@ class Exploration:
     """The result of exploring a machine.
 
     `runs` were followed, each until it ended or came to a known state, of `paths` in all. `longest` is the most
-    transitions of any run, `charges` the most that a run charges each meter that no reply reports. The last three are
-    `None` where a run is `endless`.
+    transitions of any run, `charges` the most that a run charges each meter that no reply reports (all `None` where a
+    run is `endless`).
 
-    `endings` counts runs by the class of their outcome, `exceptions` by the exception that a node raises, and
-    `injected` by that of the world. `raised` has the shortest run for each exception that a node may not raise.
+    `endings` counts runs by the class of their outcome, `exceptions` by that of a node's exception, `injected` of the
+    world's. `raised` has the shortest run for each exception that a node may not raise.
     """
 
     runs: int

@@ -30,7 +30,7 @@ from graphexec.verify.explorer.explore import MOST_STATES, Exploration, explored
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.temporal import members
+from graphexec.verify.explorer.temporal import charges_of, members
 from graphexec.verify.proof.flow import Kind
 
 
@@ -180,13 +180,10 @@ class Puppets:
             then = pulled.then
             outcome = pulled.moved and type(pulled.moved.outcome)
             after = then if isinstance(then, Over) else self.alike(then)
-            asked = [event for event in pulled.events if type(event) is Asked]
-            # By name, which is hashed faster than a meter.
-            charged = Counter(
-                frozenset((meter.name, amount) for meter, amount in member.charges.items())
-                for event in asked
-                for member in members(event.effect)
-            )
+            charged = Counter[str]()
+            for event in pulled.events:
+                if type(event) is Asked:
+                    charged.update(charges_of(members(event.effect)))
             if (key := (pulled.kind, outcome, after, frozenset(charged.items()))) not in seen:
                 seen.add(key)
                 yield pull, pulled

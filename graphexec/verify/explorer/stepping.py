@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
 
@@ -103,37 +104,30 @@ class Stepping:
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Everything that the world can do then."""
         limited = self.limits.seconds is not None
-        replies = _replies(waiting.effect, self._priced(oracle))
+        replies = _replies(waiting.effect, partial(self._known, oracle))
         for reply in replies:
             yield Choice("replies", reply.name, reply.value)
         if limited:
             for reply in replies:
                 yield Choice("replies late", reply.name, reply.value)
             yield from _cuts(waiting.effect, replies)
-        yield Choice("raises", ModelError.__name__ if _model(waiting.effect) else "an exception")
+        of_model = not isinstance(waiting.effect, All) and MODEL_CALLS in waiting.effect.charges
+        yield Choice("raises", ModelError.__name__ if of_model else "an exception")
         yield Choice("cancels")
         if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
             yield Choice("crashes")
 
-    def _priced(self, oracle: Oracle) -> Callable[[Effect[Any]], list[Reply]]:
+    def _known(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
         """Return the replies and, where tokens or money are limited, those of a model that take all of it."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
-
-        def replies(effect: Effect[Any]) -> list[Reply]:
-            known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
-            dear: list[tuple[str, dict[str, Any]]] = []
-            if tokens is not None:
-                dear.append(("tokens", {"usage": Usage(completion_tokens=int(tokens))}))
-            if money is not None:
-                dear.append(("money", {"cost": money}))
-            return known + [
-                Reply(f"{reply.name}, for all the {what}", replace(reply.value, **taken))
-                for what, taken in dear
-                for reply in known
-                if isinstance(reply.value, ModelReply)
-            ]
-
-        return replies
+        known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
+        models = [(reply.name, reply.value) for reply in known if isinstance(reply.value, ModelReply)]
+        if tokens is not None:
+            usage = Usage(completion_tokens=int(tokens))
+            known += [Reply(f"{name}, for all the tokens", replace(value, usage=usage)) for name, value in models]
+        if money is not None:
+            known += [Reply(f"{name}, for all the money", replace(value, cost=money)) for name, value in models]
+        return known
 
     def _on(self, execution: Execution, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
         path = execution.path(observed=True)
@@ -189,10 +183,6 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
         # Of a batch, some may have finished.
         values: Any = replies[0].value
         yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
-
-
-def _model(effect: Request) -> bool:
-    return not isinstance(effect, All) and MODEL_CALLS in effect.charges
 
 
 def _for_nothing(reply: Reply) -> Reply:

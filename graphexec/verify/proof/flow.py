@@ -30,12 +30,10 @@ Charges: TypeAlias = tuple[tuple[str, int], ...]
 class Transition:
     """One way in which a visit to `source` can end.
 
-    `spends` are the budgets and meters that each such visit spends, with the least it can spend of them; it is possible
-    only if that much is left. `resets` are full again after it. `causes` are the limits one of which must be spent for
-    a `gate` or a `within` (of a gate: a counter of them at 0, or the run's `seconds` or `restarts`); without any of
-    them there is no such transition. Such a visit asks for `asks` effects at least and for `most` at most (`None`: only
-    the limit `fan_out`, or a limit on what they charge, bounds them), each of one of `kinds`. What a `reserved` visit
-    asks for is not charged to the limits, and may take `grace` seconds beyond the run's deadline.
+    `spends` are the budgets and meters that such a visit spends, at least so much, which must be left. `resets` are
+    full again after it. `causes` are the limits one of which must be spent for a `gate` or a `within`. It asks for
+    `asks` effects at least and for `most` at most (`None`: only a limit bounds them), each of one of `kinds`. A
+    `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline.
     """
 
     source: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from graphexec.kernel.meters import ITERATIONS, Limits
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lowered
@@ -28,7 +27,7 @@ def loops_found(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
     witness = _endless(flow, limits, within=core.transitions)
     node = (witness.loop[0] if witness else core.transitions[0]).source
     if witness is not None:
-        fact = f"only the {limits.seconds:g} seconds end this loop: {_told(witness.loop)}; no count does"
+        fact = f"only the {limits.seconds:g} seconds end this loop: {_format_loop(witness.loop)}; no count does"
         remedy = f"give it a limit that is counted: {_remedy(flow, core, limits, witness.loop)}"
         yield Finding("GX012", "error", node, None, fact, remedy, witness)
         return
@@ -54,11 +53,11 @@ def _refuted(flow: Flow, core: Core, limits: Limits, witness: Witness) -> Findin
     code, why = _kind(flow, limits, loop)
     entry = loop[0]
     outcome = entry.outcome if len(loop) == 1 else None
-    fact = f"this loop can run for ever: {_told(loop)}; {why}"
+    fact = f"this loop can run for ever: {_format_loop(loop)}; {why}"
     return Finding(code, "error", entry.source, outcome, fact, _remedy(flow, core, limits, loop), witness)
 
 
-def _told(loop: Iterable[Transition]) -> str:
+def _format_loop(loop: Iterable[Transition]) -> str:
     return ", ".join(dict.fromkeys(map(str, loop)))
 
 
@@ -130,7 +129,8 @@ def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) 
             continue
         if not spent and not refills:
             return f"meter {node}: {_metering(flow, core, node)}{kept}"
-        budget = f', budget=Budget("{_named(loop)}", 2)'
+        name = "extensions" if any(one.kind != "move" for one in loop) else "rounds"
+        budget = f', budget=Budget("{name}", 2)'
         return f"meter {node} by a budget that nothing refills: {_metering(flow, core, node, budget)}{kept}"
     return f"meter each of its nodes by a budget that nothing in the loop refills{kept}"
 
@@ -156,10 +156,6 @@ def _candidates(loop: Sequence[Transition]) -> list[str]:
     """Return the loop's nodes in the order in which to try a meter on them."""
     refilling = [one.source for one in loop if one.resets]
     return list(dict.fromkeys([*refilling, *(one.source for one in loop[1:]), *(one.source for one in loop[:1])]))
-
-
-def _named(loop: Sequence[Transition]) -> Literal["extensions", "rounds"]:
-    return "extensions" if any(one.kind != "move" for one in loop) else "rounds"
 
 
 def _metering(flow: Flow, core: Core, node: str, budget: str = "") -> str:
