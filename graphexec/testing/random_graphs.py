@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from operator import or_
 from types import new_class
 from typing import Any, Literal, TypeAlias, Union, final
 
@@ -156,13 +155,13 @@ def built(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
     for made, one in zip(nodes, drawn, strict=True):
         # Outcomes that are known at run time only: no checker can follow them.
         to: Any = on
-        routes = [
+        routes: list[Any] = [
             to(outcome_class(way.outcome), _target(nodes, way.target), resets=[budgets[name] for name in way.resets])
             for way in one.ways
         ]
         routes += [to(outcome_class(SPENT), _target(nodes, one.spent))] if one.limited else []
-        rows.append(edges(made, reduce(or_, routes)))
-    return graph(reduce(or_, rows), start=nodes[0])
+        rows.append(edges(made, reduce(lambda one, other: one | other, routes)))
+    return graph(reduce(lambda one, other: one | other, rows), start=nodes[0])
 
 
 def _shown(target: int | None) -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 from typing import Any, Literal, TypeAlias
 
@@ -199,7 +199,7 @@ class Puppets:
             node,
             function=self._asking if node.kind == "asks" else self._returning,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
-            when_spent=None if spent is None else lambda *_: bare(spent),
+            when_spent=None if spent is None else partial(_leave, spent),
             settings={},
         )
 
@@ -335,3 +335,7 @@ def explore_table(
             yield pull, pulled.events, pulled.then
 
     return explored(graph, Search(graph, expand, puppets.alike, most_states).space((), puppets.begun()))
+
+
+def _leave(outcome: type, _value: object, _exhausted: object) -> object:
+    return bare(outcome)

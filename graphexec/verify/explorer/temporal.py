@@ -54,7 +54,7 @@ class Predicate:
         return self._joined(f"({self} & {other})", lambda event: self(event) and other(event), other)
 
     def __invert__(self) -> Predicate:
-        return replace(self, text=f"~{self}", holds=lambda event: not self(event))
+        return Predicate(f"~{self}", lambda event: not self(event), self.uses, self.nodes, self.tools)
 
     def __str__(self) -> str:
         return self.text

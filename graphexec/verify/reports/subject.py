@@ -90,8 +90,9 @@ def subject_of(name: str, verdict: Verdict, place: SourceLocation | None = None)
 
 def status_of(subjects: Sequence[Subject]) -> Told:
     """The status of several: an error if one is, else refuted if one is, else unproved if one is."""
-    worst: tuple[Told, ...] = ("error", "refuted", "unproved")
-    return next((one for one in worst if any(subject.status == one for subject in subjects)), "proved")
+    severity: tuple[Told, ...] = ("proved", "unproved", "refuted", "error")
+    statuses: list[Told] = ["proved", *(subject.status for subject in subjects)]
+    return max(statuses, key=severity.index)
 
 
 def place_of(function: Callable[..., Any]) -> SourceLocation | None:
