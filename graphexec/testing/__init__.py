@@ -1,8 +1,7 @@
-"""What tests of agents and machines are written with: scripted models and tools, a virtual clock, and properties.
+"""Test helpers for agents and machines: scripted models and tools, a virtual clock, and properties.
 
-`verify_termination(executor)` in a test holds an executor to its promise that every run ends. Each name is loaded when
-it is asked for: pytest imports this package whenever it runs, and only the strategies and `executor_machine` need
-Hypothesis.
+Each name is loaded when it is asked for: pytest imports this package whenever it runs, and only the strategies and
+`executor_machine` need Hypothesis.
 """
 
 from __future__ import annotations
@@ -76,6 +75,7 @@ __all__ = [
     "verify_termination",
 ]
 
+# Predicates and assertions, which are most of the names, are not listed.
 _MODULES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
@@ -87,29 +87,11 @@ _MODULES = {
     "as_test": "verify.explorer.failure",
     "replies_of": "verify.explorer.oracle",
     "explore_table": "verify.explorer.puppets",
-    **dict.fromkeys(
-        (
-            "always",
-            "answered",
-            "asked",
-            "calls_tool",
-            "dominates",
-            "ended",
-            "entered",
-            "eventually",
-            "followed",
-            "left",
-            "never",
-            "never_without",
-            "predicate",
-        ),
-        "verify.explorer.temporal",
-    ),
     **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"graphexec.{_MODULES[name]}"), name)
+    return getattr(import_module(f"graphexec.{_MODULES.get(name, 'verify.explorer.temporal')}"), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias
 
 from graphexec.actions import Run
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallAgent, CallModel, CallTool
@@ -33,13 +33,11 @@ RAISES = "raises"
 _OTHERS = 4
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class Move(Readable):
-    """One answer of the world: the name of a class of replies (or `raises`), after `seconds`.
+    """One answer of the world: the name of a class of replies (or `raises`, or a number for effects of the user's own).
 
-    An effect that has no such class is answered with its first one. For effects of the user's own the name is a number:
-    which of their replies.
+    An effect without such a class is answered with its first one.
     """
 
     reply: str
@@ -50,7 +48,6 @@ class Move(Readable):
         return f"{self.reply}{delay(self.seconds, stubborn=self.stubborn)}"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class Attack(Readable):
     """How the world answers each model call, each tool call, and the rest. The last move of each repeats for ever."""
@@ -65,13 +62,7 @@ class Attack(Readable):
 
     def part(self, part: Part) -> tuple[Move, ...]:
         """The moves of one of its parts."""
-        match part:
-            case "turns":
-                return self.turns
-            case "results":
-                return self.results
-            case "others":
-                return self.others
+        return {"turns": self.turns, "results": self.results, "others": self.others}[part]
 
     @property
     def seconds(self) -> float:
@@ -83,7 +74,6 @@ class Attack(Readable):
         return Attack(*(tuple(dataclasses.replace(move, seconds=0.0) for move in self.part(part)) for part in PARTS))
 
 
-@final
 @dataclass
 class Adversary:
     """Answers a run's effects as its attack says, and counts them. For one run: `seen` is how many of each it had."""

@@ -1,8 +1,7 @@
 """A virtual clock: an event loop on which waiting costs nothing, so that a 100-second tool is tested in no time.
 
-Whenever nothing is left to do but wait, the clock jumps to the next timer. What cannot be jumped over is real: a call
-in a thread is waited for, in real time, and takes none on the clock. Where nothing can wake the loop any more there is
-an error that says who waits for what, instead of a test that hangs.
+Whenever nothing is left to do but wait, the clock jumps to the next timer. A call in a thread is waited for in real
+time. Where nothing can wake the loop any more, an error names the waiting tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+import traceback
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
@@ -43,16 +43,19 @@ _CALLS: Final = "graphexec-call"
 # Virtual seconds that what is left at the end gets to obey its cancellation: asyncio.run would wait for ever.
 _ENDING: Final = 60.0
 
+_STUCK: Final = "nothing can wake the loop any more, at {seconds:g} virtual seconds; set what is waited for, or a limit"
+_SPINNING: Final = f"{SPIN} turns of the loop at {{seconds:g}} virtual seconds, and no timer is left to cut them"
+
 # How often the end looks for tasks that are left: some begin when others are cancelled.
 _PASSES: Final = 3
 
 
 @final
 class VirtualClock:
-    """A clock that stands still until a loop of its own has nothing to do but wait, or `advance` moves it.
+    """A clock that stands still until its loop has nothing to do but wait, or `advance` moves it.
 
-    `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. `patience` is how many real seconds a
-    call in a thread may take: it cannot be sped up.
+    `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. A call in a thread may take `patience`
+    real seconds.
     """
 
     __slots__ = ("patience", "seconds")
@@ -73,10 +76,9 @@ class VirtualClock:
         self.seconds += seconds
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end on this clock.
+        """Run `main` to its end on this clock; what it leaves behind is cancelled.
 
-        What it leaves behind is cancelled; what ignores that is abandoned. Raises `DeadlockError` where nothing can
-        wake the loop, and for a call in a thread that is not back when `patience` is over.
+        Raises `DeadlockError` where nothing can wake the loop, and for a call in a thread that outlasts `patience`.
         """
         __tracebackhide__ = True
         loop = _VirtualLoop(self)
@@ -112,10 +114,7 @@ def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time
     return timed
 
 
-@final
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop, with another clock, and a selector that moves it."""
-
     # What asyncio's loop keeps for itself; unchanged since Python 3.4.
     _scheduled: list[asyncio.TimerHandle]
     _clock_resolution: float
@@ -133,29 +132,25 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run `func` in a pool's thread, which the clock waits for."""
         future = super().run_in_executor(executor, func, *args)
         self._executing += 1
-        future.add_done_callback(self._executed)
+
+        def done(_: object) -> None:
+            self._executing -= 1
+
+        future.add_done_callback(done)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Leave the pool's threads to themselves: idle ones end with the program."""
+        """Leave the pool's idle threads to the end of the program."""
         del timeout
 
-    def _executed(self, _: object) -> None:
-        self._executing -= 1
-
     def working(self) -> bool:
-        """Whether a thread that was started here is at work."""
-        if self.ending:
-            return False
-        return self._executing > 0 or any(
-            thread.name == _CALLS and thread not in self._before for thread in threading.enumerate()
-        )
+        calls = (thread.name == _CALLS and thread not in self._before for thread in threading.enumerate())
+        return not self.ending and (self._executing > 0 or any(calls))
 
     def called(self) -> list[tuple[str, str]]:
-        """What the threads that were started here are at work on: functions, and where each stands."""
+        """Return the functions of the threads that were started here, and where each stands."""
         # There is no other way to see where a thread stands.
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         found: list[tuple[str, str]] = []
@@ -165,92 +160,69 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
                 found.append((code.co_qualname, f"{code.co_filename}:{own.f_lineno}"))
         return found
 
-    def next_timer(self) -> float | None:
-        """The second of the next timer that will ever go off."""
+    def jump(self, otherwise: str) -> None:
+        """Let the clock go on to the next timer; where none will ever go off, raise `DeadlockError`."""
         # asyncio takes cancelled timers from the head of this heap before it selects.
         when = self._scheduled[0].when() if self._scheduled else math.inf
-        return when if math.isfinite(when) else None
-
-    def jump(self, when: float) -> None:
-        """Let the clock go on to a timer."""
+        if not math.isfinite(when):
+            raise DeadlockError(otherwise.format(seconds=self.time()), _pending(self))
         self.clock.seconds = max(self.clock.seconds, when)
         # A timer goes off if it is due within the resolution, which must not vanish beside a large number.
         self._clock_resolution = max(1e-9, math.ulp(self.clock.seconds))
 
 
-@final
-class _Selector(selectors.BaseSelector):
-    """Waits for real files while a thread works, and otherwise lets the virtual time pass."""
+class _Selector(selectors.DefaultSelector):
+    """A selector of real files while a thread works, which otherwise lets the virtual time pass."""
 
     def __init__(self, loop: _VirtualLoop) -> None:
-        self._real = selectors.DefaultSelector()
-        self._loop = loop
-        self._turns = 0
+        super().__init__()
+        self._loop, self._turns = loop, 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = self._real.select(0)
+        ready = super().select(0)
         if timeout is not None and timeout <= 0:
             self._turns += 1
             if self._turns > SPIN:
-                self._passed_over()
+                self._turns = 0
+                self._loop.jump(_SPINNING)
             return ready
         self._turns = 0
         if ready:
             return ready
         gives_up = time.monotonic() + self._loop.clock.patience
         while self._loop.working():
-            ready = self._real.select(_LOOK)
-            if ready:
+            if ready := super().select(_LOOK):
                 return ready
             if time.monotonic() > gives_up:
-                called = self._loop.called()
-                raise DeadlockError.of_a_thread(self._loop.clock.patience, called, _who_waits(self._loop))
+                raise _blocked(self._loop)
         # A thread that has ended since the first look may have left a word.
-        ready = self._real.select(0)
-        if ready:
+        if ready := super().select(0):
             return ready
-        when = self._loop.next_timer()
-        if when is None:
-            raise DeadlockError.of_tasks(self._loop.clock.seconds, _who_waits(self._loop))
-        self._loop.jump(when)
+        self._loop.jump(_STUCK)
         return []
 
-    def _passed_over(self) -> None:
-        """Somebody spins: let time pass all the same."""
-        self._turns = 0
-        when = self._loop.next_timer()
-        if when is None:
-            raise DeadlockError.of_a_spin(self._loop.clock.seconds, SPIN, _who_waits(self._loop))
-        self._loop.jump(when)
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._real.get_map()
-
-    def close(self) -> None:
-        self._real.close()
+def _blocked(loop: _VirtualLoop) -> DeadlockError:
+    called = loop.called()
+    names = ", ".join(f"{name} at {place}" for name, place in called)
+    verb = "are" if len(called) > 1 else "is"
+    tool = called[0][0].rpartition(".")[2] if called else "tool"
+    text = (
+        f"{names or 'a call'} in a thread {verb} not back after {loop.clock.patience:g} real seconds, which no virtual "
+        f"clock can shorten; make it async def, script it with scripted_tool({tool}, [After(100, ...)]), or give it "
+        f"patience="
+    )
+    return DeadlockError(text, _pending(loop))
 
 
 def _own(frame: FrameType | None) -> FrameType | None:
-    """The outermost frame that is the user's."""
     own: FrameType | None = None
-    while frame is not None:
-        if is_own(frame):
-            own = frame
-        frame = frame.f_back
+    for one, _ in traceback.walk_stack(frame):
+        own = one if is_own(one) else own
     return own
 
 
-def _who_waits(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
-    """Each task that is not done, and the line at which it stands."""
+def _pending(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
     waiting: list[str] = []
     for task in sorted(asyncio.all_tasks(loop), key=lambda one: one.get_name()):
         coroutine: Any = task.get_coro()
@@ -265,7 +237,6 @@ def _who_waits(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
 
 
 def _end(loop: _VirtualLoop) -> None:
-    """Cancel what is left, and abandon what ignores it."""
     loop.ending = True
     # Those that end may leave others behind: what closes an async generator, say.
     for _ in range(_PASSES):

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias, cast, final
+from typing import Any, TypeAlias, cast
 
 from graphexec.draw import Marks, draw
 from graphexec.executor.executor import AgentExecutor
@@ -25,7 +25,6 @@ _EVENTS = (Entered, Asked, Answered, Moved)
 _FORMATS = {".mmd": "mermaid", ".dot": "dot"}
 
 
-@final
 @dataclass
 class _Taken:
     graph: Graph[Any, Any]
@@ -35,7 +34,6 @@ class _Taken:
     checks: set[tuple[str, type]] = field(default_factory=set[tuple[str, type]])
 
 
-@final
 class EdgeCoverage:
     """Records the edges that every run takes, from `begin` to `end`. `own` says whose runs they are now."""
 
@@ -89,7 +87,6 @@ class EdgeCoverage:
     def _followed(
         self, graph: Graph[Any, Any], path: Generator[Any, Any, Any], *, observed: bool
     ) -> Generator[Any, Any, Any]:
-        """Drive `path`, and hand on only what was asked for."""
         taken = self._taken.setdefault((graph.start, graph.edges), _Taken(graph))
         answer: Any = None
         try:
@@ -119,7 +116,6 @@ def _never(taken: _Taken) -> list[Edge]:
 
 
 def _draw(destination: Path, named: Sequence[tuple[str, _Taken]]) -> Iterator[str]:
-    """Draw each graph into a file of its own, with grey edges where none was taken."""
     for name, taken in named:
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
         file = destination

@@ -1,8 +1,4 @@
-"""A run driven by hand, by whatever comes to Hypothesis's mind: replies, cuts, crashes and pauses in any order.
-
-`TestMine = executor_machine(executor)` in a module of tests is such a test. After every rule the run is where it can
-be, has spent what was asked for and no more than it may, and survives JSON; and from wherever it is left, it ends.
-"""
+"""A state machine of Hypothesis that drives a run by hand: replies, cuts, crashes and pauses in any order."""
 
 from __future__ import annotations
 
@@ -21,11 +17,12 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import PendingEffect, advance, begin
-from graphexec.testing.runs import charges_of, members
+from graphexec.testing.runs import measured_by
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.testing.trial import Trial, Verifiable, trial_of
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Replies
+from graphexec.verify.explorer.temporal import charges_of, members
 
 # Runs, and rules in each of them, unless told otherwise: a second for an executor.
 _RUNS = 50
@@ -46,12 +43,10 @@ def executor_machine(
     replies: Replies | None = None,
     raises: tuple[type[BaseException], ...] = RAISES,
 ) -> type[unittest.TestCase]:
-    """Return a test that drives runs of the machine by hand. The machine has to be one that is proved to end.
+    """Return a test that drives runs of the machine by hand: `TestMine = executor_machine(executor)`.
 
-    The options are those of `verify_termination`. How many runs, and how long ones, is said as of any state machine of
-    Hypothesis: `TestMine.settings = settings(max_examples=500)`.
-
-    Raises `InputError` as `verify_termination` does.
+    The machine must be proved to end. The options are those of `verify_termination`; `TestMine.settings =
+    settings(max_examples=500)` sets how many runs. Raises `InputError` as `verify_termination` does.
     """
     trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
     # Hypothesis makes the test case of the class, which no checker can follow.
@@ -136,7 +131,8 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot = Snapshot.from_json(text, self.trial.graph)
         assert self.snapshot.to_json() == text, "a snapshot is changed by storing it"
 
-    @precondition(lambda self: isinstance(self.state, PendingEffect) and self._may_crash())
+    @precondition(lambda self: isinstance(self.state, PendingEffect))
+    @precondition(lambda self: self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1))
     @rule()
     def crash(self) -> None:
         """The process dies while it waits, and another one takes the run up again: what was asked for stays charged."""
@@ -171,11 +167,10 @@ class RunByHand(RuleBasedStateMachine):
         if self.state is None:
             return
         spent, before = self.state.snapshot.spent, self.before
-        charged, measured = charges_of(self.asked), self._measured()
-        assert all(charged[name] == amount for name, amount in spent.meters.items() if name not in measured), (
-            f"{dict(charged)} charged: {spent}"
-        )
-        assert all(spent[name] >= amount for name, amount in charged.items()), f"{dict(charged)} charged: {spent}"
+        charged, measured = charges_of(self.asked), measured_by(self.trial.graph)
+        exact = (charged[name] == amount for name, amount in spent.meters.items() if name not in measured)
+        least = (spent[name] >= amount for name, amount in charged.items())
+        assert all((*exact, *least)), f"{dict(charged)} charged: {spent}"
         assert spent.restarts == self.crashes, f"{self.crashes} crashes: {spent}"
         assert all(spent[name] >= amount for name, amount in before.meters.items()), f"{before} became {spent}"
         assert spent.seconds == self.seconds, f"{self.seconds:g} seconds: {spent}"
@@ -189,7 +184,7 @@ class RunByHand(RuleBasedStateMachine):
         spent, limits = self.state.snapshot.spent, self.limits
         own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
         # What is measured may pass its limit, once.
-        reserved, measured = charges_of(self.reserved), self._measured()
+        reserved, measured = charges_of(self.reserved), measured_by(self.trial.graph)
         counted = [
             (limits.iterations, spent.iterations),
             *((limit, spent[name] - reserved[name]) for name, limit in limits.meters.items() if name not in measured),
@@ -226,14 +221,6 @@ class RunByHand(RuleBasedStateMachine):
     def _asking(self) -> PendingEffect:
         assert isinstance(self.state, PendingEffect), "the precondition"
         return self.state
-
-    def _measured(self) -> frozenset[str]:
-        """The meters of which replies may report more than was charged."""
-        effects = [effect for node in self.trial.graph for effect in node.effects]
-        return frozenset(meter.name for effect in effects for meter in effect.measures)
-
-    def _may_crash(self) -> bool:
-        return self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1)
 
     def _advance(self) -> None:
         try:

@@ -1,8 +1,7 @@
 """The pytest plugin: `@pytest.mark.graphexec` on a function that returns an executor or a graph makes tests of it.
 
-`proof`, `certificate`, `exhaustive` and `adversarial` (and `spin`, where that is installed) are the names of the tests;
-the marker takes the options of `verify_termination`. `--graphexec-cov` says which edges no test takes. pytest loads
-this module whether it is used or not, so what is heavy is imported where it is used.
+The marker takes the options of `verify_termination`; `--graphexec-cov` reports the edges that no test takes. pytest
+always loads this module, so heavy packages are imported where they are used.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from graphexec.testing.edge_coverage import EdgeCoverage
-    from graphexec.testing.trial import Trial, Verifiable
+    from graphexec.testing.trial import Verifiable
     from graphexec.verify import Bound, Verdict
 
 MARK: Final = "graphexec"
@@ -33,7 +32,6 @@ _GRAPH: Final = "graphexec_graph"
 
 # Any: the options of the marker are the user's.
 Options: TypeAlias = Mapping[str, Any]
-Check: TypeAlias = Callable[["Verifiable", Options], object]
 
 # What the tests of one function have reported, and which of them did: the others need not say it again.
 Told: TypeAlias = dict[str, str]
@@ -82,7 +80,6 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
         return None
     options = {key: value for mark in marks for key, value in mark.kwargs.items()}
     faults = [*(f"takes names only, not {given!r}" for mark in marks for given in mark.args), *_unknown(options)]
-    faults += [] if faults else _unfit(options)
     if inspect.iscoroutinefunction(obj):
         faults.append(f"is above an async function; write def {name}, which returns an executor or a graph")
     if faults:
@@ -92,32 +89,23 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
     told: Told = {}
     return [
         function.from_parent(collector, name=f"{name}[{check}]", callobj=_test(obj, check, options, told))
-        for check in CHECKS
-        if check != "spin" or _spin_is_installed()
+        for check in _checks()
     ]
 
 
 def _unknown(options: Options) -> list[str]:
-    """What is to be said of options that there are not."""
-    faults: list[str] = []
-    for name in options:
-        if name not in OPTIONS:
-            close = difflib.get_close_matches(name, OPTIONS, n=1)
-            meant = f"; did you mean {close[0]}?" if close else ""
-            faults.append(f"has no option {name}; its options are {', '.join(OPTIONS)}{meant}")
-    return faults
+    known = f"its options are {', '.join(OPTIONS)}"
+    close = {name: difflib.get_close_matches(name, OPTIONS, n=1) for name in options if name not in OPTIONS}
+    return [
+        f"has no option {name}; {known}{f'; did you mean {meant[0]}?' if meant else ''}"
+        for name, meant in close.items()
+    ]
 
 
-def _unfit(options: Options) -> list[str]:
-    """What is to be said of the values of options."""
-    from graphexec.errors import InputError
-    from graphexec.testing.trial import options_fit
+def _checks() -> list[str]:
+    from graphexec.testing.spin import installed
 
-    try:
-        options_fit(**{name: value for name, value in options.items() if name != "start"})
-    except InputError as error:
-        return [f"does not fit: {error}"]
-    return []
+    return ["proof", "certificate", "exhaustive", "adversarial", *(["spin"] if installed() else [])]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -208,21 +196,23 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, tol
             _fail_once(said, f"{name} returns no machine", own, told)
         setattr(test, _GRAPH, getattr(machine, "graph", machine))
         if check == "proof":
-            setattr(test, _LINE, summary(name, _verdict(machine, options)))
+            from graphexec.testing.trial import graph_of, limits_of
+
+            verdict = graph_of(machine).verify(limits_of(machine, options.get("limits")))
+            setattr(test, _LINE, summary(name, verdict))
         # What is not proved fails every check, and says why once.
-        for short, one in ((f"{name} is not proved to end", _proof), ("it is the same failure", CHECKS[check])):
-            if said := _said(one, machine, options):
-                _fail_once(said, short, own, told)
+        for short, one in ((f"{name} is not proved to end", "proof"), ("it is the same failure", check)):
+            if failure := _failure(one, machine, options):
+                _fail_once(failure, short, own, told)
 
     return test
 
 
-def _said(check: Check, machine: Verifiable, options: Options) -> str | None:
-    """What a check has to say of the machine, if that does not hold."""
+def _failure(check: str, machine: Verifiable, options: Options) -> str | None:
     from graphexec.errors import CertificateError, InputError
 
     try:
-        check(machine, options)
+        _run_check(check, machine, options)
     except (AssertionError, CertificateError, InputError) as error:
         return "\n".join((str(error), *getattr(error, "__notes__", ())))
     return None
@@ -239,7 +229,6 @@ def _no_machine(name: str, machine: object) -> str | None:
 
 
 def _fail_once(text: str, short: str, own: str, told: Told) -> NoReturn:
-    """Fail with `text`, or if another test of the same function did so before, with a short line."""
     __tracebackhide__ = True
     first = told.setdefault(text, own)
     _fail(text if first == own else f"{short}: see {first}")
@@ -251,62 +240,23 @@ def _fail(text: str) -> NoReturn:
     pytest.fail(text, pytrace=False)
 
 
-def _verdict(machine: Verifiable, options: Options) -> Verdict:
-    from graphexec.testing.trial import graph_of, limits_of
-    from graphexec.verify import verify
+def _run_check(check: str, machine: Verifiable, options: Options) -> None:
+    from graphexec.testing import properties, spin
+    from graphexec.testing.trial import graph_of, limits_of, trial_of
 
-    return verify(graph_of(machine), limits_of(machine, options.get("limits")))
-
-
-def _trial(machine: Verifiable, options: Options) -> Trial:
-    from graphexec.testing.trial import trial_of
-
-    return trial_of(machine, **{name: value for name, value in options.items() if name != "examples"})
-
-
-def _proof(machine: Verifiable, options: Options) -> None:
-    from graphexec.testing.properties import proved
-
-    proved(machine, options.get("limits"))
-
-
-def _certificate(machine: Verifiable, options: Options) -> None:
-    from graphexec.testing.properties import certified, proved
-
-    certified(proved(machine, options.get("limits")))
-
-
-def _exhaustive(machine: Verifiable, options: Options) -> None:
-    from graphexec.testing.properties import explored, table_explored
-    from graphexec.testing.trial import graph_of, limits_of
-
-    table_explored(graph_of(machine), limits_of(machine, options.get("limits")))
-    explored(_trial(machine, options))
-
-
-def _adversarial(machine: Verifiable, options: Options) -> None:
-    from graphexec.testing.properties import EXAMPLES, withstands
-
-    withstands(_trial(machine, options), examples=options.get("examples", EXAMPLES))
-
-
-def _spin(machine: Verifiable, options: Options) -> None:
-    from graphexec.testing.spin import spun
-    from graphexec.testing.trial import graph_of, limits_of
-
-    spun(graph_of(machine), limits_of(machine, options.get("limits")))
-
-
-def _spin_is_installed() -> bool:
-    from graphexec.testing.spin import installed
-
-    return installed()
-
-
-CHECKS: Mapping[str, Check] = {
-    "proof": _proof,
-    "certificate": _certificate,
-    "exhaustive": _exhaustive,
-    "adversarial": _adversarial,
-    "spin": _spin,
-}
+    limits = options.get("limits")
+    graph, within = graph_of(machine), limits_of(machine, limits)
+    trial_options = {name: value for name, value in options.items() if name != "examples"}
+    match check:
+        case "proof":
+            properties.proved(machine, limits)
+        case "certificate":
+            properties.certified(properties.proved(machine, limits))
+        case "exhaustive":
+            properties.table_explored(graph, within)
+            properties.explored(trial_of(machine, **trial_options))
+        case "adversarial":
+            examples = options.get("examples", properties.EXAMPLES)
+            properties.withstands(trial_of(machine, **trial_options), examples=examples)
+        case _:
+            spin.spun(graph, within)

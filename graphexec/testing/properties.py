@@ -1,8 +1,4 @@
-"""What has to hold of every run of a machine that was proved to end, checked on the real engine.
-
-`verify_termination(executor)` is the whole of it in one line. Its parts are functions of their own: `proved`,
-`certified`, `explored` and `withstands`, each of which raises `AssertionError` and says which run breaks what.
-"""
+"""The properties of every run of a machine that was proved to end, checked on the real engine."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from graphexec._arguments import check, whole
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.graph import Graph
@@ -21,21 +18,22 @@ from graphexec.testing.attack import PARTS, Attack, part_of
 from graphexec.testing.readable import place_of, with_own_frames
 from graphexec.testing.runs import (
     RunReport,
-    charges_of,
     ended_async,
     ended_sync,
-    members,
+    measured_by,
     moves_of,
     pauses,
     told_again,
     told_async,
 )
-from graphexec.testing.trial import ENDLESS, Trial, Verifiable, graph_of, limits_of, options_fit, small, trial_of
-from graphexec.verify import Bound, Bounds, Verdict, check, verify
+from graphexec.testing.trial import ENDLESS, Trial, Verifiable, graph_of, limits_of, small, trial_of
+from graphexec.verify import Bound, Bounds, Verdict, verify
+from graphexec.verify import check as check_certificate
 from graphexec.verify.explorer.explore import RAISES, Exploration, explore
 from graphexec.verify.explorer.failure import remedy
 from graphexec.verify.explorer.oracle import Replies
 from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.temporal import charges_of, members
 
 # No limit is above this where every run is followed: enough for every loop to be gone round and left.
 EXHAUSTIVE = 2
@@ -67,14 +65,12 @@ def verify_termination(
     virtual clock. None of the user's models and tools are called.
 
     `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to effects of your own,
-    `{Fetch: [Page(""), Page("text")]}`, and `raises` are the exceptions with which a run may end, beside those that an
-    attack itself raises.
+    `{Fetch: [Page(""), Page("text")]}`; with `raises`, runs may end.
 
-    Raises `AssertionError` with what does not hold, and `InputError` where it is not known what to reply to an effect,
-    for what is no machine, and for an option that cannot be.
+    Raises `AssertionError` with what does not hold, and `InputError` for effects without a known reply, for what is not
+    a machine, and for `examples` below 1.
     """
     __tracebackhide__ = True
-    options_fit(limits=limits, replies=replies, raises=raises, examples=examples)
     verdict = proved(machine, limits)
     certified(verdict)
     table_explored(graph_of(machine), limits_of(machine, limits))
@@ -98,15 +94,14 @@ def certified(verdict: Verdict) -> None:
     __tracebackhide__ = True
     certificate = verdict.certificate
     assert certificate is not None, f"there is no certificate: {verdict}"
-    check(certificate, verdict.graph)
-    check(type(certificate).from_json(certificate.to_json()), verdict.graph)
+    check_certificate(certificate, verdict.graph)
+    check_certificate(type(certificate).from_json(certificate.to_json()), verdict.graph)
 
 
 def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> Exploration:
     """Follow every run that the table allows on the real engine, whatever its nodes do; each ends, within its bounds.
 
-    Puppets stand in for the nodes, and the engine asserts at every step that the proof's rank falls. No limit that is
-    set is above `most`.
+    The engine asserts that the proof's rank falls. No limit that is set is above `most`.
     """
     __tracebackhide__ = True
     limits = small(graph, limits, most)
@@ -116,9 +111,9 @@ def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUS
 
 
 def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
-    """Follow every run of the nodes as they are, whatever the world replies; each ends, within its bounds.
+    """Follow every run of the nodes, whatever the world replies; each ends within its bounds, and raises what it may.
 
-    No node raises anything but what the trial allows. No limit that is set is above `most`.
+    No limit that is set is above `most`.
     """
     __tracebackhide__ = True
     limits = small(trial.graph, trial.limits, most)
@@ -148,11 +143,12 @@ def _bounded(exploration: Exploration, verdict: Verdict) -> Exploration:
 
 
 def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
-    """Attack the machine so many times, within limits of every kind, and check `check_attack` each time.
+    """Attack the machine so many times, always with the same attacks, and check `check_attack` each time.
 
-    Raises `AssertionError` for the shortest attack found that breaks it. Nothing is random: each time the same attacks.
+    Raises `AssertionError` for the shortest attack found that breaks it, and `InputError` for `examples` below 1.
     """
     __tracebackhide__ = True
+    check("", ("examples", examples, whole(1)))
     # Hypothesis is loaded by those who attack.
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -198,12 +194,7 @@ def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
 
 
 def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
-    """Run the machine under one attack, in every way there is; raise `AssertionError` for what does not hold.
-
-    It ends in one of its endings, or with an exception that is allowed; within the proven bounds; along its table;
-    with the effects that its nodes declare; the same again when it is run again; and the same in sync runs, and
-    resumed from JSON at each effect.
-    """
+    """Run the machine under one attack, in every way there is; raise `AssertionError` for what does not hold."""
     __tracebackhide__ = True
     certificate = proved(trial.graph, limits).certificate
     assert certificate is not None, "what is proved has a certificate"
@@ -220,7 +211,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
         assert again.gist == told.gist, f"a second run is not like the first: {again.gist}, {told.gist}"
         check_drivers(trial, attack.at_once(), limits)
     except AssertionError as error:
-        error.add_note(f"the world did: {'; '.join(told.said) or 'nothing'}")
+        error.add_note(f"the world did: {'; '.join(told.world.said) or 'nothing'}")
         error.add_note(f"the run went: {' '.join(moves_of(told.events)) or trial.graph.start}")
         raise
 
@@ -229,7 +220,7 @@ def check_ending(trial: Trial, told: RunReport) -> None:
     """It ended as the table says, or with an exception of the world's, or with one that is allowed."""
     __tracebackhide__ = True
     if told.error is not None:
-        allowed = told.error in told.raised or isinstance(told.error, trial.raises)
+        allowed = told.error in told.world.raised or isinstance(told.error, trial.raises)
         if not allowed:
             text = f"the run ended with {told.error!r}{_raised_at(told.error)}; {remedy(told.error)}"
             raise AssertionError(text) from with_own_frames(told.error)
@@ -277,14 +268,10 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
     """What was done is within what is proved, what was asked for was charged, and nothing is above its limit."""
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
-    asked = [one for event in told.events if isinstance(event, Asked) for one in members(event.effect)]
-    unreserved = [
-        one
-        for event in told.events
-        if isinstance(event, Asked) and graph[event.node].grace is None
-        for one in members(event.effect)
-    ]
-    charged, limited = charges_of(asked), charges_of(unreserved)
+    requests = [event for event in told.events if isinstance(event, Asked)]
+    asked = [one for event in requests for one in members(event.effect)]
+    charged = charges_of(asked)
+    limited = charges_of(one for event in requests if graph[event.node].grace is None for one in members(event.effect))
     _within(moved, bounds.transitions, "transitions", limits)
     for name, bound in bounds.meters.items():
         _within(charged[name], bound, name.replace("_", " "), limits)
@@ -295,7 +282,7 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
         spent = last.spent
         # Only what is asked for takes time.
         assert abs(spent.seconds - told.seconds) < _ROUNDING, f"{told.seconds:g} seconds, but {spent}"
-        measured = {meter.name for node in graph for effect in node.effects for meter in effect.measures}
+        measured = measured_by(graph)
         for name, amount in spent.meters.items():
             limit = limits[name]
             # What replies report is more than what was charged, if anything.
@@ -304,7 +291,7 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
             assert limit is None or limited[name] <= limit, f"{limited[name]} {name.replace('_', ' ')} within {limits}"
     for part in PARTS:
         # What is cut before it begins is never seen.
-        assert told.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than were asked for"
+        assert told.world.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than were asked for"
 
 
 def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:

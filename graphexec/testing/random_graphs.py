@@ -1,15 +1,11 @@
-"""Random machines as plain data, and the real graphs that are built of it.
-
-They are tables that can be built (total, every node reached, the end within reach of each) and yet may run for ever:
-what a proof, an explorer and an engine have to agree on.
-"""
+"""Random machines as plain data, and the real graphs that are built of it, which may run for ever."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from types import new_class
 from typing import Any, Literal, TypeAlias, Union, final
 
@@ -36,7 +32,6 @@ METERS: tuple[Meter, ...] = (Meter("gold"), Meter("silver"), Meter("tin"))
 AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once", "errands", "errands at once"]
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class Errand(Readable):
     """A class of effects: what each charges, by meter, and the meters that its reply reports."""
@@ -52,7 +47,6 @@ class Errand(Readable):
         return f"errand of {', '.join(parts) or 'nothing'}"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnEdge(Readable):
     """Where an outcome leads (a node's number, or `None`: the end), and which budgets it resets."""
@@ -66,13 +60,12 @@ class DrawnEdge(Readable):
         return f"{self.outcome} -> {_shown(self.target)}{again}"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnNode(Readable):
     """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
 
-    It asks for each of its `errands` in turn. `spent` is where a limit sends the run: a node's number, or `None`: the
-    end. With a `grace`, in seconds, what it asks for is reserved; its entry costs nothing then.
+    `spent` is where a limit sends the run: a node's number, or `None`: the end. What it asks for with a `grace`, in
+    seconds, is reserved; its entry costs nothing then.
     """
 
     ways: tuple[DrawnEdge, ...]
@@ -103,7 +96,6 @@ class DrawnNode(Readable):
         return bool(self.meters) or self.asks != "nothing"
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnGraph(Readable):
     """A random machine. `graph` is it; `value(choices)` is what to start it with."""
@@ -163,18 +155,13 @@ def built(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
     for made, one in zip(nodes, drawn, strict=True):
         # Outcomes that are known at run time only: no checker can follow them.
         to: Any = on
-        routes: Any = None
-        for way in one.ways:
-            resets = [budgets[name] for name in way.resets]
-            route = to(outcome_class(way.outcome), _target(nodes, way.target), resets=resets)
-            routes = route if routes is None else routes | route
-        if one.limited:
-            routes = routes | to(outcome_class(SPENT), _target(nodes, one.spent))
-        rows.append(edges(made, routes))
-    table = rows[0]
-    for row in rows[1:]:
-        table = table | row
-    return graph(table, start=nodes[0])
+        routes: list[Any] = [
+            to(outcome_class(way.outcome), _target(nodes, way.target), resets=[budgets[name] for name in way.resets])
+            for way in one.ways
+        ]
+        routes += [to(outcome_class(SPENT), _target(nodes, one.spent))] if one.limited else []
+        rows.append(edges(made, reduce(lambda one, other: one | other, routes)))
+    return graph(reduce(lambda one, other: one | other, rows), start=nodes[0])
 
 
 def _shown(target: int | None) -> str:
@@ -186,9 +173,7 @@ def _target(nodes: Sequence[Node[Any, Any]], target: int | None) -> Any:
 
 
 def _choose(choices: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    if not choices:
-        return 0, ()
-    return choices[0], choices[1:] or choices
+    return (choices[0], choices[1:] or choices) if choices else (0, ())
 
 
 def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
@@ -205,7 +190,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         choice, rest = _choose(value.choices)
         count = drawn.least + choice % (drawn.most - drawn.least + 1)
         asked: list[Effect[Any]] = [_effect(drawn, choice + each) for each in range(count)]
-        if drawn.asks in ("tools at once", "errands at once"):
+        if drawn.asks.endswith("at once"):
             if asked:
                 yield All(tuple(asked))
         else:
@@ -214,12 +199,10 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         return decided(rest)
 
     function: Any = pure if drawn.asks == "nothing" else asking
-    union: Any = classes[0]
-    for one in classes[1:]:
-        union |= one
+    union: Any = _union(classes)
     effects: Any = CallModel if drawn.asks == "models" else CallTool
     if drawn.errands:
-        effects = Union[tuple(map(errand_class, drawn.errands))]  # noqa: UP007 - of classes that are made now
+        effects = _union(map(errand_class, drawn.errands))
     annotations = {"value": _any_value(), "return": union if function is pure else Asks[effects, union]}
     function.__annotations__ = annotations
     made = renamed(node(function), f"n{number}")
@@ -245,10 +228,11 @@ def _effect(drawn: DrawnNode, number: int) -> Effect[Any]:
 
 @cache
 def _any_value() -> Any:
-    union: Any = outcome_class("Red")
-    for name in (*COLOURS[1:], SPENT):
-        union |= outcome_class(name)
-    return union
+    return _union(map(outcome_class, (*COLOURS, SPENT)))
+
+
+def _union(classes: Iterable[type[Any]]) -> Any:
+    return Union[tuple(classes)]  # noqa: UP007 - of classes that are made now
 
 
 @cache

@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from graphexec.errors import SnapshotError
-from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.effects import All
 from graphexec.kernel.events import Done, Event, Moved
+from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
@@ -24,25 +24,23 @@ from graphexec.testing.attack import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.errors import DeadlockError
 from graphexec.testing.trial import Trial
+from graphexec.verify.explorer.temporal import members
 
 
-@final
 @dataclass(frozen=True)
 class RunReport:
-    """What came of one run: its events, the outcome or the exception that ended it, and what the world said."""
+    """The result of one run: its events, the outcome or the exception that ended it, and the world it ran in."""
 
     events: tuple[Event[Any], ...]
     outcome: object
     error: BaseException | None
-    raised: tuple[BaseException, ...]
     seconds: float
-    said: tuple[str, ...]
-    seen: dict[Part, int]
+    world: Adversary
 
     @property
     def gist(self) -> object:
-        """What two runs under one attack have in common."""
-        return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.said
+        """The part that two runs under one attack have in common."""
+        return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.world.said
 
 
 def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
@@ -75,23 +73,14 @@ def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None
         error = raised
     last = events[-1] if events else None
     outcome = last.outcome if isinstance(last, Done) else None
-    return RunReport(
-        tuple(events), outcome, error, tuple(adversary.raised), seconds, tuple(adversary.said), adversary.seen
-    )
+    return RunReport(tuple(events), outcome, error, seconds, adversary)
 
 
 def ended_async(trial: Trial, attack: Attack, limits: Limits) -> object:
-    """The outcome of an async run that nobody watches, or the exception that ends it. The attack has no delays."""
+    """The outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
     clock = VirtualClock()
     world = Adversary(attack, trial.oracle).world(trial.graph, limits, clock)
-
-    async def driven() -> object:
-        return (await arun(trial.graph, trial.start, world)).outcome
-
-    try:
-        return clock.run(driven())
-    except Exception as error:  # noqa: BLE001 - compared with what another run raises
-        return error
+    return _ended(lambda: clock.run(arun(trial.graph, trial.start, world)))
 
 
 def ended_sync(
@@ -100,8 +89,12 @@ def ended_sync(
     """The outcome of a sync run, or the exception that ends it."""
     adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
     world = adversary.world(trial.graph, limits, VirtualClock())
+    return _ended(lambda: run(trial.graph, trial.start if paused is None else paused, world))
+
+
+def _ended(drive: Callable[[], Done[Any]]) -> object:
     try:
-        return run(trial.graph, trial.start if paused is None else paused, world).outcome
+        return drive().outcome
     except Exception as error:  # noqa: BLE001 - compared with what another run raises
         return error
 
@@ -128,17 +121,9 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
     return found
 
 
-def members(effect: Request) -> Sequence[Effect[Any]]:
-    """The effects of a batch, or the one that is asked for alone."""
-    return effect.effects if isinstance(effect, All) else (effect,)
-
-
-def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
-    """What these effects charge together, by meter."""
-    charges: Counter[str] = Counter()
-    for effect in effects:
-        charges.update({meter.name: amount for meter, amount in effect.charges.items()})
-    return charges
+def measured_by(graph: Graph[Any, Any]) -> frozenset[str]:
+    """The meters of which replies may report more than was charged."""
+    return frozenset(meter.name for node in graph for effect in node.effects for meter in effect.measures)
 
 
 def moves_of(events: Sequence[Event[Any]]) -> list[str]:

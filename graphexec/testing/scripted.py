@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
-from graphexec._arguments import Constraint, check
 from graphexec.testing.errors import ScriptExhaustedError
 from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool
@@ -34,12 +33,6 @@ class After(Readable):
 
 
 NEVER = After(math.inf)
-
-_TOOL = Constraint("a tool made by @tool, or a name", lambda value: isinstance(value, (str, Tool)))
-_RESULTS = Constraint(
-    "a list of results, such as ['3 hits']",
-    lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)),
-)
 
 # A result, an exception to raise, or either of them after some seconds.
 Result: TypeAlias = object
@@ -88,14 +81,10 @@ def scripted_tool(
 ) -> ScriptedTool:
     """Make a tool that gives `results` in their order: a value, an exception to raise, or one of them `After` a while.
 
-    Given a tool, it stands in for it, with its name, its schema and, unless told otherwise, its settings; given a name,
-    it takes any arguments (and a text as `input`). Once the results are used up it raises `ScriptExhaustedError`, which
-    ends the run, or with `repeat_last` gives the last one for ever. With an `After` among them it is `async def`,
-    otherwise `def`.
-
-    Raises `InputError` for what is no tool, or no list of results.
+    Given a tool, it replaces that, with its name, schema and settings; given a name, it takes any arguments (and a
+    string as `input`). After the last result it raises `ScriptExhaustedError`, or with `repeat_last` repeats that. With
+    an `After` among them it is `async def`. Raises `ValueError` without a result to repeat.
     """
-    check("scripted_tool", ("tool", tool, _TOOL), ("results", results, _RESULTS))
     scripted = list(results)
     name = tool if isinstance(tool, str) else tool.name
     if repeat_last and not scripted:
@@ -148,7 +137,6 @@ def scripted_tool(
 
 
 def _anything(name: str) -> AnyTool:
-    """A tool that takes any arguments; a text is taken for its `input`."""
     schema: dict[str, Any] = {"type": "object", "properties": {"input": {}}, "additionalProperties": True}
     return Tool(name, f"A scripted tool named {name}.", schema, print, TypeAdapter(dict[str, Any]))
 

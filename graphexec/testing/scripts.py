@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.errors import ModelError, ParseError
@@ -15,7 +15,6 @@ from graphexec.testing.scripted import pause
 TurnKind: TypeAlias = Literal["answer", "act", "empty", "garbage", "model error", "exception", "nonsense"]
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class Call(Readable):
     """One call of a tool: by name, with one argument."""
@@ -37,7 +36,6 @@ class ScriptedError(Exception):
     """An exception that a script raises: it is no error of graphexec's, nor of a model's."""
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class ScriptedTurn(Readable):
     """What an agent does at one of its turns, after `seconds` (`math.inf` is never).
@@ -81,7 +79,6 @@ def delay(seconds: float, *, stubborn: bool) -> str:
     return f"{when}, stubborn" if stubborn else when
 
 
-@final
 @dataclass(frozen=True, slots=True, repr=False)
 class AgentScript(Readable):
     """An agent's turns, the last of which repeats for ever: so each short script is an endless attack."""

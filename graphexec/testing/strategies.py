@@ -63,13 +63,11 @@ def agent_scripts(
     kinds: Sequence[TurnKind] = _KINDS,
     max_turns: int = 5,
 ) -> AgentScript:
-    """Agents that may do anything: answer, act (once, several times, with tools that there are not), return an empty
-    list, garbage or nonsense, fail as models do or with an exception of their own; at once, late, or never; and with
-    deaf ears for cancellation. The last turn repeats for ever.
+    """Agents that may do anything, at once, late, or never; the last turn repeats for ever.
 
     `tools` are the names of those that there are, `argument` is the name of their argument. Without `delays` each turn
     comes at once.
-    """  # noqa: D205 - what an agent may do is one sentence
+    """
     one = turns(tools, argument=argument, delays=delays, kinds=kinds)
     return AgentScript(tuple(draw(st.lists(one, min_size=1, max_size=max_turns))))
 
@@ -83,8 +81,7 @@ def none_or(most: int) -> st.SearchStrategy[int | None]:
 def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> Limits:
     """Limits of every kind, 0 and `None` included, that bound every run of the agent's machine.
 
-    Either iterations or model calls are limited, and the others need not be. Given limits to stay `within`, each that
-    they set stays set, and none is above it: what is proved for them holds for these.
+    Given limits to stay `within`, each that they set stays set, and none is above it: their proof holds for these.
     """
     within = within or Limits(iterations=None)
     further = {name: limit for name, limit in within.meters.items() if name not in AGENT_METERS}
@@ -97,20 +94,16 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
     model_calls = lower(within[MODEL_CALLS], most)
     # One of the two has to bound the run, where nothing else does.
     iterations = draw(st.integers(0, most)) if unbounded and model_calls is None else lower(within.iterations, most)
-    chosen: dict[str, Any] = {
-        "iterations": iterations,
-        "model_calls": model_calls,
-        "tool_calls": lower(within[TOOL_CALLS], most + 2),
-        "tokens": lower(within[TOKENS], 2 * most),
-        "seconds": within.seconds,
-        "fan_out": within.fan_out,
-        "restarts": within.restarts,
-        "budgets": within.budgets,
-    }
-    usual: dict[str, Any] = {"iterations": Limits().iterations, "budgets": {}}
-    # Only what is not as it always is, so that a failure shows what matters.
-    telling = {name: value for name, value in chosen.items() if value != usual.get(name)}
-    drawn = draw(st.builds(agent_limits, **{name: st.just(value) for name, value in telling.items()}))
+    drawn = agent_limits(
+        iterations=iterations,
+        model_calls=model_calls,
+        tool_calls=lower(within[TOOL_CALLS], most + 2),
+        tokens=lower(within[TOKENS], 2 * most),
+        seconds=within.seconds,
+        fan_out=within.fan_out,
+        restarts=within.restarts,
+        budgets=within.budgets,
+    )
     if not further:
         return drawn
     # A limit on fractions may not be 0.
@@ -206,9 +199,7 @@ def _drawn_nodes(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> Dr
 def drawn_graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> DrawnGraph:
     """Random machines of up to `most` nodes, as plain data: `drawn.graph` is the real one, `drawn.value()` its start.
 
-    Nodes are pure or ask for models, tools and errands, alone or at once, some of them reserved; their entries cost
-    iterations, budgets of their own, both, or nothing; edges reset budgets; what a spent limit takes leads to the end
-    or to any node. Many of them can run for ever (none of those without `loops`).
+    Many of them can run for ever (none of those without `loops`).
     """
     count = draw(st.integers(1, most))
     nodes = [draw(_drawn_nodes(number, count, loops=loops)) for number in range(count)]

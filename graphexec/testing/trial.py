@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
-from graphexec._arguments import Constraint, check, maybe, whole
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Effect
@@ -18,7 +16,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
 from graphexec.testing.attack import Part, replies_by_part
-from graphexec.verify.explorer.explore import EXCEPTIONS, LIMITS, RAISES
+from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
 from graphexec.verify.proof.flow import lowered
 
@@ -28,22 +26,6 @@ Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 ENDLESS = 64.0
 
 
-# Any: whatever users pass, of which isinstance would make a mapping of unknown things.
-def _are_replies(given: Any) -> bool:
-    """Whether it is a mapping of effects' classes to several replies each; a text is one reply."""
-    return issubclass(type(given), Mapping) and all(
-        isinstance(kind, type)
-        and issubclass(kind, Effect)
-        and isinstance(several, Sequence)
-        and not isinstance(several, (str, bytes))
-        for kind, several in given.items()
-    )
-
-
-_REPLIES = Constraint("a list of replies to each class of effects, such as {AskHuman: ['yes', 'no']}", _are_replies)
-
-
-@final
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A machine that can be run: against an oracle, from `start`, within `limits`.
@@ -60,33 +42,9 @@ class Trial:
     raises: tuple[type[BaseException], ...] = RAISES
 
 
-def options_fit(
-    owner: str = "",
-    *,
-    limits: object = None,
-    replies: object = None,
-    raises: object = RAISES,
-    examples: object = 1,
-) -> None:
-    """Raise `InputError` for options that cannot be, of the `owner` that takes them."""
-    check(
-        owner,
-        ("limits", limits, maybe(LIMITS, "the machine's own")),
-        ("replies", replies, maybe(_REPLIES)),
-        ("raises", raises, EXCEPTIONS),
-        ("examples", examples, whole(1)),
-    )
-
-
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
-    """The graph itself. Raises `InputError` for what is no machine."""
-    if isinstance(machine, Graph):
-        return machine
-    # Users without a type checker pass the function that makes one, and the class itself.
-    if not isinstance(machine, AgentExecutor):  # pyright: ignore[reportUnnecessaryIsInstance]
-        what = "what it returns, an executor or a graph" if inspect.isfunction(machine) else "an executor or a graph"
-        raise InputError(f"the machine is {format_value(machine)}; give {what}")
-    return machine.graph
+    """The graph itself."""
+    return machine if isinstance(machine, Graph) else machine.graph
 
 
 def limits_of(machine: Verifiable, limits: Limits | None) -> Limits:
@@ -106,10 +64,9 @@ def trial_of(
 ) -> Trial:
     """Return the trial of an executor, or of a graph that begins with `start`.
 
-    Raises `InputError` where it is not known what the graph starts with, or how an effect of the user's own is
-    answered: `replies={Fetch: [Page(""), Page("text")]}`; and for a machine or an option that is none.
+    Raises `InputError` where no start, or no reply to an effect of the user's own, is known (`replies={Fetch:
+    [Page("")]}`), and for what is not a machine.
     """
-    options_fit(limits=limits, replies=replies, raises=raises)
     graph = graph_of(machine)
     tools: tuple[str, ...] = ()
     decides: type[Effect[Any]] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.node import END, Edge, End, Node
 from graphexec.verify.proof.paths import find_path, label_edges
@@ -21,25 +21,21 @@ NodeName: TypeAlias = Node[Any, Any] | End | str
 
 
 def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
-    """Return the table as a `networkx.MultiDiGraph`, for its algorithms and its exports (GraphML, JSON and others).
+    """Return the table as a new `networkx.MultiDiGraph`, for its algorithms and its exports (GraphML, JSON and others).
 
-    It is a new one each time, which may be changed. Attributes are strings, whole numbers, floats and bools, which
-    every format can hold: several names are one string with spaces between them, for `.split()`. What does not apply is
-    an empty string, or left out if it is a number.
+    Attributes are strings, whole numbers, floats and bools, which every format can hold: several names are one string
+    with spaces between them. What does not apply is an empty string, or left out if it is a number.
 
-    - Of the graph: `start` and `end` are names of nodes; `budgets` are the machine's own budgets, with their limits
-      where they have one: `"extensions=2 rounds"`.
-    - Nodes are named as the graph's are, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"`; `takes` and
-      `outcomes` are classes; `meters` are the budgets of which an entry costs one each; `effects` are the classes of
-      effects that it may ask for, `charges` what these are charged to, `least` and `most` how many of them one visit
-      asks for (no `most`: any number); `spent_outcome` is what it is left with when a limit is spent; `grace` is the
-      seconds that a reserved node has beyond the run's deadline. In a draft, a node that there is not has the kind
-      `"missing"` and nothing else.
-    - Edges have the outcome's name as their key: `network.edges["parse", "plan", "Ready"]`. `outcome` is that name,
-      too; `resets` are the budgets that are full again behind it; `spent` says that a spent limit takes it, and
-      `returned` that the node's function may return its outcome (both can be true).
+    - Of the graph: `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
+    - Nodes are named as the graph's are, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (in a draft
+      also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which an entry costs one each;
+      `effects` are the classes of effects that it may ask for, `charges` what these are charged to, `least` and `most`
+      how many of them one visit asks for (no `most`: any number); `spent_outcome` is what it is left with when a limit
+      is spent; `grace` is the seconds that a reserved node has beyond the run's deadline.
+    - Edges have the outcome's name as their key: `network.edges["parse", "plan", "Ready"]`, and as `outcome`; `resets`
+      are the budgets that it refills; `spent` says that a spent limit takes it, and `returned` that the function may.
 
-    Takes linear time. Raises `InputError` for what is no graph.
+    Takes linear time. Raises `InputError` for what is not a graph.
     """
     built(graph, "to_networkx(executor.graph)")
     import networkx as nx
@@ -92,12 +88,11 @@ def shortest_path(
 ) -> tuple[Edge, ...] | None:
     """Return the edges of a shortest path through the table, or `None` if there is none.
 
-    It leads `to` a node, or its name, or `END`; or to an outcome, a class, which its last edge takes. It begins at
-    `start`, or where runs do, and does not touch `avoiding`. From a node to itself it is empty. Of paths of equal
-    length it is the first in the table's order. What a path spends is not looked at: limits may keep every run from
-    taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
+    It leads `to` a node, its name, or `END`, or to an outcome, a class, which its last edge takes; from `start`, or
+    where runs begin; and does not touch `avoiding`. Of equal paths it is the first in the table's order. Limits may
+    keep every run from taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
 
-    Takes linear time. Raises `InputError` for a node or an outcome that the graph does not have.
+    Takes linear time. Raises `InputError` for an unknown node or outcome.
     """
     built(graph, "shortest_path(executor.graph, to)")
     begin = graph.start if start is None else _name_of(graph, start)
@@ -115,17 +110,14 @@ def dominates(
 ) -> bool:
     """Return whether each path from the start to `other` passes `node`; with `outcome`, leaves it with this one.
 
-    With `each`, it does so anew before each time that it comes to `other`:
-    `assert dominates(graph, approve, dispatch_tools, outcome=Approved, each=True)` holds if no tools are called without
-    an approval of their own, whatever nodes and models do. Where it fails, `shortest_path(graph, dispatch_tools,
-    avoiding=approve)` may show how. Without an `outcome` it is enough to come to the node, also where a limit then
-    stops it, and a node dominates itself. Nodes are given as such or by name, and `END` is one of them.
+    With `each`, it does so anew before each time that it comes to `other`: `assert dominates(graph, approve,
+    dispatch_tools, outcome=Approved, each=True)` holds if no tools are called without an approval of their own,
+    whatever nodes and models do. Where it fails, `shortest_path(graph, dispatch_tools, avoiding=approve)` may show how.
+    A node dominates itself.
 
-    It is a fact about the table, and so of every run. `graphexec.testing.dominates` is an assertion about the events of
-    runs, such as the calls of one tool.
-
-    Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for a node or an outcome
-    that the graph does not have, and in a draft if `other` cannot be reached.
+    This holds of the table; `graphexec.testing.dominates` is an assertion about the events of runs, such as the calls
+    of one tool. Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for an
+    unknown node or outcome, and in a draft if `other` cannot be reached.
     """
     built(graph, "dominates(executor.graph, node, other)")
     end = _name_of(graph, other)
@@ -137,8 +129,7 @@ def postdominates(
 ) -> bool:
     """Return whether each path from `other` to the end passes `node`; with `outcome`, leaves it with this one.
 
-    With `each`, it does so before it comes to `other` again: `postdominates(graph, release, reserve, each=True)` holds
-    if all that is reserved is released. All else is as in `dominates`.
+    With `each`, it does so before it comes to `other` again. All else is as in `dominates`.
     """
     built(graph, "postdominates(executor.graph, node, other)")
     begin = _name_of(graph, other)
@@ -165,7 +156,6 @@ def _is_unavoidable(
 
 
 def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...] | None:
-    """The edges of a shortest path to a node, or of one that ends with an outcome."""
     labelled: list[tuple[str | type, str | type, Edge]] = [(edge.source, edge.target, edge) for edge in edges]
     # The outcome is a node that each of its edges leads to, too.
     labelled += [(edge.source, to, edge) for edge in edges if edge.outcome is to]
@@ -174,9 +164,6 @@ def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...]
 
 
 def _name_of(graph: Graph[Any, Any], place: NodeName) -> str:
-    # Users without a type checker pass functions.
-    if not isinstance(place, (Node, End, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{format_value(place)} is not a node; give a node of the graph, its name, or END")
     name = place if isinstance(place, str) else place.name
     if name != END.name:
         try:
@@ -190,7 +177,5 @@ def _name_of(graph: Graph[Any, Any], place: NodeName) -> str:
 def _check_outcome(subject: str, outcome: type, edges: Iterable[Edge]) -> None:
     known = {edge.outcome: edge.outcome.__name__ for edge in edges}
     if outcome not in known:
-        # Users without a type checker pass its name.
-        name = outcome.__name__ if isinstance(outcome, type) else format_value(outcome)  # pyright: ignore[reportUnnecessaryIsInstance]
         remedy = f"give one of {', '.join(known.values())}" if known else "give a node that has outcomes"
-        raise InputError(f"{subject} does not have the outcome {name}; {remedy}")
+        raise InputError(f"{subject} does not have the outcome {outcome.__name__}; {remedy}")

@@ -169,22 +169,6 @@ def test_an_option_that_there_is_not_is_refused(pytester: pytest.Pytester) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("limits=3", "limits is 3; give Limits, such as Limits(iterations=3), or None for the machine's own"),
-        ("raises=[ValueError]", "raises is *; give a tuple of exceptions, such as (ValueError,)"),
-        ("examples='5'", "examples is '5'; give a whole number, 1 or more"),
-        ("replies={AskHuman: 'yes'}", "replies is *; give a list of replies to each class of effects, such as *"),
-    ],
-)
-def test_an_option_that_cannot_be_is_refused(pytester: pytest.Pytester, option: str, said: str) -> None:
-    write(pytester, f"@pytest.mark.graphexec({option})\ndef agent():\n    return executor()\n")
-    result = result_of(pytester)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"agent: @pytest.mark.graphexec does not fit: {said}"])
-
-
 def test_an_async_function_under_the_marker_is_refused(pytester: pytest.Pytester) -> None:
     write(pytester, "@pytest.mark.graphexec\nasync def agent():\n    return executor()\n")
     result = result_of(pytester)

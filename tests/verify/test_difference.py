@@ -89,8 +89,3 @@ def test_a_changed_node_is_there_as_it_was_and_is() -> None:
 def test_a_name_is_not_a_graph() -> None:
     with pytest.raises(InputError, match=r"is not a graph; write diff\(executor.graph, other_executor.graph\)"):
         diff(AGENT_EXECUTOR, "plan")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-
-
-def test_a_number_is_no_limits() -> None:
-    with pytest.raises(InputError, match=r"the limits are 3; give Limits\(iterations=...\), say"):
-        diff(AGENT_EXECUTOR, AGENT_EXECUTOR, limits_before=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

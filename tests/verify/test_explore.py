@@ -353,19 +353,6 @@ as_explore: Any = explore
             "is not a graph; write explore(executor.graph, ...)",
         ),
         (
-            lambda: as_explore(QUESTIONNAIRE, 3, Form(), {Question: [True]}),
-            f"explore has limits=3; give Limits, such as Limits(iterations=3); explore has oracle={{{Question!r}: "
-            "[True]}; give an oracle, such as replies_of(executor)",
-        ),
-        (
-            lambda: as_explore(QUESTIONNAIRE, Limits(), Form(), Oracle(lambda _: ()), properties=never(ended())),
-            "; give a list of assertions, such as never(calls_tool('delete_file'))",
-        ),
-        (
-            lambda: as_explore(QUESTIONNAIRE, Limits(), Form(), Oracle(lambda _: ()), raises=[ValueError]),
-            "explore has raises=[<class 'ValueError'>]; give a tuple of exceptions, such as (ValueError,)",
-        ),
-        (
             lambda: as_explore(QUESTIONNAIRE, Limits(), Form(), Oracle(lambda _: ()), most_states="many"),
             "explore has most_states='many'; give a whole number, 1 or more",
         ),

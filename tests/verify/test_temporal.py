@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -170,63 +170,23 @@ def is_quiet(event: Event[Any]) -> bool:
     return type(event) is Entered
 
 
-# Wrong on purpose, and so beyond what types allow.
-as_asked: Any = asked
-as_answered: Any = answered
-as_ended: Any = ended
-as_left: Any = left
-as_entered: Any = entered
-as_calls: Any = calls_tool
-as_never: Any = never
-as_never_without: Any = never_without
-as_dominates: Any = dominates
-as_predicate: Any = predicate
-text_for_a_predicate: Any = "act"
-
-
 @pytest.mark.parametrize(
-    ("write", "text"),
+    ("names", "text"),
     [
-        (
-            lambda: as_never_without("population", before=entered("act")),
-            "'population' in never_without(population, before=entered('act')) is no predicate; write "
-            "calls_tool('population'), left('population') or the like",
-        ),
-        (
-            lambda: entered("act") | text_for_a_predicate,
-            "'act' in (entered('act') | act) is no predicate; write calls_tool('act'), left('act') or the like",
-        ),
-        (
-            lambda: as_asked(AskHuman("x")),
-            "asked is given AskHuman(question='x'); give a class of effects: asked(AskHuman)",
-        ),
-        (lambda: as_answered("AskHuman"), "answered is given 'AskHuman'; give a class of effects: answered(AskHuman)"),
-        (lambda: as_ended("Told"), "ended is given the outcome 'Told'; give a class of outcomes"),
-        (lambda: as_left("act", "Told"), "left is given the outcome 'Told'; give a class of outcomes"),
-        (lambda: as_entered(Told), "entered is given Told, a class; give a node, or its name as a text"),
-        (lambda: as_calls(["a", "b"]), "calls_tool is given ['a', 'b']; give names of tools"),
-        (as_calls, "calls_tool is given nothing; give names of tools"),
-        (lambda: as_predicate("act"), "predicate is given 'act'; give a function of one event"),
+        ((["a", "b"],), "calls_tool is given ['a', 'b']; give names of tools"),
+        ((), "calls_tool is given nothing; give names of tools"),
     ],
 )
-def test_what_says_nothing_of_events_is_refused_with_what_to_write(write: Callable[[], object], text: str) -> None:
+def test_what_names_no_tool_is_refused(names: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
-        write()
+        calls_tool(*names)
     assert str(caught.value) == text
 
 
-def test_a_function_is_no_predicate_before_it_is_made_one() -> None:
-    def whatever(event: Event[Any]) -> bool:
-        raise AssertionError("it is refused before it is called")
-
-    with pytest.raises(InputError, match=r"is no predicate; write predicate\(function\)$"):
-        as_never(whatever)
-
-
 def test_a_node_stands_for_its_name() -> None:
-    assert as_entered(approve) == entered(approve.name)
-    assert as_left(approve) == left(approve.name)
-    assert as_dominates(approve, ended()) == dominates(approve.name, ended())
+    assert entered(approve) == entered(approve.name)
+    assert left(approve) == left(approve.name)
+    assert dominates(approve, ended()) == dominates(approve.name, ended())
 
 
 def test_a_predicate_of_ones_own_is_a_function_of_an_event() -> None:

@@ -91,10 +91,7 @@ def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
 
 
 def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
-    """What was spent of everything that has a limit, at each point. Tokens are summed as they are charged.
-
-    That is one for a call at least, whatever its provider reports; a trace has those that were reported.
-    """
+    """Return the amount spent of everything limited at each point; a call counts as one token at least."""
     flow = certificate.flow
     own = {name for name, _ in flow.budgets}
     names = dict.fromkeys((*_counted(certificate), *certificate.limits))
@@ -111,7 +108,6 @@ def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
 
 
 def _limits(told: Record, certificate: Certificate) -> Iterator[Violation]:
-    """Whether the run had the limits of the proof."""
     own = {name: told.get("budgets", {}).get(name, limit) for name, limit in certificate.flow.budgets}
     ran = {name: limit for name, limit in told.items() if name != "budgets"}
     ran = {name: ran.get(name) for name in (*ran, *certificate.limits)} | own
@@ -123,25 +119,21 @@ def _limits(told: Record, certificate: Certificate) -> Iterator[Violation]:
 
 
 def _ending(trace: Trace, last: int) -> Iterator[Violation]:
-    """Whether the run ended as runs do: at END, or with an exception, or by its person."""
-    visits, result = trace.visits, trace.result
-    if result is None:
+    ended = bool(trace.visits) and trace.visits[-1].target == END.name
+    status = None if trace.result is None else trace.result["status"]
+    if status is None:
         yield Violation(last, "the trace ends before the run does", WHOLE)
-    elif result["status"] in ("answered", "stopped"):
-        if not visits or visits[-1].target != END.name:
-            yield Violation(last, f"the run is {result['status']} and did not reach END", REPORT)
-    elif visits and visits[-1].target == END.name:
-        yield Violation(last, f"the run reached END and its status is {result['status']}", REPORT)
+    elif ended != (status in ("answered", "stopped")):
+        how = f"reached END and its status is {status}" if ended else f"is {status} and did not reach END"
+        yield Violation(last, f"the run {how}", REPORT)
 
 
 def _asking(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
-    """Whether the node may ask for anything, and for so much."""
     row = [one for one in certificate.flow.transitions if one.source == visit.node]
     asked = len(visit.asked)
     if row and asked and not any(one.asks or one.kind == "within" for one in row):
-        yield Violation(
-            visit.line, f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks", _PROVE
-        )
+        fact = f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks"
+        yield Violation(visit.line, fact, _PROVE)
     limit = certificate.limits.get("fan_out")
     if limit is not None and asked > limit and any("fan_out" in one.causes for one in row):
         fact = f"{visit.node} asks for {asked:,} effects in one visit, and the limit fan_out is {shown(limit)}"
@@ -149,7 +141,6 @@ def _asking(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
 
 
 def _step(visit: TraceVisit, before: Counts, after: Counts, certificate: Certificate) -> Iterator[Violation]:
-    """Whether the visit ended with a transition of the flow, and spent what such a transition spends."""
     told = f"{visit.node} --{visit.outcome}--> {visit.target}"
     ways = [
         one
@@ -166,7 +157,7 @@ def _step(visit: TraceVisit, before: Counts, after: Counts, certificate: Certifi
 
 
 def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], certificate: Certificate) -> str | None:
-    """Why the visit's requests and the counters before and after it are not this transition's; `None` if they are."""
+    """Return why the visit and the counters around it are not this transition's; `None` if they are."""
     before, after = counts
     least = dict(way.spends)
     charged, bounded = certificate.flow.charged, certificate.flow.bounded
@@ -202,7 +193,7 @@ def _used_up(cause: str, before: Counts, certificate: Certificate) -> bool:
 
 
 def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certificate: Certificate) -> bool:
-    """Whether this limit can have stopped what the visit asked for; the trace does not tell what was refused."""
+    """Return whether this limit can have stopped the visit's request; a trace lacks what was refused."""
     before, after = counts
     limit = certificate.limits.get(cause)
     if limit is None or cause == "fan_out":
@@ -219,7 +210,6 @@ def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certifica
 
 
 def _falling(visits: Sequence[TraceVisit], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
-    """Whether the rank falls from each node to the next."""
     values = [_value(visit.node, before, certificate) for visit, before in zip(visits, counts, strict=False)]
     for before, after, visit in zip(values, values[1:], visits[1:], strict=False):
         if before is not None and after is not None and not after < before:
@@ -228,18 +218,18 @@ def _falling(visits: Sequence[TraceVisit], counts: Sequence[Counts], certificate
 
 
 def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, ...] | None:
-    """The value of a node's rank with what is left; `None` for a node that has none."""
     if node not in certificate.ranks:
         return None
-    value: list[float] = []
-    for component, budgets in certificate.ranks[node]:
-        left = [max(0, (certificate.limits.get(name) or 0) - before[name]) for name in budgets]
-        value += [component, sum(left)]
-    return tuple(value)
+    limits = certificate.limits
+    return tuple(
+        part
+        for component, budgets in certificate.ranks[node]
+        for part in (component, sum(max(0, (limits.get(name) or 0) - before[name]) for name in budgets))
+    )
 
 
 def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
-    """Whether the limits are kept; of what is measured only the effects before the last are bound to."""
+    """Check the limits; of what is measured, the last effect may pass its limit."""
     for name in _counted(certificate):
         limit, allowed = certificate.limits.get(name), _allowed(name, certificate)
         if name in certificate.flow.measured or limit is None or allowed is None:
@@ -254,7 +244,6 @@ def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Cert
 
 
 def _allowed(name: str, certificate: Certificate) -> float | None:
-    """How much may be spent of something: its limit and, of what effects charge, what is reserved."""
     limit, bound = certificate.limits.get(name), certificate.bounds.meters.get(name)
     if limit is None or bound is None:
         return limit
@@ -265,7 +254,6 @@ def _allowed(name: str, certificate: Certificate) -> float | None:
 def _beyond(
     visits: Sequence[TraceVisit], result: Record | None, certificate: Certificate, last: int
 ) -> Iterator[Violation]:
-    """Whether the bounds are kept."""
     bounds = certificate.bounds
     moved = [visit.left for visit in visits if visit.outcome is not None]
     most = bounds.transitions.number
@@ -281,12 +269,10 @@ def _beyond(
 
 
 def _counted(certificate: Certificate) -> tuple[str, ...]:
-    """What is counted in whole numbers: the iterations, what effects charge, and the machine's own budgets."""
     return ("iterations", *certificate.flow.charged, *(name for name, _ in certificate.flow.budgets))
 
 
 def _causes(way: Transition, certificate: Certificate) -> list[str]:
-    """The causes of a transition to name: what is reported beside the tokens is mostly not limited."""
     hidden = {PROMPT_TOKENS.name, COMPLETION_TOKENS.name}
     return [name for name in way.causes if name not in hidden or certificate.limits.get(name) is not None]
 

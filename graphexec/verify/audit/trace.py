@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
 from graphexec.kernel.effects import Perform
@@ -26,7 +26,6 @@ _CHARGES: Mapping[str, Mapping[str, int]] = {
 _RISING = ("seconds", "tokens", "cost", "restarts")
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Violation:
     """Something in a trace that should not be there. `line` counts from 1; 0 is the certificate itself."""
@@ -39,7 +38,6 @@ class Violation:
         return f"{f'line {self.line}: ' if self.line else ''}{self.fact}; {self.remedy}"
 
 
-@final
 @dataclass(slots=True)
 class TraceVisit:
     """A node, what was spent when it was reached, what it asked for, and how it was left (`None`: it was not)."""
@@ -54,11 +52,10 @@ class TraceVisit:
     asked: list[str] = field(default_factory=list[str])
 
 
-@final
 class Trace:
-    """The records of one run, read once: `visits`, `result` (`None`: it is cut off), and `faults`.
+    """The records of one run, read once: `visits`, `result` (`None`: cut off), and `faults`.
 
-    The `flow` is that of the machine which ran: it has the meters that effects charge, and how much.
+    The `flow` of the machine has the meters that effects charge.
     """
 
     def __init__(self, records: Sequence[Record], flow: Flow) -> None:
@@ -93,7 +90,6 @@ class Trace:
         self.faults.append(Violation(line, fact, REPORT))
 
     def _numbers(self, line: int, record: Record) -> Iterator[Violation]:
-        """Counts that are none."""
         spent: Record = record.get("spent", {})
         counts = {name: spent[name] for name in self._whole if name in spent} | spent.get("budgets", {})
         for name, count in counts.items():
@@ -177,7 +173,7 @@ class Trace:
         self._at, self._waits = None, None
 
     def _charged(self, line: int, spent: Record) -> None:
-        """Compare what is charged with what was asked for, and the clock with what it was."""
+        """Compare the charges with the requests, and the clock with its last time."""
         if not self.visits or self._spent is None:
             return
         visit = self.visits[-1]

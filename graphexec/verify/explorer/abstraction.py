@@ -1,9 +1,8 @@
-"""What two runs must have in common to go on alike: the explorer follows one of them for both.
+"""The abstraction by which the explorer treats two runs as one state.
 
-Kept of a run are its node, what is left of its limits, the classes of the replies that the node has had, and the
-*shape* of the values it holds: their classes, enums, booleans, and those texts that an oracle's replies consist of.
-Left out are the steps done so far, other texts, and numbers beyond a few. So a node of one's own that counts in its
-value (and not in a budget) further than that is not seen at every count: `explore(..., prune=False)` follows every run.
+Kept of a run are its node, the rest of its limits, the classes of the node's replies, and the *shape* of its values:
+their classes, enums, booleans, and the strings of the oracle's replies. Left out are previous steps, other strings, and
+large numbers: a node that counts higher in its value is seen at every count by `explore(..., prune=False)` only.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ def shape(value: object, words: Words, depth: int = 0) -> Hashable:
 
 
 def _held(value: object) -> dict[str, Any]:
-    """What an object that is no dataclass holds, by name."""
     held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         slots: Any = vars(base).get("__slots__", ())

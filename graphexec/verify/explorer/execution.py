@@ -18,9 +18,9 @@ from graphexec.verify.proof.verdict import Witness
 
 
 def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:
-    """Make the engine follow the witness, its stem and then its loop round and round, for at most so many transitions.
+    """Make the engine follow the witness, its stem and then its loop repeatedly, for at most so many transitions.
 
-    Returns how many it took: `steps`, if the loop is one. Raises `AssertionError` if the engine goes another way.
+    Returns the number taken: `steps`, if the loop is one. Raises `AssertionError` if the engine goes another way.
     """
     puppets = Puppets(graph, witness.limits)
     places: list[Snapshot | Over] = [puppets.begun()]
@@ -38,7 +38,7 @@ def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:
 
 
 def _onward(puppets: Puppets, places: Iterable[Snapshot | Over]) -> list[Pulled]:
-    """Every step on from any of these places, which differ in what they have spent, or from where they crash."""
+    """Return every step on from any of these places, or from where they crash."""
     seen: dict[Hashable, Snapshot] = {}
     found: list[Pulled] = []
     waiting = list(places)
@@ -75,7 +75,7 @@ def adversary(
     *,
     ranks: Ranks | None = None,
 ) -> tuple[Edge, ...]:
-    """One run of the puppets that `choose` pulls, up to its end or so many transitions; the edges taken."""
+    """Return the edges of a run of the puppets that `choose` pulls, up to its end or `most` transitions."""
     edges = {(edge.source, edge.outcome): edge for edge in graph.edges}
     puppets = Puppets(graph, limits, ranks)
     snapshot: Snapshot | Over = puppets.begun()

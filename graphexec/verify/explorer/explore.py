@@ -1,19 +1,18 @@
-"""Every run of a machine on the real engine, whatever the world replies: all of them, by far fewer.
+"""Exploration of every run of a machine on the real engine, whatever the world replies.
 
-There are 10 to the 14 ways through fifteen iterations of an agent, and some hundred states. `explore` runs the engine
-from each of these once with every class of replies, and with everything else that can happen to a run: its deadline, an
-exception, a cancellation, a crash. What it finds is what the engine does, not what a model of it says.
+`explore` runs the engine from each state once with every class of replies, and with everything else that can happen to
+a run: its deadline, an exception, a cancellation, a crash.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
 
-from graphexec._arguments import Constraint, check, each, whole
+from graphexec._arguments import check, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
 from graphexec.kernel.graph import Graph, built
@@ -22,7 +21,7 @@ from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, shape
 from graphexec.verify.explorer.failure import Failure, Raised, raised_by
 from graphexec.verify.explorer.oracle import Oracle
-from graphexec.verify.explorer.search import search
+from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Endless, Events, Space, extent
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping, Waiting
 from graphexec.verify.explorer.temporal import Assertion, unknown_names
@@ -36,18 +35,6 @@ MOST_STATES = 100_000
 
 # The exceptions with which a run may end, beside those of the world: a reply that cannot be read is nobody's mistake.
 RAISES: tuple[type[BaseException], ...] = (ParseError,)
-
-
-# Any: whatever users pass, of which isinstance would make a tuple of unknown things.
-def _are_exceptions(given: Any) -> bool:
-    """Whether `isinstance` takes it: one class, or a tuple of them."""
-    several: tuple[Any, ...] = given if issubclass(type(given), tuple) else (given,)
-    return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in several)
-
-
-EXCEPTIONS = Constraint("a tuple of exceptions, such as (ValueError,)", _are_exceptions)
-LIMITS = Constraint("Limits, such as Limits(iterations=3)", lambda value: isinstance(value, Limits))
-_ORACLE = Constraint("an oracle, such as replies_of(executor)", lambda value: isinstance(value, Oracle))
 
 
 @final
@@ -65,16 +52,14 @@ class NeverTaken:
 @final
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What exploring a machine has found.
+    """The result of exploring a machine.
 
-    `runs` were followed, each until it ended or came to a state known already; so many as `paths` there are in all.
-    `longest` is the most transitions of any run, `charges` the most that a run charges each meter of which no reply
-    reports more. These three are `None` where a run is `endless`, and the last one counts what is asked again after a
-    crash.
+    `runs` were followed, each until it ended or came to a known state, of `paths` in all. `longest` is the most
+    transitions of any run, `charges` the most that a run charges each meter that no reply reports (all `None` where a
+    run is `endless`).
 
-    `endings` counts the runs followed by the class of the outcome that ends them, `exceptions` by that of the exception
-    that a node raises, and `injected` by the exception that the world makes of an answer (a model's error, a tool's).
-    `raised` has, for each exception of a node that it may not raise, the shortest run that ends with it.
+    `endings` counts runs by the class of their outcome, `exceptions` by that of a node's exception, `injected` of the
+    world's. `raised` has the shortest run for each exception that a node may not raise.
     """
 
     runs: int
@@ -138,22 +123,18 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     """Explore every run of `graph` from `start` within `limits`, whatever `oracle` knows the world to reply.
 
     Where the limits hold `seconds`, replies also come late, and effects are cut. A run may crash whenever it waits, and
-    is resumed from its JSON, as often as the limits allow `restarts`, or else `crashes` times. `properties` are
-    assertions of `temporal`; each that fails is a `Failure` with its shortest run. What a node raises that is none of
-    `raises` is a `Raised`.
+    is resumed from its JSON, as often as the limits allow `restarts`, or else `crashes` times. Each of the `properties`
+    that fails is a `Failure` with its shortest run; an exception of a node that is none of `raises` is a `Raised`.
 
-    Costs one expansion per state, and there are about as many as nodes, times replies, times what is left of each
-    limit. Two runs that are `alike` are followed as one. Without `prune` every run is followed to its end, of which
-    there are exponentially many: for limits of two or three.
+    Costs one expansion per state, about nodes times replies times the rest of each limit. Without `prune` every run is
+    followed to its end, of which there are exponentially many.
 
-    Raises `InputError` for more than `most_states`, if the machine does not start with such a value, for an assertion
-    that names a node or a tool that there is not, and for what is no graph, oracle or option.
+    Raises `InputError` for more than `most_states`, for an assertion that names an unknown node or tool, and for what
+    is not a graph.
     """
     built(graph, "explore(executor.graph, ...)")
-    check("explore", ("limits", limits, LIMITS), ("oracle", oracle, _ORACLE), ("raises", raises, EXCEPTIONS))
     check("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
-    properties = each("properties", properties, Assertion, "assertions, such as never(calls_tool('delete_file'))")
-    if unknown := [said for one in properties for said in unknown_names(one, graph.nodes, oracle.tools)]:
+    if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))
     stepping = Stepping(graph, limits, crashes)
 
@@ -161,51 +142,54 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
         for choice in stepping.choices(waiting, oracle):
             yield choice, *stepping.onward(waiting, choice)
 
-    alike = _by_shape(graph, limits, oracle.words) if prune else _never_alike()
-    space = search(graph, stepping.begun(start), expand, alike, properties, most_states=most_states, own=_own)
-    failures = [Failure(graph, limits, start, one.assertion, one.choices, one.events) for one in space.broken]
+    numbers, grace = count(), grace_of(graph)
+
+    def alike(waiting: Waiting) -> Hashable:
+        if not prune:
+            return next(numbers)
+        node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
+        left = counters(spent, limits, graph.budgets, grace=grace)
+        return node, left, shape(value, oracle.words), asked_shape(waiting.effect, oracle.words), waiting.had
+
+    space = Search(graph, expand, alike, most_states, properties).space(*stepping.begun(start))
+    failures = [
+        Failure(graph, limits, start, found.choices, found.events, assertion)
+        for assertion, found in space.broken.items()
+    ]
     raised: list[Raised] = []
-    for one in space.thrown:
-        error = raised_by(graph, limits, start, one.choices)
+    for (node, name), found in space.thrown.items():
+        error = raised_by(graph, limits, start, found.choices)
         if error is None:
-            error = InputError(f"{one.name}, but not when it is run again: {one.node} keeps something between runs")
+            error = InputError(f"{name}, but not when it is run again: {node} keeps something between runs")
         if not isinstance(error, raises):
-            raised.append(Raised(graph, limits, start, one.node, error, one.choices, one.events))
+            raised.append(Raised(graph, limits, start, found.choices, found.events, node, error))
     return explored(graph, space, failures, raised)
-
-
-def _own(choice: Choice | None) -> bool:
-    """Whether an exception that follows this choice is a node's, and not the world's."""
-    return choice is None or choice.kind != "raises"
 
 
 def explored(
     graph: Graph[Any, Any], space: Space[Any], failures: Sequence[Failure] = (), raised: Sequence[Raised] = ()
 ) -> Exploration:
-    """What can be read off the states that were found."""
+    """Return what the states found tell."""
     found = extent(space)
-    endless = found if isinstance(found, Endless) else None
-    whole = None if isinstance(found, Endless) else found
-    ends = [way.target for way in space if isinstance(way.target, Over)]
-    raising = Counter(over.name for over in ends if over.how == "raised")
-    # The choices of puppets are none of the world's.
-    injected = Counter(
-        way.target.name
-        for way in space
-        if isinstance(way.target, Over) and isinstance(way.choice, Choice) and way.choice.kind == "raises"
-    )
-    taken = {edge for way in space for edge in way.edges}
-    joins = sum(not isinstance(way.target, Over) for way in space) - len(space.ways)
+    endless, whole = (found, None) if isinstance(found, Endless) else (None, found)
+    ways = [way for _, way in space.rows()]
+    ends = [way.target for way in ways if isinstance(way.target, Over)]
+    taken = {edge for way in ways for edge in way.edges}
+
+    def counted(how: str) -> Counter[str]:
+        return Counter(over.name for over in ends if over.how == how)
+
     return Exploration(
-        runs=len(ends) + joins,
+        # Each that ended, and each that came to a state known already.
+        runs=len(ways) - len(space.ways),
         states=len(space.ways),
-        paths=whole and whole.runs,
-        longest=whole and whole.transitions,
-        charges=whole and {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
-        endings=Counter(over.name for over in ends if over.how == "done"),
-        exceptions=raising - injected,
-        injected=injected,
-        cancelled=sum(over.how == "cancelled" for over in ends),
+        paths=None if whole is None else whole.runs,
+        longest=None if whole is None else whole.transitions,
+        charges=None if whole is None else {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
+        endings=counted("done"),
+        exceptions=counted("raised"),
+        injected=counted("injected"),
+        cancelled=counted("cancelled").total(),
         taken=tuple(edge for edge in graph.edges if edge in taken),
         never_taken=tuple(NeverTaken(edge, _why(graph, edge, taken)) for edge in graph.edges if edge not in taken),
         endless=endless,
@@ -228,25 +212,3 @@ def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
     if all(one.outcome is spent_outcome for one in taken if one.source == edge.source):
         return f"{edge.source} never comes to return anything"
     return f"{edge.source} never returns {edge.outcome.__name__}"
-
-
-def _by_shape(graph: Graph[Any, Any], limits: Limits, words: frozenset[str] | None) -> Callable[[Waiting], Hashable]:
-    """Take waiting runs for alike that are at one node with one shape, and have as much left of every limit."""
-    grace = grace_of(graph)
-
-    def alike(waiting: Waiting) -> Hashable:
-        snapshot = waiting.snapshot
-        return (
-            snapshot.node,
-            counters(snapshot.spent, limits, graph.budgets, grace=grace),
-            shape(snapshot.value, words),
-            asked_shape(waiting.effect, words),
-            waiting.had,
-        )
-
-    return alike
-
-
-def _never_alike() -> Callable[[Waiting], Hashable]:
-    numbers = count()
-    return lambda _: next(numbers)

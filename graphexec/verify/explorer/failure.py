@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -18,19 +18,15 @@ from graphexec.errors import (
     CertificateError,
     InputError,
     NodeError,
-    SnapshotError,
     UndeclaredCountError,
     UndeclaredEffectError,
     UndeclaredOutcomeError,
     UnhandledOutcomeError,
 )
 from graphexec.kernel.events import Event, Moved
-from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import Edge
-from graphexec.kernel.snapshot import Snapshot
-from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping
 from graphexec.verify.explorer.temporal import BROKEN, Assertion
@@ -50,67 +46,54 @@ BROKEN_WORD = (
 )
 
 
-@final
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A run of `graph` from `start` within `limits` that breaks `assertion`, no run with fewer transitions does.
-
-    `choices` are what the world did, in order; `events` end with the one that broke the assertion.
-    """
+class FoundRun:
+    """A run of `graph` from `start` within `limits`; `choices` are what the world did, in order."""
 
     graph: Graph[Any, Any]
     limits: Limits
     start: Any
-    assertion: Assertion
     choices: tuple[Choice, ...]
     events: tuple[Event[Any], ...]
 
     @property
     def path(self) -> tuple[Edge, ...]:
         """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
-        return _path(self.graph, self.events)
+        edges = {(edge.source, edge.outcome): edge for edge in self.graph.edges}
+        return tuple(edges[event.node, type(event.outcome)] for event in self.events if type(event) is Moved)
 
-    def __str__(self) -> str:
-        return f"{self.assertion} does not hold: {_run(self)}; the last event is {_short(self.events[-1])}"
+    def describe(self) -> str:
+        """Return the run in words."""
+        way = ", ".join(map(str, self.path)) or f"at {self.graph.start}"
+        return f"{way}; the world {', '.join(map(str, self.choices)) or 'nothing'}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Raised:
-    """A run of `graph` from `start` within `limits` in which `node` raises `error`, as it does in no shorter run.
+class Failure(FoundRun):
+    """A run that breaks `assertion`, as no run with fewer transitions does; its last event is the one that does."""
 
-    `choices` are what the world did, in order, none of which was an exception; `events` are those before it.
-    """
+    assertion: Assertion
 
-    graph: Graph[Any, Any]
-    limits: Limits
-    start: Any
+    def __str__(self) -> str:
+        last = textwrap.shorten(str(self.events[-1]), _WIDTH, placeholder="...")
+        return f"{self.assertion} does not hold: {self.describe()}; the last event is {last}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Raised(FoundRun):
+    """A run in which `node` raises `error`, as it does in no shorter run; none of the choices was an exception."""
+
     node: str
     error: Exception
-    choices: tuple[Choice, ...]
-    events: tuple[Event[Any], ...]
-
-    @property
-    def path(self) -> tuple[Edge, ...]:
-        """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
-        return _path(self.graph, self.events)
 
     def __str__(self) -> str:
-        return f"{self.node} raises {self.error!r}: {_run(self)}"
-
-
-def _path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> tuple[Edge, ...]:
-    edges = {(edge.source, edge.outcome): edge for edge in graph.edges}
-    return tuple(edges[event.node, type(event.outcome)] for event in events if type(event) is Moved)
-
-
-def _run(found: Failure | Raised) -> str:
-    way = ", ".join(map(str, found.path)) or f"at {found.graph.start}"
-    return f"{way}; the world {', '.join(map(str, found.choices)) or 'nothing'}"
+        return f"{self.node} raises {self.error!r}: {self.describe()}"
 
 
 def remedy(error: BaseException) -> str:
-    """What to do about an exception that a node raises. A broken declaration is not to be allowed."""
+    """Return what to do about an exception that a node raises. A broken declaration must not be allowed."""
     if isinstance(error, BROKEN_WORD):
         return "mend the node"
     return f"let no node raise it, or pass raises=({type(error).__name__},)"
@@ -119,70 +102,42 @@ def remedy(error: BaseException) -> str:
 def breaks(
     assertion: Assertion, graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]
 ) -> bool:
-    """Whether the run from `start`, in which the world does as in `choices`, breaks the assertion.
-
-    A run that is over before all choices are made is judged as it is; one that would go on is judged so far.
-    """
-    stepping = Stepping(graph, limits, crashes=len(choices))
+    """Return whether the run from `start`, in which the world does as in `choices`, breaks the assertion so far."""
     state = assertion.start
-    events, then = stepping.begun(start)
-    for event in events:
+    for event in _replay(Stepping(graph, limits), start, choices):
         state = assertion.after(state, event)
-    for choice in choices:
-        if isinstance(then, Over):
-            break
-        events, then = stepping.onward(then, choice)
-        for event in events:
-            state = assertion.after(state, event)
     return state == BROKEN
 
 
 def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]) -> Exception | None:
-    """The exception that ends the run from `start` in which the world does as in `choices`, if a node raises one.
+    """Return the exception that a node raises in the run from `start` in which the world does as in `choices`, if any.
 
     Raises `InputError` for a choice that ends the run: an exception of the world's, or a cancellation.
     """
     if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
         raise InputError(f"the world {ending[0]}, which ends the run; leave it out")
     try:
-        snapshot = begin(graph, start)
-        for choice in choices:
-            state = advance(graph, snapshot, limits)
-            if not isinstance(state, PendingEffect):
-                return None
-            snapshot = _answered(graph, state, choice, float(limits.seconds or 0))
-        advance(graph, snapshot, limits)
+        list(_replay(Stepping(graph, limits, raising=True), start, choices))
     except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything
         return error
     return None
 
 
-def _answered(graph: Graph[Any, Any], asking: PendingEffect, choice: Choice, late: float) -> Snapshot:
-    match choice.kind:
-        case "replies":
-            return asking.reply(choice.value)
-        case "replies late":
-            return asking.reply(choice.value, at=late)
-        case "cuts":
-            return asking.cut(at=late, finished=choice.value.finished if isinstance(choice.value, Cut) else ())
-        case _:
-            # A crash: what cannot be stored is taken up as it is.
-            restarted = asking.snapshot.restarted()
-            try:
-                return Snapshot.from_json(restarted.to_json(), graph)
-            except SnapshotError:
-                return restarted
+def _replay(stepping: Stepping, start: object, choices: Sequence[Choice]) -> Iterator[Event[Any]]:
+    events, then = stepping.begun(start)
+    yield from events
+    for choice in choices:
+        if not isinstance(then, Over):
+            events, then = stepping.onward(then, choice)
+            yield from events
 
 
 def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
-    """The source of a pytest function that makes the same run on the engine, and fails as long as it breaks.
+    """Return the source of a pytest function that makes the same run on the engine, and fails as long as it breaks.
 
-    `machine` is the source that defines a `machine`, the graph: `from app import executor; machine = executor.graph`.
-    Without it, the graph is looked for among the names at the top of the modules that are loaded, as it is or as that
-    of an executor.
-
-    Values are written as they are constructed, and what is defined inside a function by its bare name, which is for the
-    reader to bring into scope. Raises `InputError` if the graph is not found.
+    `machine` is the source that defines `machine`, the graph: `from app import executor; machine = executor.graph`.
+    Without it, the graph is looked for in the loaded modules. What is defined inside a function is written by its bare
+    name. Raises `InputError` if the graph is not found.
     """
     source = _Source()
     limits, start = source.of(failure.limits), source.of(failure.start)
@@ -199,9 +154,10 @@ def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
         name = failure.assertion.text
         held = [f"    assertion = {failure.assertion}"]
         judged = f"    assert not breaks(assertion, machine, {limits}, {start}, choices), str(assertion)"
+    identifier = re.sub(r"\W+", "_", name).strip("_").lower()
     lines = [*source.imports(), machine or _import_of(failure.graph), "", ""]
     lines += [
-        f"def test_{_identifier(name)}() -> None:",
+        f"def test_{identifier}() -> None:",
         *(f"    # {line}" for line in textwrap.wrap(str(failure), _WIDTH)),
         *held,
         "    choices = [",
@@ -219,7 +175,7 @@ class _Source:
         self._needed: dict[str, set[str]] = {}
 
     def need(self, named: Any) -> str:
-        """Import a class or a function, and return what to write for it."""
+        """Import a class or a function, and return its name."""
         name: str = getattr(named, "__qualname__", "")
         if name.startswith("<") or "<locals>" in name:
             return str(named.__name__)
@@ -231,7 +187,6 @@ class _Source:
         return [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(self._needed.items())]
 
     def of(self, value: object) -> str:
-        """A value as it is constructed, with the fields that differ from their defaults."""
         many: Any = value
         if isinstance(value, type):
             return self.need(value)
@@ -257,7 +212,6 @@ class _Source:
         return repr(value)
 
     def _limits(self, limits: Limits) -> str:
-        """Limits by their meters: those of agents by name."""
         meters = limits.meters
         usual = Limits()
         own = ("iterations", "seconds", "fan_out", "restarts")
@@ -275,17 +229,21 @@ class _Source:
         return f"{self.need(Limits)}({', '.join([of_meters, *given])})"
 
     def _given(self, value: Any) -> list[str]:
-        given: list[str] = []
-        for field in fields(value):
-            one = getattr(value, field.name)
-            usual: Any = field.default if field.default_factory is MISSING else field.default_factory()
-            if field.init and not (type(one) is type(usual) and one == usual):
-                given.append(f"{field.name}={self.of(one)}")
-        return given
+        usual = {
+            field.name: field.default if field.default_factory is MISSING else field.default_factory()
+            for field in fields(value)
+            if field.init
+        }
+        given = {name: getattr(value, name) for name in usual}
+        # `True` equals 1, and is not it.
+        return [
+            f"{name}={self.of(one)}"
+            for name, one in given.items()
+            if type(one) is not type(usual[name]) or one != usual[name]
+        ]
 
 
 def _import_of(graph: Graph[Any, Any]) -> str:
-    """The import of a graph that stands at the top of a module, by itself or in an executor."""
     # Where there are executors the module is loaded; it is not imported here, since it does I/O.
     executors: Any = getattr(sys.modules.get("graphexec.executor.executor"), "AgentExecutor", ())
     for module, found in list(sys.modules.items()):
@@ -300,18 +258,9 @@ def _import_of(graph: Graph[Any, Any]) -> str:
 
 
 def _written(text: str) -> list[object]:
-    """What an assertion's text uses of the module of assertions."""
     words = re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text))
     return [
         vars(temporal)[word]
         for word in dict.fromkeys(words)
         if getattr(vars(temporal).get(word), "__module__", "") == temporal.__name__
     ]
-
-
-def _identifier(text: str) -> str:
-    return re.sub(r"\W+", "_", text).strip("_").lower()
-
-
-def _short(event: Event[Any]) -> str:
-    return textwrap.shorten(str(event), _WIDTH, placeholder="...")

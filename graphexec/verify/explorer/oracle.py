@@ -1,7 +1,6 @@
 """The classes of replies that the world can give to an effect, with a representative of each.
 
-What a model may say is without number; what the agent makes of it is not. `replies_of` shows the agent's own parser a
-pool of replies and keeps one of each kind of decision that comes of it.
+`replies_of` shows the agent's own parser a pool of model replies and keeps one of each kind of decision.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
 from graphexec.agents import Agent
@@ -22,8 +21,10 @@ from graphexec.tools import AnyTool
 from graphexec.verify.explorer.abstraction import texts
 from graphexec.verify.explorer.temporal import UNKNOWN
 
+if TYPE_CHECKING:
+    from graphexec.executor.executor import AgentExecutor
 
-@final
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A class of replies by its `name`, and a `value` that represents it."""
@@ -32,13 +33,11 @@ class Reply:
     value: object
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Every class of replies to an effect, and the `words` that tell apart what nodes make of them.
+    """Every class of replies to an effect, and the `words` that tell apart what nodes make of them (`None`: all do).
 
-    Without words every text that differs does, so that what nodes say at length makes every run a state of its own.
-    `tools` are the names of the tools that there are, where that is known: of an executor.
+    `tools` are the names of an executor's tools.
     """
 
     replies: Callable[[Effect[Any]], Sequence[Reply]]
@@ -50,35 +49,15 @@ class Oracle:
         return self.replies(effect)
 
 
-class Equipped(Protocol):
-    """A machine with the agent and the tools in it: an `AgentExecutor`."""
-
-    @property
-    def agent(self) -> Agent:
-        """Who decides."""
-        ...
-
-    @property
-    def tools(self) -> Mapping[str, AnyTool]:
-        """The tools by name."""
-        ...
-
-    @property
-    def graph(self) -> Graph[Any, Any]:
-        """The machine itself."""
-        ...
-
-
 # The replies to effects of one's own, by the effect's class.
 Replies: TypeAlias = Mapping[type[Effect[Any]], Sequence[object]]
 
 
-def replies_of(machine: Equipped | Graph[Any, Any], replies: Replies | None = None) -> Oracle:
-    """The classes of replies to whatever the machine asks for.
+def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None = None) -> Oracle:
+    """Return the classes of replies to whatever the machine asks for.
 
     `replies` are the replies to effects of your own, `{Fetch: [Page(""), Page("text")]}`, and what opaque nodes return,
-    `{Perform: [Home(()), ...]}`; they stand in for those that are known, too. A `ModelReply` is known of an executor
-    only: the agent says what can be made of it.
+    `{Perform: [Home(()), ...]}`; they replace known ones, too. A `ModelReply` is known of an executor only.
 
     Raises `InputError` for effects to which no reply is known, all of them at once.
     """
@@ -91,7 +70,7 @@ def replies_of(machine: Equipped | Graph[Any, Any], replies: Replies | None = No
     }
     if agent is not None and agent.model is not None:
         known[CallModel] = model_replies(agent, list(tools))
-    given = {kind: [Reply(_name(value, number), value) for number, value in enumerate(values, 1)]
+    given = {kind: [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
              for kind, values in (replies or {}).items()}  # fmt: skip
     known |= given
     performed = _performed(graph, given.get(Perform, ()))
@@ -123,7 +102,7 @@ def replies_of(machine: Equipped | Graph[Any, Any], replies: Replies | None = No
 
 
 def model_replies(agent: Agent, tools: Sequence[str]) -> list[Reply]:
-    """One model's reply of each kind that the agent's parser tells apart, out of a pool of them."""
+    """Return one model reply of each kind that the agent's parser tells apart."""
     found: dict[str, Reply] = {}
     for candidate in _pool(tools):
         name = _reading(agent, candidate, tools)
@@ -171,7 +150,6 @@ _ANY_RESULT = [
 
 
 def _pool(tools: Sequence[str]) -> Iterator[ModelReply]:
-    """What models say: in the forms that the agents of this package read, well and badly, and in none."""
     names: list[tuple[str, ...]] = [(name,) for name in (*tools, UNKNOWN)]
     if tools:
         names += [(tools[0], tools[-1]), (tools[0], UNKNOWN)]
@@ -191,7 +169,6 @@ def _pool(tools: Sequence[str]) -> Iterator[ModelReply]:
 
 
 def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
-    """The name of what the agent makes of a reply."""
     try:
         decision = agent.read(reply)
     except ParseError:
@@ -207,7 +184,7 @@ def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
 
 
 def _asked(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
-    """What the nodes ask for, each once. Where one may ask a model or a callable agent, it depends on the agent."""
+    """Return the effects of the nodes; the agent decides where a node may ask a model or a callable agent."""
     either = {CallModel, CallAgent}
     asked = [kind for node in graph for kind in node.effects if kind is not CallModel or not either <= {*node.effects}]
     return list(dict.fromkeys(asked))
@@ -222,7 +199,7 @@ def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object])
 
 
 def _performed(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:
-    """What each opaque node can return, and the names of the outcomes of which nobody gave any."""
+    """Return what each opaque node can return, and the names of its outcomes without a value."""
     found: dict[str, tuple[list[Reply], list[str]]] = {}
     for node in graph:
         if node.kind != "opaque":
@@ -238,7 +215,3 @@ def _performed(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tupl
                 missing.append(kind.__name__)
         found[node.name] = replies, missing
     return found
-
-
-def _name(value: object, number: int) -> str:
-    return f"{type(value).__name__} {number}"

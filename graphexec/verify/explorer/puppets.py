@@ -1,37 +1,36 @@
 """The table alone on the real engine: every node a puppet that returns whatever it declares.
 
-So nothing is assumed of what nodes, models and tools do, and nothing of the engine is copied: the engine charges,
-diverts and follows edges, and the puppets' strings are all that is pulled. What holds here of every run holds whatever
-the bodies of the nodes are.
+The engine charges, diverts and follows edges itself, so what holds here of every run holds whatever the bodies of the
+nodes are.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
+from graphexec.kernel.meters import Limits, Meter, Spent
 from graphexec.kernel.node import Node
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of
 from graphexec.verify.explorer.explore import MOST_STATES, Exploration, explored
-from graphexec.verify.explorer.search import search
+from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.temporal import members
+from graphexec.verify.explorer.temporal import charges_of, members
 from graphexec.verify.proof.flow import Kind
 
 
@@ -40,15 +39,13 @@ class PuppetEffect(Effect[None]):
 
     __slots__ = ()
 
-    def measure(self, reply: None) -> tuple[float, ...]:
+    def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - none reports anything
         """Return 0 for each meter, of which nothing is taken beyond the charge."""
-        del reply
         return (0,) * len(self.measures)
 
 
 @cache
 def _puppet_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter]) -> PuppetEffect:
-    """The one effect with these charges and measures."""
     kind: type[PuppetEffect] = type(
         "PuppetEffect", (PuppetEffect,), {"__slots__": (), "charges": dict(charges), "measures": tuple(measures)}
     )
@@ -56,7 +53,6 @@ def _puppet_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Me
 
 
 def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
-    """An effect for each way in which the node's effects are charged, and compared with limits that may stop them."""
     effects: dict[PuppetEffect, None] = {}
     for effect in node.effects:
         # A limit on fractions is above 0, and nothing of them is reported.
@@ -70,7 +66,6 @@ def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
 
 
 def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
-    """The limits on what the node asks for; none, where it is reserved."""
     if node.grace is not None:
         return {}
     meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
@@ -85,7 +80,6 @@ _Left: TypeAlias = Mapping[Meter, float]
 Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting"]
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Pull:
     """What a puppet is made to do: ask for these effects in this order, then return an outcome."""
@@ -96,7 +90,6 @@ class Pull:
     order: Literal["at once", "one by one"] = "at once"
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Pulled:
     """What the engine made of it: what it told, how the visit ended, and the next entry or the end of the run."""
@@ -111,7 +104,6 @@ class Pulled:
         return next((event for event in self.events if type(event) is Moved), None)
 
 
-@final
 class Puppets:
     """A graph with a puppet in the place of each node, to be run one step at a time."""
 
@@ -188,13 +180,10 @@ class Puppets:
             then = pulled.then
             outcome = pulled.moved and type(pulled.moved.outcome)
             after = then if isinstance(then, Over) else self.alike(then)
-            asked = [event for event in pulled.events if type(event) is Asked]
-            # By name, which is hashed faster than a meter.
-            charged = Counter(
-                frozenset((meter.name, amount) for meter, amount in member.charges.items())
-                for event in asked
-                for member in members(event.effect)
-            )
+            charged = Counter[str]()
+            for event in pulled.events:
+                if type(event) is Asked:
+                    charged.update(charges_of(members(event.effect)))
             if (key := (pulled.kind, outcome, after, frozenset(charged.items()))) not in seen:
                 seen.add(key)
                 yield pull, pulled
@@ -210,16 +199,15 @@ class Puppets:
             node,
             function=self._asking if node.kind == "asks" else self._returning,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
-            when_spent=None if spent is None else _leaving(spent),
+            when_spent=None if spent is None else partial(_leave, spent),
             settings={},
         )
 
     def _left(self, node: Node[Any, Any], spent: Spent) -> _Left:
-        """What the limits leave for what the node may ask for."""
         return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
 
     def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[PuppetEffect, ...]]:
-        """What a visit can ask for, of each kind and mixed: the least, the most, all that a limit allows, one more."""
+        """Return the requests of a visit, of each kind and mixed: the least, the most, the allowed, one more."""
         if node.kind != "asks":
             return [()]
         ends = {node.least, node.least + 1 if node.most is None else node.most}
@@ -242,15 +230,14 @@ class Puppets:
         return list(dict.fromkeys(found))
 
     def _one_by_one(self, node: Node[Any, Any], asks: tuple[PuppetEffect, ...], left: _Left) -> Iterator[Pull]:
-        """The same, asked for one by one, where a limit tells it from all at once: what came before it is charged."""
+        """Yield the same effects one by one, where a limit tells that from all at once."""
         fan_out = self._limits.fan_out
         if _is_refused(asks, left) or (fan_out is not None and node.most is None and len(asks) > fan_out):
             yield Pull(node.returns[0], asks, order="one by one")
         if self._limits.seconds is not None:
             yield Pull(node.returns[0], asks, "cut", "one by one")
 
-    def _returning(self, value: object) -> object:
-        del value
+    def _returning(self, _: object) -> object:
         self._returned = True
         return bare(self._pull.outcome)
 
@@ -263,7 +250,7 @@ class Puppets:
         return self._returning(value)
 
     def _answer(self, effect: Request, now: float, deadline: float | None) -> tuple[object, float, float]:
-        """The reply, when it comes and how long it took."""
+        """Return the reply, when it comes and how long it took."""
         pace = self._pull.pace
         if pace == "cut":
             at = deadline or 0.0
@@ -280,7 +267,6 @@ def _may_ask(node: Node[Any, Any], count: int) -> bool:
 
 
 def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
-    """Whether the limits do not allow all of these."""
     return any(
         sum(effect.charges.get(meter, 0) for effect in asks) > rest
         or (not rest and any(meter in effect.measures for effect in asks))
@@ -289,7 +275,7 @@ def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
 
 
 def _allowed(effect: PuppetEffect, left: _Left) -> int | None:
-    """How many of these effects the limits allow; `None` if no limit counts them."""
+    """Return how many of these effects the limits allow; `None` if no limit counts them."""
     counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
     if any(not rest and meter in effect.measures for meter, rest in left.items()):
         return 0
@@ -297,10 +283,7 @@ def _allowed(effect: PuppetEffect, left: _Left) -> int | None:
 
 
 def _mixed(count: int, effects: Sequence[PuppetEffect], left: _Left) -> Iterator[tuple[PuppetEffect, ...]]:
-    """So many effects of several kinds: one of one kind and the rest of another, and as many of each as there are.
-
-    In every order, which matters where they are asked for one by one.
-    """
+    """Yield so many effects of several kinds, in every order: one and the rest, and as many of each as there are."""
     for kinds in permutations(effects):
         first, last = kinds[0], kinds[-1]
         if count > 1:
@@ -342,9 +325,8 @@ def explore_table(
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, whatever its nodes do.
 
-    `paths` are the runs that differ in an edge, or in what is left after it. With `ranks` the engine asserts that they
-    fall. Costs one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
-    `CertificateError` where a rank does not fall.
+    With `ranks` the engine asserts that they fall. Costs one step of the engine for each state and outcome. Raises
+    `InputError` for more than `most_states`, and `CertificateError` where a rank does not fall.
     """
     puppets = Puppets(graph, limits, ranks)
 
@@ -352,12 +334,8 @@ def explore_table(
         for pull, pulled in puppets.steps(snapshot):
             yield pull, pulled.events, pulled.then
 
-    return explored(graph, search(graph, ((), puppets.begun()), expand, puppets.alike, most_states=most_states))
+    return explored(graph, Search(graph, expand, puppets.alike, most_states).space((), puppets.begun()))
 
 
-def _leaving(outcome: type) -> Callable[[Any, Exhausted], object]:
-    def leave(value: object, exhausted: Exhausted) -> object:
-        del value, exhausted
-        return bare(outcome)
-
-    return leave
+def _leave(outcome: type, _value: object, _exhausted: object) -> object:
+    return bare(outcome)

@@ -1,31 +1,29 @@
-"""What an exploration found, as a graph of states, and what can be read off it without running anything again.
+"""The states that an exploration found, as a graph, and what follows from it.
 
-States are numbered in the order in which they are found, the shortest way first. Each state's ways lead to other
-states or to the end of a run. A graph without a cycle has a longest run and a number of runs, by dynamic programming;
-one with a cycle has an endless run.
+A graph without a cycle has a longest run and a number of runs; one with a cycle has an endless run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec.kernel.events import Event
 from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.temporal import Assertion
+from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.paths import find_cycle, find_path, label_edges
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 C = TypeVar("C")
 
 Events: TypeAlias = tuple[Event[Any], ...]
 
+# Before the first state.
+_BEGIN = -1
 
-@final
+
 @dataclass(frozen=True, slots=True)
 class RunPath(Generic[C]):
     """One way on from a state: by which `choice`, over which edges, charging which meters, to a state or the end."""
@@ -36,47 +34,34 @@ class RunPath(Generic[C]):
     target: int | Over
 
 
-@final
 @dataclass(frozen=True, slots=True)
-class Broken(Generic[C]):
-    """The shortest run found that breaks an assertion: its choices, and its events up to the one that breaks it."""
+class Discovery(Generic[C]):
+    """The shortest run found that breaks an assertion or ends with an exception: its choices, and its events so far."""
 
-    assertion: Assertion
     choices: tuple[C, ...]
     events: Events
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Thrown(Generic[C]):
-    """The shortest run found that ends with an exception of a node's: its choices, and its events up to then."""
-
-    node: str
-    name: str
-    choices: tuple[C, ...]
-    events: Events
-
-
-@final
 @dataclass(frozen=True, slots=True)
 class Space(Generic[C]):
     """The states found: how a run begins, and each state's ways.
 
-    And the shortest run for each assertion that fails, and for each class of exceptions that a node raises.
+    `broken` has the shortest run for each failed assertion, `thrown` for each node and name of an exception that it
+    raises.
     """
 
     first: RunPath[C]
     ways: Sequence[Sequence[RunPath[C]]]
-    broken: tuple[Broken[C], ...]
-    thrown: tuple[Thrown[C], ...] = ()
+    broken: Mapping[Assertion, Discovery[C]]
+    thrown: Mapping[tuple[str, str], Discovery[C]]
 
-    def __iter__(self) -> Iterator[RunPath[C]]:
-        yield self.first
-        for ways in self.ways:
-            yield from ways
+    def rows(self) -> Iterator[tuple[int, RunPath[C]]]:
+        """Yield each way with the state that it leads on from, the beginning of a run first."""
+        yield _BEGIN, self.first
+        for number, ways in enumerate(self.ways):
+            yield from ((number, way) for way in ways)
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Endless:
     """A run that need not end: the way to a loop, and the loop."""
@@ -89,7 +74,6 @@ class Endless:
         return f"{', '.join(map(str, self.loop))} can repeat for ever; reached by {way}"
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How long runs can be: the most transitions of any, the most charged by meter, and how many runs there are."""
@@ -100,16 +84,20 @@ class Extent:
 
 
 def extent(space: Space[Any]) -> Extent | Endless:
-    """The extent of all runs, or one that is endless. Costs one pass over the ways."""
-    for number, ways in ((None, [space.first]), *enumerate(space.ways)):
-        for way in ways:
-            if isinstance(way.target, Over) and way.target.how == "endless":
-                return _going_round(() if number is None else _way_to(space, number), way.edges)
-    order, looping = _ordered(space)
-    if looping is not None:
-        return Endless(_way_to(space, looping), _edges(find_cycle(_network(space), looping)))
+    """The extent of all runs, or one that is endless. Takes linear time."""
+    network = label_edges((number, way.target, way) for number, way in space.rows() if not isinstance(way.target, Over))
+    for number, way in space.rows():
+        if isinstance(way.target, Over) and way.target.how == "endless":
+            return _repeated(_edges(find_path(network, _BEGIN, number)), way.edges)
+    following = {
+        number: [way.target for way in ways if not isinstance(way.target, Over)]
+        for number, ways in enumerate(space.ways)
+    }
     known: dict[int, Extent] = {}
-    for number in order:
+    for component in strongly_connected_components(following):
+        number = min(component)
+        if len(component) > 1 or number in following[number]:
+            return Endless(_edges(find_path(network, _BEGIN, number)), _edges(find_cycle(network, number)))
         known[number] = _joined(space.ways[number], known)
     return _joined([space.first], known)
 
@@ -127,32 +115,8 @@ def _joined(ways: Iterable[RunPath[Any]], known: Mapping[int, Extent]) -> Extent
     )
 
 
-def _ordered(space: Space[Any]) -> tuple[list[int], int | None]:
-    """The states, each behind all that it leads to; and a state on a cycle, if there is one."""
-    order: list[int] = []
-    if isinstance(space.first.target, Over):
-        return order, None
-    done: set[int] = set()
-    open_: dict[int, Iterator[int]] = {}
-    stack = [space.first.target]
-    while stack:
-        number = stack[-1]
-        if number not in open_:
-            open_[number] = iter({way.target for way in space.ways[number] if not isinstance(way.target, Over)} - done)
-        following = next((target for target in open_[number] if target not in done), None)
-        if following is None:
-            done.add(number)
-            order.append(number)
-            stack.pop()
-        elif following in open_:
-            return order, following
-        else:
-            stack.append(following)
-    return order, None
-
-
-def _going_round(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
-    """The run that took all these edges without asking for anything: the last round of it is its loop."""
+def _repeated(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
+    """Return the endless run that took these edges without a request; the last round of it is its loop."""
     last = edges[-1].target
     sizes = [size for size in range(1, len(edges) + 1) if edges[-size].source == last]
     # The last ways back to the node where it was left: the shortest that was gone round twice, or else the shortest.
@@ -163,22 +127,5 @@ def _going_round(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
     return Endless((*stem, *edges[:rest]), edges[rest : rest + size])
 
 
-def _way_to(space: Space[Any], number: int) -> tuple[Edge, ...]:
-    """The edges of a way with the fewest choices to a state."""
-    return _edges(find_path(_network(space), _BEGIN, number) or ())
-
-
-def _edges(ways: Iterable[RunPath[Any]]) -> tuple[Edge, ...]:
-    return tuple(edge for way in ways for edge in way.edges)
-
-
-# Before the first state.
-_BEGIN = -1
-
-
-def _network(space: Space[Any]) -> nx.DiGraph[int]:
-    """The states, with the ways between them as labels."""
-    rows = ((_BEGIN, [space.first]), *enumerate(space.ways))
-    return label_edges(
-        (number, way.target, way) for number, ways in rows for way in ways if not isinstance(way.target, Over)
-    )
+def _edges(ways: Iterable[RunPath[Any]] | None) -> tuple[Edge, ...]:
+    return tuple(edge for way in ways or () for edge in way.edges)

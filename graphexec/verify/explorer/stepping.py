@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
 
@@ -30,7 +31,6 @@ _ENDLESS = 10_000
 _COMBINATIONS = 64
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What the world does when it is asked: its kind, the name of the class of replies, and the reply."""
@@ -43,7 +43,6 @@ class Choice:
         return f"{self.kind} {self.name}".strip()
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A run that waits for the answer to `effect`; `had` are the classes of replies that the node has had before."""
@@ -56,12 +55,12 @@ class Waiting:
 @final
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A run that is over: with an outcome, with an exception, or cancelled. `name` is the class of it.
+    """A run that is over; `name` is the class of its outcome, or of the exception of a node or (`injected`) the world.
 
     One that is `endless` went on and on without asking for anything, and was left.
     """
 
-    how: Literal["done", "raised", "cancelled", "endless"]
+    how: Literal["done", "raised", "injected", "cancelled", "endless"]
     name: str
 
 
@@ -69,7 +68,6 @@ class Over:
 Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Stepping:
     """Runs of one machine within limits; `crashes` are allowed where the limits do not say how many (`restarts`)."""
@@ -77,6 +75,8 @@ class Stepping:
     graph: Graph[Any, Any]
     limits: Limits
     crashes: int = 0
+    # Of nodes: whether they leave the step, and do not end the run.
+    raising: bool = False
 
     def begun(self, value: object) -> Stepped:
         """A run up to its first request."""
@@ -87,7 +87,7 @@ class Stepping:
         snapshot, effect = waiting.snapshot, waiting.effect
         match choice.kind:
             case "raises":
-                return (), Over("raised", choice.name)
+                return (), Over("injected", choice.name)
             case "cancels":
                 return (), Over("cancelled", "")
             case "crashes":
@@ -104,37 +104,30 @@ class Stepping:
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Everything that the world can do then."""
         limited = self.limits.seconds is not None
-        replies = _replies(waiting.effect, self._priced(oracle))
+        replies = _replies(waiting.effect, partial(self._known, oracle))
         for reply in replies:
             yield Choice("replies", reply.name, reply.value)
         if limited:
             for reply in replies:
                 yield Choice("replies late", reply.name, reply.value)
             yield from _cuts(waiting.effect, replies)
-        yield Choice("raises", ModelError.__name__ if _model(waiting.effect) else "an exception")
+        of_model = not isinstance(waiting.effect, All) and MODEL_CALLS in waiting.effect.charges
+        yield Choice("raises", ModelError.__name__ if of_model else "an exception")
         yield Choice("cancels")
         if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
             yield Choice("crashes")
 
-    def _priced(self, oracle: Oracle) -> Callable[[Effect[Any]], list[Reply]]:
-        """The replies, and where tokens or money are limited those of a model once more that take all there is."""
+    def _known(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
+        """Return the replies and, where tokens or money are limited, those of a model that take all of it."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
-
-        def replies(effect: Effect[Any]) -> list[Reply]:
-            known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
-            dear: list[tuple[str, dict[str, Any]]] = []
-            if tokens is not None:
-                dear.append(("tokens", {"usage": Usage(completion_tokens=int(tokens))}))
-            if money is not None:
-                dear.append(("money", {"cost": money}))
-            return known + [
-                Reply(f"{reply.name}, for all the {what}", replace(reply.value, **taken))
-                for what, taken in dear
-                for reply in known
-                if isinstance(reply.value, ModelReply)
-            ]
-
-        return replies
+        known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
+        models = [(reply.name, reply.value) for reply in known if isinstance(reply.value, ModelReply)]
+        if tokens is not None:
+            usage = Usage(completion_tokens=int(tokens))
+            known += [Reply(f"{name}, for all the tokens", replace(value, usage=usage)) for name, value in models]
+        if money is not None:
+            known += [Reply(f"{name}, for all the money", replace(value, cost=money)) for name, value in models]
+        return known
 
     def _on(self, execution: Execution, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
         path = execution.path(observed=True)
@@ -153,14 +146,16 @@ class Stepping:
         except StopIteration as end:
             events.append(Done(end.value, execution.snapshot()))
             return tuple(events), Over("done", type(end.value).__name__)
-        except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything; it ends this run
+        except Exception as error:
+            if self.raising:
+                raise
             return tuple(events), Over("raised", type(error).__name__)
         finally:
             path.close()
 
 
 def _resumed(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
-    """The run as whoever stored it takes it up again; what cannot be stored is taken up as it is."""
+    """Return the run as resumed after a crash; what cannot be stored is resumed as it is."""
     restarted = snapshot.restarted()
     try:
         return Snapshot.from_json(restarted.to_json(), graph)
@@ -169,7 +164,7 @@ def _resumed(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
 
 
 def _replies(effect: Request, known: Callable[[Effect[Any]], list[Reply]]) -> list[Reply]:
-    """The classes of replies to an effect, or to a batch: every combination, or all that differ in one member."""
+    """Return the replies to an effect, or every combination of a batch's, or all that differ in one member."""
     if not isinstance(effect, All):
         return known(effect)
     each = [known(member) for member in effect.effects]
@@ -190,12 +185,7 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
         yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
 
 
-def _model(effect: Request) -> bool:
-    return not isinstance(effect, All) and MODEL_CALLS in effect.charges
-
-
 def _for_nothing(reply: Reply) -> Reply:
-    """The reply, at no cost where it says none."""
     value = reply.value
     if isinstance(value, ModelReply) and value.cost is None:
         return Reply(reply.name, replace(value, cost=0.0))

@@ -42,10 +42,9 @@ class GuardedProgram:
 def guarded(flow: Flow, limits: Limits) -> GuardedProgram:
     """Return the walks of the flow that the limits allow.
 
-    Transitions whose causes have no limit are left out, and budgets that have none are not counted. A cause that is not
-    counted, such as `seconds`, can come at any time. A node that the flow does not explain is one without a way on.
-
-    Raises `LimitsError` for a limit that is too large for a model checker.
+    Transitions whose causes have no limit are left out, and budgets without one are not counted. A cause that is not
+    counted, such as `seconds`, can come at any time. Raises `LimitsError` for a limit that is too large for a model
+    checker.
     """
     caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
     limited = {name for name, limit in limits_of(flow, limits).items() if limit is not None}
@@ -82,10 +81,9 @@ def whole_number(subject: str, number: int) -> int:
 
 
 def identifiers(prefix: str, names: Iterable[str]) -> list[str]:
-    """Return an identifier for each name, no two the same: its ASCII letters, digits and underscores behind the prefix.
+    """Return a unique identifier for each name: its ASCII letters, digits and underscores behind the prefix.
 
-    The prefix keeps them off keywords, and off SPIN's labels, of which those that begin with end, progress or accept
-    mean something.
+    The prefix keeps them off keywords, and off SPIN's labels that begin with end, progress or accept.
     """
     made: dict[str, None] = {}
     for name in names:
@@ -96,6 +94,12 @@ def identifiers(prefix: str, names: Iterable[str]) -> list[str]:
             unique = f"{plain}_{number}"
         made[unique] = None
     return list(made)
+
+
+def changes(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
+    """Return the new values of the variables `left` that a command changes."""
+    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
+    return taken | {left[name]: str(counters[name]) for name in command.refills}
 
 
 def remark(command: Command) -> str:

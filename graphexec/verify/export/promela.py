@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.export.guarded import Command, guarded, identifiers, remark, whole_number
+from graphexec.verify.export.guarded import Command, changes, guarded, identifiers, remark, whole_number
 from graphexec.verify.proof.flow import Flow
 
 _HEADER = """\
@@ -27,11 +27,9 @@ _HEADER = """\
 def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str = "machine.pml") -> str:
     """Return a model whose claim is that every run ends; with `bound`, after at most so many transitions.
 
-    `file` is the name under which it will be stored, for the commands in its first lines. Only the transitions that
-    the limits allow are in it. Without `bound` steps are not counted, so that an endless run
-    is a cycle of few states. With it there is no claim about cycles: a run that is over after `bound` steps has ended
-    or is stuck, which SPIN reports too (an invalid end state). The states are then up to `bound` times as many: a
-    bound of some thousand steps is as far as that goes.
+    `file` is the name under which it will be stored. With `bound` there is no claim about cycles: a run that is over
+    after `bound` steps has ended or is stuck, which SPIN reports as an invalid end state. The states are then up to
+    `bound` times as many: some thousand steps are the most.
 
     Raises `LimitsError` for a limit or a bound that is too large for SPIN, and `InputError` for a name that would end
     the comment.
@@ -58,7 +56,9 @@ def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str =
     for node, commands in program.nodes.items():
         lines += ["", f"{labels[node]}:", "    if" if commands else "    false;  /* no way on */"]
         for command in commands:
-            body = f"{_guard(command, left)}{_effects(command, program.counters, left)}{step}"
+            after = changes(command, program.counters, left)
+            effects = "".join(f"{variable} = {value}; " for variable, value in after.items())
+            body = f"{_guard(command, left)}{effects}{step}"
             target = labels[command.transition.target]
             lines += [f"    /* {remark(command)} */", f"    :: atomic {{ {body}goto {target} }}"]
         if commands:
@@ -74,9 +74,3 @@ def _guard(command: Command, left: Mapping[str, str]) -> str:
     if command.empty:
         parts.append(f"({' || '.join(f'{left[name]} == 0' for name in command.empty)})")
     return f"{' && '.join(parts)} -> " if parts else ""
-
-
-def _effects(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> str:
-    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
-    after = taken | {left[name]: str(counters[name]) for name in command.refills}
-    return "".join(f"{variable} = {value}; " for variable, value in after.items())

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.export.guarded import Command, guarded, identifiers, remark, whole_number
+from graphexec.verify.export.guarded import Command, changes, guarded, identifiers, remark, whole_number
 from graphexec.verify.proof.flow import Flow
 
 _HEADER = r"""\* A machine of graphexec, for TLC: {claim}.
@@ -24,11 +24,8 @@ _HEADER = r"""\* A machine of graphexec, for TLC: {claim}.
 def tla(flow: Flow, limits: Limits, *, bound: int | None = None, name: str = "Machine") -> str:
     """Return the module `name`, which claims that every run ends; with `bound`, after at most so many transitions.
 
-    It goes into the file `name`.tla; `tla_config` has what TLC is to check. Only the transitions that the limits allow
-    are in it, and steps are counted only with `bound`, as in `promela`.
-
-    Raises `LimitsError` for a limit or a bound that is too large for TLC, and `InputError` for a name that cannot be a
-    module's.
+    It goes into the file `name`.tla. Steps are counted only with `bound`, as in `promela`. Raises `LimitsError` for a
+    limit or a bound that is too large for TLC, and `InputError` for a name that cannot be a module's.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise InputError(f"{name!r} cannot name a module of TLA+; give a letter, then letters, digits and underscores")
@@ -54,7 +51,7 @@ def tla(flow: Flow, limits: Limits, *, bound: int | None = None, name: str = "Ma
     for action, command in zip(actions, commands, strict=True):
         after = {
             "node": _string(command.transition.target),
-            **_after(command, program.counters, left),
+            **changes(command, program.counters, left),
             clock: following,
         }
         lines += ["", rf"\* {remark(command)}", f"{action} =="]
@@ -72,17 +69,12 @@ def tla(flow: Flow, limits: Limits, *, bound: int | None = None, name: str = "Ma
 
 
 def tla_config(*, bound: int | None = None) -> str:
-    """Return TLC's configuration for `tla` with the same `bound`.
-
-    With a bound nothing is claimed about cycles: a run that is over after `bound` steps has ended or is stuck, and
-    TLC reports that it is stuck (a deadlock).
-    """
+    """Return TLC's configuration for `tla` with the same `bound`; with a bound, TLC reports stuck runs as deadlocks."""
     claim = "PROPERTY EveryRunEnds" if bound is None else "INVARIANT WithinBound"
     return f"SPECIFICATION Spec\n{claim}\n"
 
 
 def _string(name: str) -> str:
-    """The name as a string of TLA+, which has ASCII and two escapes: others are written out."""
     return '"' + ascii(name)[1:-1].replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
@@ -92,8 +84,3 @@ def _guard(command: Command, left: Mapping[str, str]) -> Iterator[str]:
         yield f"{left[name]} >= {amount}"
     if command.empty:
         yield " \\/ ".join(f"{left[name]} = 0" for name in command.empty)
-
-
-def _after(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
-    taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
-    return taken | {left[name]: str(counters[name]) for name in command.refills}

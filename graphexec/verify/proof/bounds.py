@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from graphexec.kernel.meters import GRACE, Limits
 from graphexec.verify.proof import polynomial
@@ -30,50 +30,38 @@ def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits) -> 
     names = flow.bounded
     steps, *charged = _longest(flow, limits, names)
     forms = _Forms(flow, transitions, limits)
+    # What is cut at the deadline may still clean up.
+    beyond = flow.grace + GRACE
+    end = None if limits.seconds is None else limits.seconds + beyond
+    seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end)
     return Bounds(
         _bound(forms.of(lambda _: _ONE), steps),
         {name: _charged(forms, name, longest, limits) for name, longest in zip(names, charged, strict=True)},
-        _seconds(flow, limits),
+        seconds,
     )
 
 
-def _seconds(flow: Flow, limits: Limits) -> Bound:
-    """The seconds until control returns: what is cut at the deadline may still clean up."""
-    if limits.seconds is None:
-        return Bound(None, None)
-    beyond = flow.grace + GRACE
-    return Bound(f"seconds + {beyond:g}", limits.seconds + beyond, value=limits.seconds + beyond)
-
-
-@dataclass(frozen=True, slots=True)
-class _Longest:
-    """The longest run among all that may be, and whether it is sure that there is such a run."""
-
-    number: int
-    sure: bool
+# The most of something in any run that may be, and whether there is sure to be such a run.
+_Longest: TypeAlias = tuple[int, bool]
 
 
 def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest | None]:
-    """The most transitions of a run, and the most that it charges each meter; `None` where there is too much to see."""
+    """Return the most transitions of a run, and its most charges by meter; `None` where there are too many states."""
     product = Product(flow, limits)
     if product.size() > _STATES:
         return [None] * (1 + len(meters))
-    most = product.longest([_one, *(_charging(name, limits) for name in meters)])
+    most = product.longest([lambda _: 1, *(_charging(name, limits) for name in meters)])
     shown = Product(flow, limits, sure=True)
     known = shown.size() <= _STATES and not (limits.seconds is not None and _grace_follows_grace(flow))
     if not known:
-        return [_Longest(one, sure=False) for one in most]
+        return [(one, False) for one in most]
     # A visit that a limit stops may have asked for nothing.
-    sure = shown.longest([_one, *(_charging(name, limits, within=False) for name in meters)])
-    return [_Longest(one, one == other) for one, other in zip(most, sure, strict=True)]
-
-
-def _one(_: Transition) -> int:
-    return 1
+    sure = shown.longest([lambda _: 1, *(_charging(name, limits, within=False) for name in meters)])
+    return [(one, one == other) for one, other in zip(most, sure, strict=True)]
 
 
 def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[Transition], int]:
-    """The most that a visit charges a meter; unless `within`, nothing where a limit stops it."""
+    """Return the most that a visit charges a meter; unless `within`, nothing where a limit stops it."""
     fan_out = limits.fan_out or 0
 
     def most(one: Transition) -> int:
@@ -85,10 +73,7 @@ def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[T
 
 
 def _grace_follows_grace(flow: Flow) -> bool:
-    """Whether a reserved visit may come after another: what the first takes of the grace, the second lacks.
-
-    The product knows only whether the time of the limit is over, so with a clock it is not sure of such runs.
-    """
+    """Return whether a reserved visit may come after another, with less grace: the product does not know how much."""
     reserved = [one for one in flow.transitions if one.reserved]
     following: dict[str, list[str]] = {}
     for one in flow.transitions:
@@ -98,19 +83,16 @@ def _grace_follows_grace(flow: Flow) -> bool:
 
 
 class _Forms:
-    """The closed forms of a flow, the best for the given limits."""
-
     def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits) -> None:
         self.flow = flow
         self.transitions = transitions
-        budgets = {name: limit for name, limit in caps_of(flow, limits).items() if limit is not None}
-        others = {"fan_out": limits.fan_out, "restarts": limits.restarts}
-        named = {name: limit for name, limit in others.items() if limit is not None}
-        self.caps: Mapping[str, int] = {**budgets, **named}
-        self._limited = frozenset(budgets)
+        budgets = caps_of(flow, limits)
+        caps = {**budgets, "fan_out": limits.fan_out, "restarts": limits.restarts}
+        self.caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
+        self._limited = frozenset(budgets) & self.caps.keys()
 
     def of(self, weight: Callable[[Transition], Polynomial], more: Polynomial = _ZERO) -> tuple[str, int]:
-        """The closed form with the least value, and its value; `more` is added to each."""
+        """Return the closed form with the least value, and its value; `more` is added to each."""
         spent = {name for one in self.transitions for name, _ in one.spends if name in self._limited}
         preferred: list[str | None] = (
             [name for name in self.caps if name in spent] if len(self.flow.nodes) <= _NODES else []
@@ -125,13 +107,12 @@ class _Forms:
 
 def _bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
     text, value = form
-    if longest is None:
-        return Bound(text, value, value=value)
-    return Bound(text, longest.number, exact=longest.sure, value=value)
+    number, exact = (value, False) if longest is None else longest
+    return Bound(text, number, exact=exact, value=value)
 
 
 def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:
-    """The bound on a charged meter: what the flow lets a run ask for, or what a limit allows, whichever is less."""
+    """Return the bound on a charged meter by the flow or by a limit, whichever is less."""
     own = _allowed(forms, name, limits)
     charging = [one for one in forms.transitions if one.calls(name) != 0]
     if not charging:
@@ -149,7 +130,7 @@ def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits)
 
 
 def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
-    """What a limit allows, on the meter or on one that bounds it, and what is reserved, also when it is asked again."""
+    """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
     caps = forms.caps
     bounding = {other: factor for other, factor in forms.flow.factors(name).items() if other in caps}
     if not bounding:
@@ -165,7 +146,7 @@ def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
 
 
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
-    """Whether a limit may stop effects that charge the meter: on it, or on what they take besides."""
+    """Return whether a limit may stop effects that charge the meter."""
     taken = {other for one in flow.transitions for kind in one.kinds if dict(kind).get(name) for other, _ in kind}
     known = limits_of(flow, limits)
     # What is only measured stops nothing as long as nothing is reported of it.
@@ -173,13 +154,12 @@ def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
 
 
 def _most(one: Transition, name: str) -> Polynomial:
-    """The most that a visit charges a meter, where the limit `fan_out` bounds what others do not."""
     effects = _FAN_OUT if one.most is None else polynomial.number(one.most)
     return polynomial.number(one.largest(name)) * effects
 
 
 def _again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
-    """What is charged again after crashes, at most that of a visit each time."""
+    """Return the most that is charged again after crashes."""
     if not limits.restarts:
         return _ZERO
     return polynomial.name("restarts") * (polynomial.most(_most(one, name) for one in transitions) or _ZERO)

@@ -20,11 +20,11 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How much of something a run takes at most.
+    """The most of something that a run takes.
 
-    `form` says it in the names of the limits and holds whatever they are (`4*iterations + 2`); `value` is its value for
-    the given limits. `number` is the least bound known for these, and `exact` says that some run through the flow
-    reaches it. All are `None` where nothing bounds it.
+    `form` holds for all limits, in their names (`4*iterations + 2`); `value` is its value for the given limits.
+    `number` is the least bound known for these, and `exact` says that some run through the flow reaches it. All are
+    `None` where nothing bounds it.
     """
 
     form: str | None
@@ -59,11 +59,7 @@ def shown_meters(names: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a run: transitions taken, what effects charge, and seconds until control returns.
-
-    `meters` has a bound for each meter that effects charge and no reply reports: of what is measured nothing is known
-    before.
-    """
+    """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns."""
 
     transitions: Bound
     meters: Mapping[str, Bound]

@@ -38,7 +38,6 @@ def check_ranks(certificate: Certificate) -> None:
 
 
 def _open_ends(certificate: Certificate) -> Iterator[str]:
-    """A run is never stuck, and never leaves the nodes that have a rank."""
     flow = certificate.flow
     for node in dict.fromkeys([flow.start, *flow.nodes, *(one.target for one in flow.transitions)]):
         if node == END.name:
@@ -65,7 +64,7 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
 
 
 def _falls(certificate: Certificate, one: Transition) -> bool:
-    """Whether the rank falls, whatever the counters are: at the first level that changes at all."""
+    """Return whether the rank falls at the first level that changes, whatever the counters are."""
     spent = {name for name, amount in one.spends if amount >= 1}
     ranks = certificate.ranks
     for (part, budgets), (next_part, next_budgets) in zip(

@@ -14,7 +14,7 @@ from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial, most
-from graphexec.verify.proof.ranking import components, spent_for_good
+from graphexec.verify.proof.ranking import components, spends, spent_for_good
 
 _ZERO = polynomial.number(0)
 
@@ -51,7 +51,7 @@ class Ways:
     def _values(
         self, nodes: Iterable[str], transitions: Sequence[Transition], begun: Mapping[str, Polynomial]
     ) -> dict[str, Polynomial]:
-        """The longest way to each node that can be reached, where there are ways to some already."""
+        """Return the longest way to each node that can be reached from those that `begun` has ways to."""
         values = dict(begun)
         found = components(nodes, transitions)
         place = {name: number for number, (component, _) in enumerate(found) for name in component}
@@ -68,7 +68,7 @@ class Ways:
             values.update(passed.values)
             for one in leaving.get(number, ()):
                 length = passed.values[one.source] + self.weight(one)
-                if one.source in passed.rounded and _spends(one, passed.budgets):
+                if one.source in passed.rounded and spends(one, passed.budgets):
                     # It is itself the last of the spending transitions.
                     length = length - passed.round
                 old = values.get(one.target)
@@ -80,26 +80,16 @@ class Ways:
     ) -> _Passed:
         budgets = spent_for_good(within, self.limited)
         assert budgets, "a flow that is proved to end has a budget that runs out in each loop"
-        # One of them will do: the loops that do not spend it spend another, and are bounded by that.
-        chosen = (self.preferred,) if self.preferred in budgets else budgets
-        return self._bounded_by(chosen, component, within, entries)
-
-    def _bounded_by(
-        self,
-        budgets: tuple[str, ...],
-        component: Sequence[str],
-        within: Sequence[Transition],
-        entries: Mapping[str, Polynomial],
-    ) -> _Passed:
-        spending = [one for one in within if _spends(one, budgets)]
-        rest = [one for one in within if not _spends(one, budgets)]
+        if self.preferred in budgets:
+            # One of them will do: the loops that do not spend it spend another, and are bounded by that.
+            budgets = (self.preferred,)
+        spending = [one for one in within if spends(one, budgets)]
+        rest = [one for one in within if not spends(one, budgets)]
         before = self._values(component, rest, entries)
         after = self._values(component, rest, {one.target: _ZERO for one in spending})
         rounds = most(after[one.source] + self.weight(one) for one in spending if one.source in after)
         first = most(before[one.source] + self.weight(one) for one in spending if one.source in before)
-        units = _ZERO
-        for budget in budgets:
-            units = units + polynomial.name(budget)
+        units = sum(map(polynomial.name, budgets), _ZERO)
         assert first is not None, "in a component, every transition is reached from everywhere"
         assert rounds is not None, "and from each spending one the next"
         # Where a limit is 0, there are no ways that spend it, and their form may be negative: no round may be.
@@ -111,7 +101,3 @@ class Ways:
                 longest = longest.or_more(before[name])
             values[name] = units * one_round + longest
         return _Passed(values, one_round, budgets, frozenset(after))
-
-
-def _spends(one: Transition, budgets: Sequence[str]) -> bool:
-    return any(name in budgets for name, amount in one.spends if amount)

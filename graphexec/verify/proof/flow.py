@@ -1,8 +1,7 @@
-"""What a proof sees of a machine: names and whole numbers, no functions and no values.
+"""The flow of a machine, which a proof is about: names and whole numbers, no functions and no values.
 
-A run is a walk through this flow with a counter for each budget and each meter that effects charge. A *visit* to a node
-ends with one transition, and the engine lets it end only with one that the table has; so whatever nodes, models and
-tools do, what holds of every walk holds of every run.
+A run is a walk through it with a counter for each budget and each meter that effects charge. A *visit* to a node ends
+with one transition of the table, whatever nodes, models and tools do.
 """
 
 from __future__ import annotations
@@ -31,12 +30,10 @@ Charges: TypeAlias = tuple[tuple[str, int], ...]
 class Transition:
     """One way in which a visit to `source` can end.
 
-    `spends` are the budgets and meters that each such visit spends, with the least it can spend of them; it is possible
-    only if that much is left. `resets` are full again after it. `causes` are the limits one of which must be spent for
-    a `gate` or a `within` (of a gate: a counter of them at 0, or the run's `seconds` or `restarts`); without any of
-    them there is no such transition. Such a visit asks for `asks` effects at least and for `most` at most (`None`: only
-    the limit `fan_out`, or a limit on what they charge, bounds them), each of one of `kinds`. What a `reserved` visit
-    asks for is not charged to the limits, and may take `grace` seconds beyond the run's deadline.
+    `spends` are the budgets and meters that such a visit spends, at least so much, which must be left. `resets` are
+    full again after it. `causes` are the limits one of which must be spent for a `gate` or a `within`. It asks for
+    `asks` effects at least and for `most` at most (`None`: only a limit bounds them), each of one of `kinds`. A
+    `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline.
     """
 
     source: str
@@ -186,7 +183,6 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
 
 
 def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
-    """The ways in which a visit can end with `outcome`; where they lead is left open."""
     entry = {budget.name: 1 for budget in node.meters}
     here = Transition(node.name, outcome.__name__, "", grace=node.grace)
     kinds = () if node.most == 0 else tuple(dict.fromkeys(map(_charges, node.effects)))
@@ -205,21 +201,18 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
 
 
 def _charges(effect: type[Effect[Any]]) -> Charges:
-    """What such an effect charges, then what it only measures, each sorted by name."""
     charges = {meter.name: amount for meter, amount in effect.charges.items()}
     measured = {meter.name: 0 for meter in effect.measures if meter.name not in charges}
     return (*sorted(charges.items()), *sorted(measured.items()))
 
 
 def _least(kinds: tuple[Charges, ...], asks: int) -> dict[str, int]:
-    """What each visit that returns is sure to have been charged for the effects it asked for."""
     names = dict.fromkeys(name for kind in kinds for name, _ in kind)
     least = {name: asks * min(dict(kind).get(name, 0) for kind in kinds) for name in names}
     return {name: amount for name, amount in least.items() if amount}
 
 
 def _stopping(kinds: tuple[Charges, ...]) -> list[str]:
-    """The meters whose limits can stop what is asked for: first those that are charged, then those only measured."""
     charged = {name for kind in kinds for name, amount in kind if amount}
     measured = {name for kind in kinds for name, _ in kind} - charged
     return [*sorted(charged), *sorted(measured)]

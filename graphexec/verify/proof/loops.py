@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from graphexec.kernel.meters import ITERATIONS, Limits
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lowered
@@ -28,7 +27,7 @@ def loops_found(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
     witness = _endless(flow, limits, within=core.transitions)
     node = (witness.loop[0] if witness else core.transitions[0]).source
     if witness is not None:
-        fact = f"only the {limits.seconds:g} seconds end this loop: {_told(witness.loop)}; no count does"
+        fact = f"only the {limits.seconds:g} seconds end this loop: {_format_loop(witness.loop)}; no count does"
         remedy = f"give it a limit that is counted: {_remedy(flow, core, limits, witness.loop)}"
         yield Finding("GX012", "error", node, None, fact, remedy, witness)
         return
@@ -38,7 +37,6 @@ def loops_found(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
 
 
 def _timeless(core: Core) -> list[Transition]:
-    """The transitions that are taken though time is up; an entry that costs and an effect look at the clock."""
     return [one for one in core.transitions if one.kind != "move" or not (one.spends or one.asks)]
 
 
@@ -55,16 +53,15 @@ def _refuted(flow: Flow, core: Core, limits: Limits, witness: Witness) -> Findin
     code, why = _kind(flow, limits, loop)
     entry = loop[0]
     outcome = entry.outcome if len(loop) == 1 else None
-    fact = f"this loop can run for ever: {_told(loop)}; {why}"
+    fact = f"this loop can run for ever: {_format_loop(loop)}; {why}"
     return Finding(code, "error", entry.source, outcome, fact, _remedy(flow, core, limits, loop), witness)
 
 
-def _told(loop: Iterable[Transition]) -> str:
+def _format_loop(loop: Iterable[Transition]) -> str:
     return ", ".join(dict.fromkeys(map(str, loop)))
 
 
 def _kind(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[str, str]:
-    """The code of an endless loop, and what becomes of the budgets in it."""
     caps = caps_of(flow, limits)
     spent = sorted({name for one in loop for name, _ in one.spends})
     limited = [name for name in spent if caps[name] is not None]
@@ -86,14 +83,14 @@ def _kind(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[str, 
 
 
 def _idle(flow: Flow, caps: Mapping[str, int | None], loop: Sequence[Transition]) -> list[str]:
-    """The budgets that would bound the loop, were there a limit to them: it spends and does not refill them."""
+    """Return the budgets that the loop spends and does not refill, and that have no limit."""
     own = [ITERATIONS.name, *(name for name, _ in flow.budgets)]
     spent = {name for one in loop for name, _ in one.spends} - {name for one in loop for name in one.resets}
     return [name for name in own if name in spent and caps[name] is None]
 
 
 def _enters(one: Transition, limited: Sequence[str]) -> bool:
-    """Whether a transition enters a nested graph from outside, which refills what the graph owns."""
+    """Return whether a transition enters a nested graph from outside, which refills what the graph owns."""
     prefix = one.target.rpartition(".")[0]
     return (
         bool(prefix)
@@ -107,7 +104,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) -> str:
-    """What to write: found by trying it on the flow, so that it does mend the loop."""
+    """Return what to write, which was tried on the flow."""
     caps = caps_of(flow, limits)
     finite = [name for name, limit in caps.items() if limit is not None]
     spent = {name for one in loop for name, _ in one.spends}
@@ -132,13 +129,13 @@ def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) 
             continue
         if not spent and not refills:
             return f"meter {node}: {_metering(flow, core, node)}{kept}"
-        budget = f', budget=Budget("{_named(loop)}", 2)'
+        name = "extensions" if any(one.kind != "move" for one in loop) else "rounds"
+        budget = f', budget=Budget("{name}", 2)'
         return f"meter {node} by a budget that nothing refills: {_metering(flow, core, node, budget)}{kept}"
     return f"meter each of its nodes by a budget that nothing in the loop refills{kept}"
 
 
 def _metered(core: Core, node: str) -> list[Transition]:
-    """The core with a new meter on a node; the ways that a spent limit takes are led out of it."""
     return [
         dataclasses.replace(one, spends=(*one.spends, (_NEW, 1))) if one.source == node else one
         for one in core.transitions
@@ -156,17 +153,13 @@ def _mended(core: Core, transitions: Sequence[Transition], finite: Sequence[str]
 
 
 def _candidates(loop: Sequence[Transition]) -> list[str]:
-    """The loop's nodes; first those that refill, where one counts best, then those that only this loop passes."""
+    """Return the loop's nodes in the order in which to try a meter on them."""
     refilling = [one.source for one in loop if one.resets]
     return list(dict.fromkeys([*refilling, *(one.source for one in loop[1:]), *(one.source for one in loop[:1])]))
 
 
-def _named(loop: Sequence[Transition]) -> Literal["extensions", "rounds"]:
-    return "extensions" if any(one.kind != "move" for one in loop) else "rounds"
-
-
 def _metering(flow: Flow, core: Core, node: str, budget: str = "") -> str:
-    """What to write to meter a node: the machine's other nodes show how one is left, and where that leads."""
+    """Return what to write to meter a node, after the example of the machine's other nodes."""
     ways = [one for one in flow.transitions if one.kind != "move"]
     own = [one for one in ways if one.source == node]
     # A nested graph's nodes cannot be led to from outside.

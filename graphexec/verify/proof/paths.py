@@ -1,7 +1,6 @@
-"""Shortest paths and cycles through labelled edges, found by networkx: what a refutation shows.
+"""Shortest paths and cycles through labelled edges, found by networkx, which no proof needs: it is loaded when used.
 
-networkx is loaded when one is looked for; no proof needs it. Of paths of equal length the first is found, in the order
-in which the edges were added.
+Of paths of equal length the first is found, in the order in which the edges were added.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ def find_cycle(network: nx.DiGraph[N], node: N) -> list[Any]:
 
 
 def _nodes_until(network: nx.DiGraph[N], start: N, targets: set[N]) -> list[N] | None:
-    """The nodes on a shortest path to one of the targets, both ends included."""
     import networkx as nx
 
     if start in targets:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import final
+from functools import reduce
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Polynomial:
     """Whole coefficients by product of names; the product of none is 1. Two are compared term by term, if at all."""
@@ -66,10 +65,8 @@ def name(symbol: str) -> Polynomial:
 
 def most(several: Iterable[Polynomial]) -> Polynomial | None:
     """A polynomial that is at least as large as each, or `None` of none."""
-    found: Polynomial | None = None
-    for one in several:
-        found = one if found is None else found.or_more(one)
-    return found
+    found = list(several)
+    return reduce(Polynomial.or_more, found) if found else None
 
 
 def _of(terms: Iterable[tuple[tuple[str, ...], int]]) -> Polynomial:

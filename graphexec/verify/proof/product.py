@@ -1,10 +1,8 @@
 """The product of a flow and its counters: every state that some run can be in, under given limits.
 
-Finite, as counters are whole numbers below their limits; budgets without a limit are not counted. In it the longest run
-is found, and an endless one if there is one. It may be large, so its users say how much of it they are ready to see.
-
-What a flow does not say is how much more than the least a visit spends, and when time is up. So there are two products:
-that of all that can be, for bounds, and that of what is `sure` to be possible, for runs that are shown.
+It is finite, as counters are whole numbers below their limits, but may be large. A flow does not say how much more than
+the least a visit spends, and when time is up. So there are two products: of all that can be, for bounds, and of what is
+`sure` to be possible, for runs that are shown.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import TypeAlias
 
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
@@ -28,7 +26,6 @@ State: TypeAlias = tuple[str, tuple[int, ...]]
 _Labelled: TypeAlias = tuple[State, State, Transition]
 
 
-@final
 class Product:
     """The states of `flow` under `limits`, found as they are asked for.
 
@@ -152,7 +149,6 @@ class Product:
         return find_path(label_edges(explored), self.begin, best[0]) or [], best[1]
 
     def _explored(self, most: int) -> Iterator[_Labelled]:
-        """The steps from each of the first `most` states to the next, those to the end left out."""
         found = {self.begin}
         waiting = deque(found)
         while waiting and len(found) <= most:
@@ -210,7 +206,6 @@ class _Spending:
 
 
 def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
-    """What such a visit may spend: the least, and where it matters the most, on effects of one kind."""
     if one.kind != "move" or not one.kinds:
         yield _Spending(one.spends)
         return
@@ -231,18 +226,14 @@ def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Itera
 
 
 def _perhaps(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
-    """When a transition may be possible: a `gate` when a counter is used up, or the clock may be over.
-
-    A `within` at any time: visits may have spent more than the least, so what is left is not known. Of what an entry
-    costs it is.
-    """
+    """Return when a transition may be possible: a `gate` when a counter is at 0, a `within` at any time."""
     if one.kind != "gate" or limits["seconds"] is not None or limits["restarts"] is not None:
         return None
     return tuple((place[name], 1) for name in one.causes if name in place)
 
 
 def _surely(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
-    """When a transition is sure to be possible: without waiting, and without what other visits may have spent."""
+    """Return when a transition is possible without waiting, and without what other visits may have spent."""
     if one.kind == "move":
         return None
     needed: list[tuple[int, int]] = []
@@ -258,10 +249,10 @@ def _surely(one: Transition, limits: Mapping[str, float | None], place: Mapping[
 
 
 def _by_the_clock(plain: _Move, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[_Move]:
-    """A transition where a clock, in its own place among the counters, may be over.
+    """Yield a transition in time, and after: the clock is over once a visit's request took all the time there was.
 
-    It is over once what a visit asked for took all the time there was, which needs so much left of each of `waiting`
-    (`None`: nothing is asked for). Then nothing is asked for any more, and nothing entered that costs anything.
+    That needs so much left of each of `waiting` (`None`: nothing is asked for). Then nothing is asked for any more, and
+    nothing entered that costs anything.
     """
     one = plain.transition
     in_time = (clock, 1)
@@ -288,7 +279,7 @@ def _by_the_clock(plain: _Move, clock: int, waiting: tuple[tuple[int, int], ...]
 def _waiting(
     one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]
 ) -> tuple[tuple[int, int], ...] | None:
-    """What must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
+    """Return what must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
     least = {name: max(1, one.largest(name)) for name in one.causes if name not in ("seconds", "restarts")}
     if any((limit := limits.get(name)) is not None and _is_below(limit, amount) for name, amount in least.items()):
         return None
@@ -296,7 +287,7 @@ def _waiting(
 
 
 def _below(one: Transition, name: str) -> int | None:
-    """Below what the rest of a limit must be for it to stop a visit: the most the visit wants at once."""
+    """Return below what the rest of a limit must be for it to stop a visit: the most the visit wants at once."""
     if name == "fan_out":
         return None
     # Of what an entry costs, and of what is only compared, something must be left.
@@ -304,5 +295,4 @@ def _below(one: Transition, name: str) -> int | None:
 
 
 def _is_below(limit: float, amount: int) -> bool:
-    """Whether so much is never left. A limit on fractions is above 0, and only compared."""
     return isinstance(limit, int) and limit < amount

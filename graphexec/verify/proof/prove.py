@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from graphexec.errors import InputError, LimitsError, format_value
+from graphexec.errors import LimitsError
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
@@ -28,15 +28,11 @@ from graphexec.verify.proof.verdict import Finding, Verdict, Witness, finding_of
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (`Limits()` unless given), or show one that does not.
 
-    Costs about a pass over nodes and edges for each budget; milliseconds for an agent's graph.
-    Raises `LimitsError` for a limit of a budget that the machine does not have, and `InputError` for what is no graph,
-    or no limits.
+    Costs about a pass over nodes and edges for each budget. Raises `LimitsError` for a limit of a budget that the
+    machine does not have, and `InputError` for what is not a graph.
     """
     built(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
-    # Users without a type checker pass a number.
-    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"the limits are {format_value(limits)}; give Limits(iterations=...), say")
     for name in limits.budgets:
         if name not in graph.budgets:
             close = difflib.get_close_matches(name, graph.budgets, n=1)
@@ -78,14 +74,13 @@ def solved(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Findin
 
 
 def _way_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
-    """A shortest way to where a table is wrong, if there is one."""
     moves = ((one.source, one.target, one) for one in flow.transitions if one.kind == "move")
     stem = None if node is None else find_path(label_edges(moves), flow.start, node)
     return None if stem is None else Witness(tuple(stem), (), limits)
 
 
 def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
-    """The nodes that are left for the end only when a limit is spent: a run that comes there can only be stopped."""
+    """Yield a finding for the nodes from which runs can only be stopped."""
     back: dict[str, list[str]] = {}
     for one in flow.transitions:
         if one.kind == "move":
@@ -94,37 +89,20 @@ def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
     stuck = [name for name in flow.nodes if name not in finishing]
     if stuck:
         first = stuck[0]
-        yield Finding(
-            "GX007",
-            "error",
-            first,
-            None,
-            f"from {', '.join(stuck)} the end is reached only when a limit is spent",
-            f"route an outcome of {first}, or of a node behind it, to END",
-            _way_to(flow, first, limits),
-        )
+        fact = f"from {', '.join(stuck)} the end is reached only when a limit is spent"
+        remedy = f"route an outcome of {first}, or of a node behind it, to END"
+        yield Finding("GX007", "error", first, None, fact, remedy, _way_to(flow, first, limits))
 
 
 def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
-    """The nodes that may ask for any number of effects in one visit."""
     for node in graph:
         if _unbounded(node, limits, measured):
             asks = ", ".join(effect.__name__ for effect in node.effects)
-            yield Finding(
-                "GX013",
-                "warning",
-                node.name,
-                None,
-                f"nothing bounds how often one visit asks for {asks}",
-                _bounding(node, measured),
-            )
-
-
-def _bounding(node: Node[Any, Any], measured: Collection[str]) -> str:
-    """What to set, or to write, so that a visit asks for a number that is known."""
-    charged = [_counted(effect, measured) for effect in node.effects]
-    limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
-    return f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
+            fact = f"nothing bounds how often one visit asks for {asks}"
+            charged = [_counted(effect, measured) for effect in node.effects]
+            limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
+            remedy = f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
+            yield Finding("GX013", "warning", node.name, None, fact, remedy)
 
 
 def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> bool:
@@ -134,12 +112,10 @@ def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) 
 
 
 def _counted(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
-    """The meters that count such effects: those that it charges, and no reply adds to."""
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
 def _assumptions(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[str]:
-    """What a proof takes for granted: nothing of it is in the table."""
     if limits.seconds is None:
         yield "each node's function returns, and each effect is answered"
     else:

@@ -22,8 +22,7 @@ class Core:
 def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iterable[str]) -> Ranks | list[Core]:
     """Return a rank for each node that every transition lowers, or every core in which there is none.
 
-    `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level, of which there
-    are at most as many as budgets.
+    `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level.
     """
     levels: dict[str, list[Level]] = {name: [] for name in nodes}
     cores: list[Core] = []
@@ -39,7 +38,7 @@ def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iter
             for name in component:
                 levels[name].append((number, budgets))
             if budgets:
-                rest = [one for one in within if not _spends(one, budgets)]
+                rest = [one for one in within if not spends(one, budgets)]
                 waiting.append((component, rest))
             elif within:
                 cores.append(Core(tuple(within)))
@@ -69,5 +68,6 @@ def spent_for_good(transitions: Sequence[Transition], limited: frozenset[str]) -
     return tuple(sorted((spent & limited) - reset))
 
 
-def _spends(one: Transition, budgets: Sequence[str]) -> bool:
+def spends(one: Transition, budgets: Sequence[str]) -> bool:
+    """Return whether a transition spends one of these budgets."""
     return any(name in budgets for name, amount in one.spends if amount)

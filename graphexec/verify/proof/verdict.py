@@ -49,10 +49,9 @@ CODES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A run that shows it: `stem` leads from the start to where it goes wrong, `loop` is gone round for ever then.
+    """A run that shows a fault: `stem` leads from the start to it, and `loop` repeats for ever, or the run is stuck.
 
-    Without a loop the run is stuck there. It is possible under `limits`, which are the verdict's own unless these
-    make it needlessly long.
+    It is possible under `limits`, which are the verdict's own unless these make it needlessly long.
     """
 
     stem: tuple[Transition, ...]
@@ -104,11 +103,10 @@ def _sentence(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether every run of a graph ends under the limits.
+    """The result of verification: whether every run of a graph ends under the limits.
 
-    `proved`: it does, and `certificate` says why, with the bounds. `refuted`: it does not, or the table is wrong; each
-    error among the `findings` has a run that shows it, as far as there is one. `unproved`: neither is known, and the
-    findings say why. A proof is as good as its `assumptions`.
+    `proved`: it does, and `certificate` says why, with the bounds. `refuted`: it does not, or the table is wrong, as
+    the `findings` show. `unproved`: neither is known. A proof is as good as its `assumptions`.
     """
 
     status: Status

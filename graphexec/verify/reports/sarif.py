@@ -22,9 +22,8 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def sarif(subjects: Sequence[Subject], *, root: str = "", version: str | None = None) -> str:
     """Return the findings as SARIF text: one run of graphexec (of that `version`) over all the subjects.
 
-    A result stands at its node's function, with the node as logical location; its witness is a code flow, the way at
-    nesting level 0 and the loop at 1. Files below the folder `root` are relative to `%SRCROOT%`. What could not
-    be checked is a notification of the run, and the verdicts stand in its property bag.
+    A witness is a code flow, the way at nesting level 0 and the loop at 1. Files below the folder `root` are relative
+    to `%SRCROOT%`. What could not be checked is a notification of the run; the verdicts are in its property bag.
     """
     rules = sorted(CODES)
     driver: dict[str, Any] = {"name": "graphexec", "rules": [_rule(code) for code in rules]}

@@ -40,11 +40,10 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was checked, by name, and what was found.
+    """A target that was checked, by name, and what was found.
 
-    `verdict` is `None` where there is no machine to judge, because its table was refused when it was built, or because
-    it could not be loaded, for the reason that `error` says. `place` is where that was, or where the machine is; it
-    stands for nodes that have no place of their own.
+    `verdict` is `None` where the table was refused when it was built, or where loading failed, with this `error`.
+    `place` is where that was, or the machine is; it stands for nodes that have no place of their own.
     """
 
     name: str
@@ -91,12 +90,9 @@ def subject_of(name: str, verdict: Verdict, place: SourceLocation | None = None)
 
 def status_of(subjects: Sequence[Subject]) -> Told:
     """The status of several: an error if one is, else refuted if one is, else unproved if one is."""
-    statuses = {subject.status for subject in subjects}
-    if "error" in statuses:
-        return "error"
-    if "refuted" in statuses:
-        return "refuted"
-    return "unproved" if "unproved" in statuses else "proved"
+    severity: tuple[Told, ...] = ("proved", "unproved", "refuted", "error")
+    statuses: list[Told] = ["proved", *(subject.status for subject in subjects)]
+    return max(statuses, key=severity.index)
 
 
 def place_of(function: Callable[..., Any]) -> SourceLocation | None:
@@ -113,7 +109,6 @@ def qualified(function: Callable[..., Any]) -> str:
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function below what `wrap` and `bind` have put around it."""
     while True:
         inner: Callable[..., Any] = inspect.unwrap(function)
         if isinstance(inner, functools.partial):

@@ -44,7 +44,9 @@ def text(subjects: Sequence[Subject], *, root: str = "") -> str:
 
 def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     where = "" if subject.error is None else _where(subject.place, root)
-    lines = [f"{subject.name}  {subject.status.upper()}  {_means(subject)}{where}"]
+    unbuilt = subject.verdict is None and subject.error is None
+    means = "its table cannot be built" if unbuilt else _MEANS[subject.status]
+    lines = [f"{subject.name}  {subject.status.upper()}  {means}{where}"]
     if subject.error is not None:
         lines.append(f"  {subject.error}")
     verdict = subject.verdict
@@ -55,12 +57,6 @@ def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     yield "\n".join(lines)
     for finding in subject.findings:
         yield "\n".join(f"  {line}".rstrip() for line in _finding(subject, finding, root))
-
-
-def _means(subject: Subject) -> str:
-    if subject.verdict is None and subject.error is None:
-        return "its table cannot be built"
-    return _MEANS[subject.status]
 
 
 def bound_lines(bounds: Bounds) -> list[str]:
@@ -97,7 +93,6 @@ def _where(place: SourceLocation | None, root: str) -> str:
 
 
 def _way(witness: Witness) -> Iterator[str]:
-    """The witness, a transition on a line, what it is beside it; what it does several times over is told once."""
     width = max((len(str(step)) for step in (*witness.stem, *witness.loop)), default=0)
     for steps, name in ((witness.stem, "the way there"), (witness.loop, "the loop")):
         remark = name
@@ -112,7 +107,7 @@ def _way(witness: Witness) -> Iterator[str]:
 
 
 def _rounds(steps: Sequence[Transition]) -> Iterator[tuple[Sequence[Transition], int]]:
-    """The steps in blocks, and how often each comes one after the other."""
+    """Yield the steps in blocks, and how often each is repeated."""
     at = 0
     while at < len(steps):
         block, times = steps[at : at + 1], 1
