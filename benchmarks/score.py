@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import get_args
 
 from graphexec import AgentExecutor, AgentStep, RunResult
-from graphexec.cli.choices import AgentName, ChosenModel, chosen_model, fetch_weights, made_agent
-from graphexec.cli.exits import UsageError, code_of, tell
+from graphexec.cli.exit_codes import UsageError, code_of, tell
+from graphexec.cli.run_options import AgentName, ChosenModel, chosen_model, fetch_weights, made_agent
 from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 

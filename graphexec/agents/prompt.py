@@ -12,7 +12,7 @@ from graphexec.agents.conversation import messages_of
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
 from graphexec.tools import AnyTool, named
-from graphexec.tools.showing import shown
+from graphexec.tools.formatting import shown
 
 __all__ = ["Template", "observed", "rendered_tools", "shown", "template"]
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import FINAL, action_in, believed, decision, last
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent, thoughts
+from graphexec.agents.text_parsing import FINAL, action_in, believed, decision, last
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 

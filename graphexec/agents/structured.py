@@ -16,9 +16,9 @@ from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.labelled import unreadable
 from graphexec.agents.prompt import observed, shown, template, tools_of
 from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
+from graphexec.agents.text_parsing import unreadable
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool

@@ -10,7 +10,7 @@ NEEDED = frozenset({"typer", "rich"})
 def main() -> None:
     """Run the command line of this process, and exit with its code."""
     try:
-        from graphexec.cli.entrance import enter
+        from graphexec.cli.startup import enter
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise

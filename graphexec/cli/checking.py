@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 from rich.text import Text
 
-from graphexec.cli.exits import (
+from graphexec.cli.exit_codes import (
     FAILED,
     UNPROVED,
     USAGE,
@@ -116,7 +116,7 @@ def check(
     A table that cannot be built, and an executor that is refused, are reported with what is wrong with them.
     """
     with ending_in_one_line(debug=debug):
-        from graphexec.cli.subjects import chosen_limits, subjects_at
+        from graphexec.cli.check_targets import chosen_limits, subjects_at
 
         subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
         # People have no use for a report of nothing.
@@ -216,7 +216,7 @@ def export(
 ) -> None:
     """Write a machine for an independent model checker, which must come to the same verdict."""
     with ending_in_one_line(debug=debug):
-        from graphexec.cli.subjects import chosen_limits, verdict_at
+        from graphexec.cli.check_targets import chosen_limits, verdict_at
         from graphexec.verify.export.promela import promela
         from graphexec.verify.export.tla import tla, tla_config
         from graphexec.verify.proof.flow import flow_of
@@ -253,8 +253,8 @@ def diff(
 ) -> None:
     """Tell two machines apart: nodes, edges, limits, and what is proved of their runs."""
     with ending_in_one_line(debug=debug):
-        from graphexec.cli.references import machine_at
-        from graphexec.cli.subjects import chosen_limits, limits_of
+        from graphexec.cli.check_targets import chosen_limits, limits_of
+        from graphexec.cli.targets import machine_at
         from graphexec.verify import diff as compare
 
         limits = chosen_limits(max_iterations, limit or ())

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from graphexec.cli.drawing import draw
-from graphexec.cli.exits import Debug, ending_in_one_line
+from graphexec.cli.exit_codes import Debug, ending_in_one_line
 from graphexec.cli.running import run
 from graphexec.cli.terminal import Screen
 from graphexec.cli.viewing import view

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, option, write, write_bytes
+from graphexec.cli.exit_codes import Debug, UsageError, ending_in_one_line, option, write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _chosen_format(output: Path | None) -> str:
 
 def _draw_target(target: str, runs: Sequence[Recording], how: str) -> bytes:
     """The machine that is named. Its proof is within the limits of the runs; its own count where no run has any."""
-    from graphexec.cli.subjects import verdict_at
+    from graphexec.cli.check_targets import verdict_at
     from graphexec.draw import drawn, subject_for
 
     verdict = verdict_at(target, None)

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, line_of, read
-from graphexec.cli.following import Reached, Setup
+from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, line_of, read
+from graphexec.cli.run_loop import Reached, Setup
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, ending
 from graphexec.errors import InputError

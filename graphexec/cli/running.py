@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from graphexec.cli.choices import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
-from graphexec.cli.exits import ANSWERED, Debug, ending_in_one_line, opened, option, write_proof
-from graphexec.cli.following import RunDisplay, Setup, follow
+from graphexec.cli.exit_codes import ANSWERED, Debug, ending_in_one_line, opened, option, write_proof
 from graphexec.cli.records import Records
+from graphexec.cli.run_loop import RunDisplay, Setup, follow
+from graphexec.cli.run_options import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
 from graphexec.executor.executor import AgentExecutor
 

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.exits import line_of
-from graphexec.cli.following import Reached, Setup
+from graphexec.cli.exit_codes import line_of
+from graphexec.cli.run_loop import Reached, Setup
 from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
-from graphexec.draw.model.words import counted, duration
+from graphexec.draw.model.text import counted, duration
 from graphexec.effects import (
     COMPLETION_TOKENS,
     MODEL_CALLS,

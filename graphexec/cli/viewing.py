@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exits import Debug, UsageError, ending_in_one_line, option, write
+from graphexec.cli.exit_codes import Debug, UsageError, ending_in_one_line, option, write
 from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
 # Columns of a timeline: of one that is no terminal's, and the least that its rows need.

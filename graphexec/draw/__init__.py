@@ -29,7 +29,7 @@ from graphexec.executor.result import RunResult
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
-from graphexec.verify.proof.verdict import Verdict
+from graphexec.verify.proof.findings import Verdict
 
 __all__ = [
     "FORMATS",

@@ -15,7 +15,7 @@ from graphexec.executor.table import Acted, plan, stopped_response
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
-from graphexec.tools.showing import shown
+from graphexec.tools.formatting import shown
 
 # A chunk's values are of several kinds.
 Chunk: TypeAlias = dict[str, Any]

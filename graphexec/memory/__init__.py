@@ -1,9 +1,9 @@
 """Memory: what a conversation leaves behind for its next run, and where it is kept."""
 
 from graphexec.memory.conversation import BufferMemory, Memory, TokenWindowMemory, WindowMemory, estimated_tokens
-from graphexec.memory.database import SQLiteHistory
+from graphexec.memory.file_history import FileHistory
 from graphexec.memory.history import History, MemoryHistory, Turn
-from graphexec.memory.lines import FileHistory
+from graphexec.memory.sqlite_history import SQLiteHistory
 from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemory
 
 __all__ = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphexec.verify.explorer.explore import explore
     from graphexec.verify.explorer.failure import as_test
     from graphexec.verify.explorer.oracle import replies_of
-    from graphexec.verify.explorer.puppets import explore_table
+    from graphexec.verify.explorer.stub_nodes import explore_table
     from graphexec.verify.explorer.temporal import (
         always,
         answered,
@@ -86,7 +86,7 @@ _MODULES = {
     "explore": "verify.explorer.explore",
     "as_test": "verify.explorer.failure",
     "replies_of": "verify.explorer.oracle",
-    "explore_table": "verify.explorer.puppets",
+    "explore_table": "verify.explorer.stub_nodes",
     **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
 }
 

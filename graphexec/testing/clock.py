@@ -21,8 +21,8 @@ from concurrent.futures import Executor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
+from graphexec.testing.display import is_own
 from graphexec.testing.errors import DeadlockError
-from graphexec.testing.readable import is_own
 
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor

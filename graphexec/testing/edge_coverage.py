@@ -16,7 +16,7 @@ from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer import puppets
+from graphexec.verify.explorer import stub_nodes as puppets
 
 # Two graphs with one table are one: an executor's own, with its agent bound, and the one that it was made of.
 Key: TypeAlias = tuple[str, tuple[Edge, ...]]

@@ -18,8 +18,8 @@ from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.testing.runs import measured_by
+from graphexec.testing.setup import Trial, Verifiable, trial_of
 from graphexec.testing.strategies import limits as all_limits
-from graphexec.testing.trial import Trial, Verifiable, trial_of
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Replies
 from graphexec.verify.explorer.temporal import charges_of, members

@@ -16,7 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from graphexec.testing.edge_coverage import EdgeCoverage
-    from graphexec.testing.trial import Verifiable
+    from graphexec.testing.setup import Verifiable
     from graphexec.verify import Bound, Verdict
 
 MARK: Final = "graphexec"
@@ -103,7 +103,7 @@ def _unknown(options: Options) -> list[str]:
 
 
 def _checks() -> list[str]:
-    from graphexec.testing.spin import installed
+    from graphexec.testing.spin_checker import installed
 
     return ["proof", "certificate", "exhaustive", "adversarial", *(["spin"] if installed() else [])]
 
@@ -177,7 +177,7 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, tol
     @functools.wraps(function)
     def test(*args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
-        from graphexec.testing.readable import with_own_frames
+        from graphexec.testing.display import with_own_frames
 
         own = f"{name}[{check}]"
         machine: Any = None
@@ -196,7 +196,7 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, tol
             _fail_once(said, f"{name} returns no machine", own, told)
         setattr(test, _GRAPH, getattr(machine, "graph", machine))
         if check == "proof":
-            from graphexec.testing.trial import graph_of, limits_of
+            from graphexec.testing.setup import graph_of, limits_of
 
             verdict = graph_of(machine).verify(limits_of(machine, options.get("limits")))
             setattr(test, _LINE, summary(name, verdict))
@@ -241,8 +241,9 @@ def _fail(text: str) -> NoReturn:
 
 
 def _run_check(check: str, machine: Verifiable, options: Options) -> None:
-    from graphexec.testing import properties, spin
-    from graphexec.testing.trial import graph_of, limits_of, trial_of
+    from graphexec.testing import properties
+    from graphexec.testing import spin_checker as spin
+    from graphexec.testing.setup import graph_of, limits_of, trial_of
 
     limits = options.get("limits")
     graph, within = graph_of(machine), limits_of(machine, limits)

@@ -14,8 +14,8 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
-from graphexec.testing.attack import PARTS, Attack, part_of
-from graphexec.testing.readable import place_of, with_own_frames
+from graphexec.testing.adversary import PARTS, Attack, part_of
+from graphexec.testing.display import place_of, with_own_frames
 from graphexec.testing.runs import (
     RunReport,
     ended_async,
@@ -26,13 +26,13 @@ from graphexec.testing.runs import (
     told_again,
     told_async,
 )
-from graphexec.testing.trial import ENDLESS, Trial, Verifiable, graph_of, limits_of, small, trial_of
+from graphexec.testing.setup import ENDLESS, Trial, Verifiable, graph_of, limits_of, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, verify
 from graphexec.verify import check as check_certificate
 from graphexec.verify.explorer.explore import RAISES, Exploration, explore
 from graphexec.verify.explorer.failure import remedy
 from graphexec.verify.explorer.oracle import Replies
-from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.explorer.temporal import charges_of, members
 
 # No limit is above this where every run is followed: enough for every loop to be gone round and left.

@@ -15,7 +15,7 @@ from graphexec.kernel.graph import Graph, Table, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
 from graphexec.kernel.node import END, Node, charged, metered, node, renamed, reserved
 from graphexec.messages import CompletionRequest
-from graphexec.testing.readable import Readable
+from graphexec.testing.display import Readable
 
 # The classes of outcomes: each value carries the choices that are still to be made, so that a run is a function of the
 # value it began with. The last choice repeats for ever.

@@ -20,10 +20,10 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
-from graphexec.testing.attack import PARTS, Adversary, Attack, Part
+from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.errors import DeadlockError
-from graphexec.testing.trial import Trial
+from graphexec.testing.setup import Trial
 from graphexec.verify.explorer.temporal import members
 
 

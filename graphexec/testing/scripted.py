@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
+from graphexec.testing.display import Readable
 from graphexec.testing.errors import ScriptExhaustedError
-from graphexec.testing.readable import Readable
 from graphexec.tools import AnyTool, Tool
 
 

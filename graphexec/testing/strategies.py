@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import FrozenMapping, Limits
-from graphexec.testing.attack import PARTS, RAISES, Attack, Move, Part
+from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
 from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.scripts import AgentScript, Call, ScriptedTurn, TurnKind
-from graphexec.testing.trial import ENDLESS
+from graphexec.testing.setup import ENDLESS
 from graphexec.verify.proof.settings import AGENT_METERS
 
 _KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")

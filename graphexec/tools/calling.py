@@ -17,7 +17,7 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, own_loop
-from graphexec.tools.showing import told_instead
+from graphexec.tools.formatting import told_instead
 from graphexec.tools.tool import (
     LENGTH,
     POLICY,

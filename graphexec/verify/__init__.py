@@ -1,11 +1,11 @@
 """Proof that every run ends, before it starts; and what to look at where it may not."""
 
 from graphexec.verify.difference import Change, Delta, Difference, diff
-from graphexec.verify.networks import dominates, postdominates, shortest_path, to_networkx
+from graphexec.verify.networkx_graph import dominates, postdominates, shortest_path, to_networkx
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.checker import check
+from graphexec.verify.proof.findings import CODES, Finding, UnprovedError, Verdict, Witness, findings_of
 from graphexec.verify.proof.prove import verify
-from graphexec.verify.proof.verdict import CODES, Finding, UnprovedError, Verdict, Witness, findings_of
 
 __all__ = [
     "CODES",

@@ -10,8 +10,8 @@ from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify.proof.certificate import NOTHING, Bound
+from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.prove import verify
-from graphexec.verify.proof.verdict import Verdict
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 
-from graphexec.cli.entrance import enter
+from graphexec.cli.startup import enter
 
 # Seconds. Far beyond what anything here takes, on a busy machine too; a test that reaches it fails.
 PATIENCE = 60.0

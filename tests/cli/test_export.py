@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphexec import Limits
-from graphexec.testing.spin import installed
+from graphexec.testing.spin_checker import installed
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Spent, create_tool_calling_agent, tool
 from graphexec.cli import records
-from graphexec.cli.following import Setup, follow
+from graphexec.cli.run_loop import Setup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
 from graphexec.messages import ModelReply, ToolCall, Usage

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from graphexec.cli.choices import AgentName
+from graphexec.cli.run_options import AgentName
 from graphexec.errors import WeightsError
 from graphexec.memory import FileHistory, Turn
 from graphexec.models.local import weights

@@ -8,7 +8,7 @@ import pytest
 
 from graphexec import Graph, Limits
 from graphexec.verify import check
-from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.stub_nodes import explore_table
 
 _generate = runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"), run_name="generate")
 MACHINES: dict[str, Graph[Any, Any]] = dict(_generate["machines"]())

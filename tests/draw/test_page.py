@@ -19,7 +19,7 @@ import pytest
 
 from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.model.words import duration
+from graphexec.draw.model.text import duration
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, Recording

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.model.words import plain
+from graphexec.draw.model.text import plain
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import answered, asked
 from graphexec.draw.runs.sequence import sequence_mermaid

@@ -28,7 +28,7 @@ from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.verify.proof.verdict import Verdict
+from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, marked, ring, walked
 from tests.verify import bad_machines
 from tests.verify.machines import graphs

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from graphexec import END, AskHuman, Entered, Exhausted, Limits, Reported, Spent, edges, graph, metered, node, on
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.model.words import cells, fitted, padded
+from graphexec.draw.model.text import cells, fitted, padded
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.draw.runs.visits import visits_of

@@ -47,7 +47,7 @@ from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.execution import execute
-from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.kernel.machines import Prompt, Stopped
 from tests.three_drivers import FakeClock, Script, agreed
 from tests.verify.traces import proof_of, trace_of

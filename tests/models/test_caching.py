@@ -38,7 +38,7 @@ from graphexec.messages import (
 )
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.notices import Cached, CacheFailed, FellBack, Retried
+from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, Retried
 from graphexec.models.scripted import ScriptedModel
 from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
 from graphexec.models.wrappers.fallbacks import with_fallbacks

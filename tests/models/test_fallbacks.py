@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import ContextOverflowError, InputError, ModelError, ModelTimeoutError, ServerError
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models.notices import FellBack
+from graphexec.models.progress_reports import FellBack
 from graphexec.models.scripted import ScriptedModel
 from graphexec.models.wrappers.fallbacks import with_fallbacks
 from tests.models.actors import HELLO, FakeTime

@@ -17,7 +17,7 @@ from graphexec import AgentExecutor, create_react_agent
 from graphexec.errors import InputError, ModelTimeoutError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import Clock
-from graphexec.models.notices import Waited
+from graphexec.models.progress_reports import Waited
 from graphexec.models.scripted import ScriptedModel
 from graphexec.models.wrappers.rate_limits import Gate, Pace, rate_limited
 from graphexec.models.wrappers.wrapping import WrappedModel

@@ -19,7 +19,7 @@ from graphexec.errors import (
 )
 from graphexec.messages import ModelReply
 from graphexec.models import OpenAICompatible
-from graphexec.models.notices import Retried
+from graphexec.models.progress_reports import Retried
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse, whole
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.models.ways import overheard

@@ -20,7 +20,7 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
-from graphexec.models.notices import Retried
+from graphexec.models.progress_reports import Retried
 from graphexec.models.scripted import ScriptedModel
 from graphexec.models.wrappers.retries import retrying
 from graphexec.runtime.threads import in_thread, somebody_waits

@@ -64,7 +64,7 @@ def _without_spin(  # pyright: ignore[reportUnusedFunction]
     """SPIN compiles for a second; one test is enough. A file that is written twice in a second leaves no bytecode."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     if "spin" not in request.node.name:
-        monkeypatch.setattr("graphexec.testing.spin.installed", lambda: False)
+        monkeypatch.setattr("graphexec.testing.spin_checker.installed", lambda: False)
 
 
 def test_a_marked_function_becomes_the_tests_of_its_machine(pytester: pytest.Pytester) -> None:
@@ -356,7 +356,7 @@ except AttributeError as error:
 
 @pytest.mark.slow
 def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
-    from graphexec.testing import spin
+    from graphexec.testing import spin_checker as spin
 
     if not spin.installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")

@@ -41,7 +41,7 @@ from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
-from graphexec.testing.trial import trial_of
+from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
 from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 

@@ -12,13 +12,13 @@ from graphexec.effects import agent_limits
 from graphexec.kernel.graph import Graph
 from graphexec.runtime.runner import run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
-from graphexec.testing.attack import Attack, Move
+from graphexec.testing.adversary import Attack, Move
 from graphexec.testing.errors import DeadlockError
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
 from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
-from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.stub_nodes import explore_table
 
 
 @tool

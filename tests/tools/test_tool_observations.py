@@ -21,7 +21,7 @@ from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
 from graphexec.tools.calling import calling
-from graphexec.tools.showing import shown
+from graphexec.tools.formatting import shown
 from tests.executor.actors import (
     AnyTool,
     act,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.testing.spin import Checked, called, checked
+from graphexec.testing.spin_checker import Checked, called, checked
 
 # TLC's exit codes for no error, a violated invariant, a deadlock, and a violated temporal property.
 _HOLDS = 0

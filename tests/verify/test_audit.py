@@ -16,8 +16,8 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, Sn
 from graphexec.draw import Recorder
 from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit.audit import Audit, audit
-from graphexec.verify.explorer.puppets import Pull, Puppets
 from graphexec.verify.explorer.stepping import Over
+from graphexec.verify.explorer.stub_nodes import Pull, Puppets
 from tests.verify import machines
 from tests.verify.traces import Trace, acting, proof_of, trace_of, written
 from tests.verify.writing import WRITER

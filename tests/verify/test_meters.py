@@ -43,8 +43,8 @@ from graphexec.verify.difference import diff
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.failure import as_test
 from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.puppets import explore_table
 from graphexec.verify.explorer.stepping import Choice
+from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import solved

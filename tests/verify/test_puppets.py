@@ -24,10 +24,10 @@ from graphexec.kernel.node import metered
 from graphexec.verify.explorer.execution import adversary, execute
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.puppets import bare, explore_table
+from graphexec.verify.explorer.stub_nodes import bare, explore_table
+from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
-from graphexec.verify.proof.verdict import Witness
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up

@@ -20,7 +20,7 @@ from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, Drawn
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
 from graphexec.verify.explorer.execution import adversary, execute
-from graphexec.verify.explorer.puppets import explore_table
+from graphexec.verify.explorer.stub_nodes import explore_table
 
 # More transitions than the longest proven run of these machines has. A run that never ends is followed as far at
 # length; otherwise a shorter way, in which its limits, which are small, are spent long since.

@@ -13,11 +13,11 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Bound, Bounds
+from graphexec.verify.proof.findings import Finding
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
 from graphexec.verify.proof.loops import loops_found
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import ranked
-from graphexec.verify.proof.verdict import Finding
 from tests.verify.flows import calling, longest_run
 
 NO_LIMIT = Limits(iterations=None)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
-from graphexec.cli.following import Setup, follow
 from graphexec.cli.records import Records
+from graphexec.cli.run_loop import Setup, follow
 from graphexec.draw import Recorder
 from graphexec.kernel.events import Done
 from graphexec.runtime.runner import make_run_context, stream

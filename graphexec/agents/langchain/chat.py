@@ -8,10 +8,10 @@ from functools import partial
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import BOTH, FINAL, believed, last
 from graphexec.agents.langchain.json_action import acts, blobs, decided, not_one_action, refuse_answer_tool
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
+from graphexec.agents.text_parsing import BOTH, FINAL, believed, last
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool

@@ -10,9 +10,9 @@ from functools import partial
 from graphexec._arguments import TEXT, check
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import action_in, believed, decision
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.agents.text_parsing import action_in, believed, decision
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool

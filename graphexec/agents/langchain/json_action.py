@@ -11,8 +11,8 @@ from graphexec._json import read_container
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
 from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.labelled import ACTION, believed, unreadable
 from graphexec.agents.prompt import shown
+from graphexec.agents.text_parsing import ACTION, believed, unreadable
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply
 from graphexec.tools import AnyTool

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.labelled import believed
 from graphexec.agents.langchain.json_action import answering, blobs, decided, not_one_action, refuse_answer_tool
 from graphexec.agents.prompt import observed, template, tools_of
 from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
+from graphexec.agents.text_parsing import believed
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool

@@ -9,9 +9,9 @@ from functools import partial
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.labelled import BOTH, believed, invention, refuse_cut
 from graphexec.agents.prompt import observed, tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.agents.text_parsing import BOTH, believed, invention, refuse_cut
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool

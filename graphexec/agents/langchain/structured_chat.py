@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.labelled import believed
 from graphexec.agents.langchain.json_action import answering, blobs, decided, not_one_action, refuse_answer_tool
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
+from graphexec.agents.text_parsing import believed
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 

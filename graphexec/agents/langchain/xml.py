@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, stripped
-from graphexec.agents.labelled import BOTH, refuse_cut, unreadable
 from graphexec.agents.prompt import observed, shown, tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
+from graphexec.agents.text_parsing import BOTH, refuse_cut, unreadable
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool

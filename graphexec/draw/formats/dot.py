@@ -10,7 +10,7 @@ from graphexec.draw.layout.font_metrics import width
 from graphexec.draw.model.marks import WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Picture, nest_of
 from graphexec.draw.model.style import LIGHT, Colours
-from graphexec.draw.model.words import plain, plain_lines, wrapped
+from graphexec.draw.model.text import plain, plain_lines, wrapped
 from graphexec.kernel.node import END
 
 # Shapes tell the kinds apart without colour. What is slanted is slanted little, however wide it is.

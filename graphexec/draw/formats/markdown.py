@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from graphexec.draw.model.legend import text_of
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.model.words import plain, plain_lines
+from graphexec.draw.model.text import plain, plain_lines
 
 # Signs that mean something to Markdown, some of them in some places only, and what would become a link or an emoji.
 _READ = re.compile(

@@ -11,7 +11,7 @@ from graphexec.draw.model.legend import text_of
 from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Look, Nest, Picture, nest_of
 from graphexec.draw.model.style import LIGHT
-from graphexec.draw.model.words import plain_lines
+from graphexec.draw.model.text import plain_lines
 from graphexec.kernel.node import END
 
 # The shape of each kind of node, as Mermaid brackets it: shapes tell the kinds apart without colour.

@@ -14,7 +14,7 @@ from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE
 from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
 from graphexec.draw.model.picture import Arrow, Box, Look, Picture
 from graphexec.draw.model.style import FONT, style
-from graphexec.draw.model.words import plain, wrapped
+from graphexec.draw.model.text import plain, wrapped
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 

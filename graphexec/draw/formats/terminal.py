@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphexec.draw.model.legend import Entry, legend_of, text_of
 from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Numbered, Picture, nest_of
-from graphexec.draw.model.words import cells, plain, plain_lines, wrapped
+from graphexec.draw.model.text import cells, plain, plain_lines, wrapped
 from graphexec.kernel.node import END
 
 # Columns; only a name that is longer by itself takes more.

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
-from graphexec.verify.proof.verdict import Finding
+from graphexec.verify.proof.findings import Finding
 
 # red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.
 Mark: TypeAlias = Literal["red", "orange", "grey"]

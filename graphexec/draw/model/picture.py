@@ -16,8 +16,8 @@ from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits
 from graphexec.kernel.node import END, Edge, Node
+from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
-from graphexec.verify.proof.verdict import Verdict
 
 # What a node does, for whoever looks at it: `effect` asks for an effect of the user's own, `absent` is a node that
 # edges of a draft name and that it does not have.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphexec.draw.model.words import plain
+from graphexec.draw.model.text import plain
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
 

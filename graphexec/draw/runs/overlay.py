@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.model.words import counted, duration
+from graphexec.draw.model.text import counted, duration
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import cut
 from graphexec.draw.runs.records import Recording

@@ -74,7 +74,7 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta
-from graphexec.verify.proof.verdict import Verdict
+from graphexec.verify.proof.findings import Verdict
 
 # What a result says of its fields where it does not say otherwise.
 _ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "error": None}

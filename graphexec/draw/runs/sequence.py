@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from graphexec.draw.model.words import counted, duration, plain
+from graphexec.draw.model.text import counted, duration, plain
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import answered, asked, cut, failed, shown, tokens
 from graphexec.draw.runs.records import AnyRun, recording_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from graphexec.draw.model.words import cells, counted, duration, fitted, padded
+from graphexec.draw.model.text import cells, counted, duration, fitted, padded
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import answered, asked, cut, failed, shown
 from graphexec.draw.runs.records import AnyRun, Recording, recording_of

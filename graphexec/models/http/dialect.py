@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from graphexec.messages import FinishReason, ModelReply, ModelRequest, ReplyDelta, ToolCall, Usage
-from graphexec.models.http.bodies import bad
 from graphexec.models.http.endpoint import Endpoint, Provider
+from graphexec.models.http.json_bodies import bad
 
 # What a stream gives: pieces, and last the whole.
 Piece: TypeAlias = ReplyDelta | ModelReply

@@ -15,7 +15,7 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, Used
 from graphexec.models.http.dialect import Dialect, Draft
-from graphexec.models.notices import report_retry
+from graphexec.models.progress_reports import report_retry
 from graphexec.runtime.io import IO, Items
 from graphexec.runtime.retry import retry
 

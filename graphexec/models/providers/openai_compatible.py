@@ -13,9 +13,9 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.bodies import JSON, arguments_sent, tool_choice, write
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
+from graphexec.models.http.json_bodies import JSON, arguments_sent, tool_choice, write
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_reply import ChatStream, decode
 

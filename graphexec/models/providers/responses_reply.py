@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import ModelReply, ReplyDelta, Usage
-from graphexec.models.http.bodies import TokenCount, Wire, bad, read, text_of
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, told
+from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
 
 
 @dataclass(slots=True)

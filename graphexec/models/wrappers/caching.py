@@ -18,7 +18,7 @@ from graphexec._arguments import MODEL, PATH, TEXT, check, having, maybe, whole
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import UNFIT, plain, read_as
 from graphexec.messages import Model, ModelReply, Usage
-from graphexec.models.notices import Cached, CacheFailed
+from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, shown
 from graphexec.runtime.io import BLOCKING
 from graphexec.runtime.progress import report

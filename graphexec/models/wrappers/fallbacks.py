@@ -9,7 +9,7 @@ from graphexec._arguments import MODEL, Constraint, check
 from graphexec.errors import InputError, ModelError, described
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
-from graphexec.models.notices import FellBack
+from graphexec.models.progress_reports import FellBack
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend, shown
 from graphexec.runtime.progress import report
 

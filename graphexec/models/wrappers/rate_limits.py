@@ -13,7 +13,7 @@ from graphexec._arguments import check, maybe, whole
 from graphexec.errors import InputError, TurnTimeoutError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
-from graphexec.models.notices import Waited
+from graphexec.models.progress_reports import Waited
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
 from graphexec.runtime.progress import report
 

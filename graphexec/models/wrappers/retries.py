@@ -10,7 +10,7 @@ from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitE
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
 from graphexec.models.http.failures import LONGEST_ADVISED
-from graphexec.models.notices import report_retry
+from graphexec.models.progress_reports import report_retry
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy

@@ -11,10 +11,10 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
 from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
-from graphexec.verify.explorer.puppets import Pull, Pulled, Puppets
 from graphexec.verify.explorer.stepping import Over
+from graphexec.verify.explorer.stub_nodes import Pull, Pulled, Puppets
+from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
-from graphexec.verify.proof.verdict import Witness
 
 
 def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:

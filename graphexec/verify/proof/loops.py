@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphexec.kernel.meters import ITERATIONS, Limits
+from graphexec.verify.proof.findings import Finding, Witness
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lowered
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import Core, ranked
 from graphexec.verify.proof.settings import limit_remedy
-from graphexec.verify.proof.verdict import Finding, Witness
 
 # States of the product that are searched for an endless run; then again with small limits, where there are fewer.
 _STATES = 20_000

@@ -17,12 +17,12 @@ from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.components import reachable
+from graphexec.verify.proof.findings import Finding, Verdict, Witness, finding_of
 from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
 from graphexec.verify.proof.loops import loops_found
 from graphexec.verify.proof.paths import find_path, label_edges
 from graphexec.verify.proof.ranking import ranked
 from graphexec.verify.proof.settings import fan_out_remedy
-from graphexec.verify.proof.verdict import Finding, Verdict, Witness, finding_of
 
 
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:

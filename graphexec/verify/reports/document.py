@@ -23,9 +23,9 @@ from typing import Any
 
 from graphexec.kernel.meters import Limits
 from graphexec.verify.proof.certificate import Bound, Bounds
+from graphexec.verify.proof.findings import CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.settings import AGENT_METERS
-from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.subject import SourceLocation, Subject, status_of
 
 VERSION = 1

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from graphexec.verify.proof.findings import CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
-from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.document import told_bounds
 from graphexec.verify.reports.subject import SourceLocation, Subject, qualified
 

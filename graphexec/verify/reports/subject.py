@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from graphexec.kernel.node import Node
-from graphexec.verify.proof.verdict import Finding, Verdict
+from graphexec.verify.proof.findings import Finding, Verdict
 
 # A verdict's status, or that there was nothing to come to one about.
 Told: TypeAlias = Literal["proved", "refuted", "unproved", "error"]

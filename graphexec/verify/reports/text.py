@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.verify.proof.certificate import Bound, Bounds
+from graphexec.verify.proof.findings import CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.settings import meter_limit
-from graphexec.verify.proof.verdict import CODES, Finding, Witness
 from graphexec.verify.reports.subject import SourceLocation, Subject, Told
 
 # What a status says of the runs.

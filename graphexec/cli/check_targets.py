@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from graphexec.cli.exits import UsageError, line_of
-from graphexec.cli.references import Target, machine_at, machines_at, raised_at
+from graphexec.cli.exit_codes import UsageError, line_of
+from graphexec.cli.targets import Target, machine_at, machines_at, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError
 from graphexec.kernel.meters import Limits
+from graphexec.verify.proof.findings import UnprovedError, Verdict, findings_of
 from graphexec.verify.proof.prove import verify
-from graphexec.verify.proof.verdict import UnprovedError, Verdict, findings_of
 from graphexec.verify.reports import SourceLocation, Subject, subject_of
 
 # The limits that were typed, by name.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
-from graphexec.cli.exits import ANSWERED, INTERRUPTED, STOPPED, code_of
+from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, code_of
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Entered, Event, Moved

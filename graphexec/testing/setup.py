@@ -15,7 +15,7 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
-from graphexec.testing.attack import Part, replies_by_part
+from graphexec.testing.adversary import Part, replies_by_part
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
 from graphexec.verify.proof.flow import lowered

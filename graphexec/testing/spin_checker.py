@@ -13,7 +13,7 @@ from typing import Any, Final
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.testing.properties import EXHAUSTIVE, proved
-from graphexec.testing.trial import small
+from graphexec.testing.setup import small
 from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.flow import flow_of
 

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
-from graphexec.cli.exits import INTERRUPTED, READER_GONE, USAGE, tell_json
+from graphexec.cli.exit_codes import INTERRUPTED, READER_GONE, USAGE, tell_json
 from graphexec.cli.terminal import let_go, make_writable
 
 app.add_typer(checks)

@@ -22,8 +22,8 @@ from graphexec.agents import (
     create_xml_agent,
 )
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
-from graphexec.cli.exits import UsageError
-from graphexec.cli.references import tools_at
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.targets import tools_at
 from graphexec.messages import Model
 from graphexec.tools import AnyTool
 from graphexec.tools import named as tools_by_name

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
-from graphexec.cli.exits import UsageError
+from graphexec.cli.exit_codes import UsageError
 from graphexec.errors import GraphError
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
