@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 # Characters of a value that an error shows: enough to recognize it.
@@ -250,3 +250,16 @@ def format_value(value: object) -> str:
     """Return the `repr` of a value on one line, cut to 120 characters; a class is shown by its name."""
     text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def close_names(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the names that are most like `name`, the closest first. `cutoff` is `difflib`'s, from 0 to 1."""
+    import difflib
+
+    return difflib.get_close_matches(name, list(names), n=most, cutoff=cutoff)
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, most: int = 1, before: str = "") -> str:
+    """Return "did you mean ...?" with the closest of `names` and `before` before it, or `otherwise`."""
+    close = close_names(name, names, most=most)
+    return f"{before}did you mean {' or '.join(close)}?" if close else otherwise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -18,7 +17,7 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from graphexec.cli.exit_codes import UsageError
-from graphexec.errors import GraphError
+from graphexec.errors import GraphError, did_you_mean
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.tools import AnyTool, Tool
@@ -279,16 +278,10 @@ def _format_place(error: BaseException) -> str:
 
 
 def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:
-    """What may have been meant: a name like it, else what there is; `of` says whose the names are."""
+    """Return a suggestion: names like `name`, or the names that `of` has."""
     known = list(names)
-    close = difflib.get_close_matches(name, known, n=3)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return (
-        f"{of} has {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
-        if known
-        else "check how it is spelled"
-    )
+    listed = f"{of} has {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
+    return did_you_mean(name, known, listed if known else "check how it is spelled", most=3)
 
 
 def _kind(found: object, members: tuple[object, ...] | None) -> str:

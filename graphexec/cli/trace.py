@@ -27,7 +27,7 @@ from graphexec.effects import (
 )
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Replied
-from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.effects import Effect, Perform, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
@@ -35,7 +35,7 @@ from graphexec.messages import ModelReply, ReplyDelta
 
 def format_request(request: Request) -> str:
     """What is waited for: each kind once, however many of it are asked for at a time."""
-    effects = request.effects if isinstance(request, All) else (request,)
+    effects = members_of(request)
     tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
     parts = [f"calling {', '.join(tools)}"] if tools else []
     parts += [_format_effect(effect) for effect in effects if not isinstance(effect, CallTool)]

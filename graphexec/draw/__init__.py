@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from graphexec.draw.runs.overlay import laid_over
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
-from graphexec.errors import InputError
+from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.result import RunResult
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, built
@@ -119,8 +118,7 @@ def drawn(
     recordings = [recording_of(run) for run in _several(runs)]
     picture = _picture(subject, marks, recordings)
     if format not in (*FORMATS, "png"):
-        close = difflib.get_close_matches(format, [*FORMATS, "png"], n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FORMATS)}, and png for files"
+        hint = did_you_mean(format, (*FORMATS, "png"), f"there are {', '.join(FORMATS)}, and png for files")
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
     shown = laid_over(picture, recordings)
     if format == "html" and len(recordings) == 1:

@@ -11,7 +11,7 @@ from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending, RunResult, result_of
-from graphexec.kernel.effects import All, Request
+from graphexec.kernel.effects import Request, members_of
 from graphexec.kernel.events import Done, Entered, Event
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot
@@ -35,8 +35,7 @@ class NewSteps:
 
 def calls_tools(effect: Request) -> bool:
     """Whether it is a call of a tool, or several."""
-    members = effect.effects if isinstance(effect, All) else (effect,)
-    return any(isinstance(member, CallTool) for member in members)
+    return any(isinstance(member, CallTool) for member in members_of(effect))
 
 
 # From where a run goes on (`None`: from its beginning), to its events.

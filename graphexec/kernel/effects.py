@@ -85,6 +85,12 @@ class All(Generic[E_co]):
 # What a node yields, whatever its replies are.
 Request: TypeAlias = Effect[Any] | All[Effect[Any]]
 
+
+def members_of(request: Request) -> tuple[Effect[Any], ...]:
+    """Return the effects of a batch, or the single effect."""
+    return request.effects if isinstance(request, All) else (request,)
+
+
 # The return annotation of a node that asks: `Asks[Fetch | Store, Outcome]`.
 Asks: TypeAlias = Generator[E | All[E], Any, O]
 

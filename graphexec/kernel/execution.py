@@ -23,7 +23,7 @@ from graphexec.errors import (
     UnhandledOutcomeError,
     an,
 )
-from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.effects import All, Effect, Perform, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent
@@ -271,11 +271,11 @@ class Execution:
         if self._over is not None:
             return self._over
         if limits.fan_out is not None and step.most is None:
-            wanted = len(_members(effect))
+            wanted = len(members_of(effect))
             if asked + wanted > limits.fan_out:
                 return Exhausted("fan_out", limits.fan_out, asked, wanted=wanted)
         if tariff is None or tariff.stops:
-            return self._charge_together(step, _members(effect))
+            return self._charge_together(step, members_of(effect))
         for slot, amount, limit in tariff.charges:
             if counts[slot] + amount > limit:
                 return self._refused(tariff.charges, slot, limit, amount)
@@ -379,10 +379,6 @@ class Execution:
                 counts[slot] += amount - prepaid
 
 
-def _members(effect: Request) -> tuple[Effect[Any], ...]:
-    return effect.effects if isinstance(effect, All) else (effect,)
-
-
 def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
     asked = type(effect).__name__
     return InputError(f"{step.name} asked for {asked}, and the answer says it was stopped: {why}; give a reply to it")
@@ -395,7 +391,7 @@ def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> Unde
 def _request(step: Step, effect: Request, asked: int) -> tuple[int, Tariff | None]:
     """Return how many effects a node asks for, and the tariff of a single one; refuse what it does not declare."""
     tariffs = step.tariffs
-    members = effect.effects if isinstance(effect, All) else (effect,)
+    members = members_of(effect)
     for member in members:
         if type(member) not in tariffs:
             raise UndeclaredEffectError(step.name, effect, [kind.__name__ for kind in step.effects])

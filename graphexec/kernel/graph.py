@@ -6,13 +6,12 @@ start=review)` is the machine. Totality is checked by type checkers, and again w
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
-from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
+from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, made
@@ -148,9 +147,8 @@ class Graph(Generic[S_contra, F_co]):
         try:
             return self.nodes[name]
         except KeyError:
-            close = difflib.get_close_matches(name, self.nodes, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; its nodes are {', '.join(self.nodes)}"
-            raise KeyError(f"the graph has no node {name}{hint}") from None
+            hint = did_you_mean(name, self.nodes, f"its nodes are {', '.join(self.nodes)}")
+            raise KeyError(f"the graph has no node {name}; {hint}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self.nodes

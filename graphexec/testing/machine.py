@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from graphexec.kernel.effects import All, Effect
+from graphexec.kernel.effects import All, Effect, members_of
 from graphexec.kernel.events import Done
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.meters import Limits, Spent
@@ -22,7 +22,7 @@ from graphexec.testing.setup import Trial, Verifiable, trial_of
 from graphexec.testing.strategies import limits as all_limits
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Replies
-from graphexec.verify.explorer.temporal import charges_of, members
+from graphexec.verify.explorer.temporal import charges_of
 
 # Runs, and rules in each of them, unless told otherwise: a second for an executor.
 _RUNS = 50
@@ -102,7 +102,7 @@ class RunByHand(RuleBasedStateMachine):
         """The world replies, now or later."""
         asking = self._asking()
         answers: list[object] = []
-        for effect in members(asking.effect):
+        for effect in members_of(asking.effect):
             named = {reply.name: reply for reply in self.trial.oracle(effect)}
             answers.append(named[data.draw(st.sampled_from(list(named)), label=type(effect).__name__)].value)
         self.seconds += seconds
@@ -115,7 +115,7 @@ class RunByHand(RuleBasedStateMachine):
     def cut(self, some: bool) -> None:  # noqa: FBT001 - drawn
         """The deadline cuts what was asked for; of several, some may have finished."""
         asking = self._asking()
-        effects = members(asking.effect)
+        effects = members_of(asking.effect)
         finished: tuple[object, ...] = ()
         if some and isinstance(asking.effect, All):
             finished = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
@@ -213,7 +213,7 @@ class RunByHand(RuleBasedStateMachine):
         while isinstance(self.state, PendingEffect):
             left -= 1
             assert left, f"it has not ended after {len(self.asked)} calls within {self.limits}"
-            answers = tuple(self.trial.oracle(effect)[-1].value for effect in members(self.state.effect))
+            answers = tuple(self.trial.oracle(effect)[-1].value for effect in members_of(self.state.effect))
             answer = answers if isinstance(self.state.effect, All) else answers[0]
             self.snapshot = self.state.reply(answer, at=self.seconds)
             self._advance()
@@ -230,6 +230,6 @@ class RunByHand(RuleBasedStateMachine):
             self.state = None
             return
         if isinstance(self.state, PendingEffect):
-            self.asked += members(self.state.effect)
+            self.asked += members_of(self.state.effect)
             if self.trial.graph[self.state.snapshot.node].grace is not None:
-                self.reserved += members(self.state.effect)
+                self.reserved += members_of(self.state.effect)

@@ -6,13 +6,14 @@ always loads this module, so heavy packages are imported where they are used.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import pytest
+
+from graphexec.errors import did_you_mean
 
 if TYPE_CHECKING:
     from graphexec.testing.edge_coverage import EdgeCoverage
@@ -95,10 +96,10 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
 
 def _unknown(options: Options) -> list[str]:
     known = f"its options are {', '.join(OPTIONS)}"
-    close = {name: difflib.get_close_matches(name, OPTIONS, n=1) for name in options if name not in OPTIONS}
     return [
-        f"has no option {name}; {known}{f'; did you mean {meant[0]}?' if meant else ''}"
-        for name, meant in close.items()
+        f"has no option {name}; {known}{did_you_mean(name, OPTIONS, before='; ')}"
+        for name in options
+        if name not in OPTIONS
     ]
 
 

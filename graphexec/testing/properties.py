@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphexec._arguments import check, whole
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import Effect, members_of
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
@@ -33,7 +33,7 @@ from graphexec.verify.explorer.explore import RAISES, Exploration, explore
 from graphexec.verify.explorer.failure import remedy
 from graphexec.verify.explorer.oracle import Replies
 from graphexec.verify.explorer.stub_nodes import explore_table
-from graphexec.verify.explorer.temporal import charges_of, members
+from graphexec.verify.explorer.temporal import charges_of
 
 # No limit is above this where every run is followed: enough for every loop to be gone round and left.
 EXHAUSTIVE = 2
@@ -244,7 +244,7 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
             case Asked():
                 assert event.node == at, f"{event.node} asks while the run is at {at}"
                 assert not waiting, f"{event.node} asks again before it has an answer"
-                asked += members(event.effect)
+                asked += members_of(event.effect)
                 waiting = True
                 strangers = {type(one) for one in asked} - {*graph[at].effects}
                 assert not strangers, f"{at} asks for {strangers}, which it does not declare"
@@ -269,9 +269,11 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
     requests = [event for event in told.events if isinstance(event, Asked)]
-    asked = [one for event in requests for one in members(event.effect)]
+    asked = [one for event in requests for one in members_of(event.effect)]
     charged = charges_of(asked)
-    limited = charges_of(one for event in requests if graph[event.node].grace is None for one in members(event.effect))
+    limited = charges_of(
+        one for event in requests if graph[event.node].grace is None for one in members_of(event.effect)
+    )
     _within(moved, bounds.transitions, "transitions", limits)
     for name, bound in bounds.meters.items():
         _within(charged[name], bound, name.replace("_", " "), limits)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphexec.errors import SnapshotError
-from graphexec.kernel.effects import All
+from graphexec.kernel.effects import All, members_of
 from graphexec.kernel.events import Done, Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
@@ -24,7 +24,6 @@ from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.errors import DeadlockError
 from graphexec.testing.setup import Trial
-from graphexec.verify.explorer.temporal import members
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,9 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
             state = advance(trial.graph, snapshot, limits)
             if isinstance(state, Done):
                 break
-            answers = tuple(run_sync(handlers[type(one)].answer(one, None, BLOCKING)) for one in members(state.effect))
+            answers = tuple(
+                run_sync(handlers[type(one)].answer(one, None, BLOCKING)) for one in members_of(state.effect)
+            )
             snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
     except SnapshotError as error:
         raise AssertionError(f"a run cannot be paused: {error}") from error

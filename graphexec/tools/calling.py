@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, check, maybe
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, ToolDefinitionError, described
+from graphexec.errors import InputError, ToolDefinitionError, close_names, described
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
@@ -114,11 +114,9 @@ def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
 
 
 def _unknown(requested: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."
     folded = {name.casefold(): name for name in names}
-    closest = get_close_matches(requested.casefold(), folded, n=1)
+    closest = close_names(requested.casefold(), folded)
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+
+from graphexec.errors import close_names
 
 
 class UnknownUnitError(ValueError):
@@ -61,7 +62,7 @@ def unit(name: str) -> Unit:
     key = _plain(name)
     found = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
     if found is None:
-        close = difflib.get_close_matches(key.lower(), _BY_NAME, n=3)
+        close = close_names(key.lower(), _BY_NAME, most=3)
         near = [_BY_NAME[spelling].plural for spelling in close]
         hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"use one of {_listed(*_DIMENSIONS)}"
         raise UnknownUnitError(f"{name!r} is not a unit that is known here; {hint}")

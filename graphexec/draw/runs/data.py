@@ -26,7 +26,7 @@ from graphexec.effects import (
     silent_calls,
 )
 from graphexec.executor.table import Acted, Observed, Replied
-from graphexec.kernel.effects import All, Effect, Perform
+from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
 
@@ -75,11 +75,6 @@ def _text_of(value: object) -> str:
         return repr(value)
     except Exception:  # noqa: BLE001 - as above; of a number with too many digits, too
         return f"<{type(value).__name__} that cannot be shown>"
-
-
-def members(effect: Effect[Any] | All[Effect[Any]]) -> tuple[Effect[Any], ...]:
-    """The effects that are asked for."""
-    return effect.effects if isinstance(effect, All) else (effect,)
 
 
 # Any: the replies to a batch are a tuple.

@@ -52,7 +52,6 @@ from graphexec.draw.runs.data import (
     as_data,
     effect_data,
     limits_data,
-    members,
     messages_of,
     named,
     new_in,
@@ -67,7 +66,7 @@ from graphexec.draw.runs.record_schema import whole
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, LimitsError, described, format_value
 from graphexec.executor.result import Ending, RunResult
-from graphexec.kernel.effects import All, Effect
+from graphexec.kernel.effects import All, Effect, members_of
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits, Spent
@@ -122,13 +121,15 @@ class Recorder:
             case Entered(node, _, spent):
                 return self._add("entered", node=node, spent=spent_data(spent))
             case Asked(node, effect):
-                return self._add("asked", node=node, effects=[self._asked(one) for one in members(effect)])
+                return self._add("asked", node=node, effects=[self._asked(one) for one in members_of(effect)])
             case Answered(node, effect, reply, seconds, spent):
                 replies = reply if isinstance(effect, All) else (reply,)
-                told = [reply_data(one, answer) for one, answer in zip(members(effect), several(replies), strict=False)]
+                told = [
+                    reply_data(one, answer) for one, answer in zip(members_of(effect), several(replies), strict=False)
+                ]
                 return self._add("answered", node=node, seconds=seconds, spent=spent_data(spent), replies=told)
             case Reported(node, effect, news):
-                effects = [] if effect is None else [named(one) for one in members(effect)]
+                effects = [] if effect is None else [named(one) for one in members_of(effect)]
                 text = news.content if isinstance(news, ReplyDelta) else str(news)
                 return self._add("reported", node=node, effects=effects, news=type(news).__name__, text=text)
             case Moved(node, outcome, target):

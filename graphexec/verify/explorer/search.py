@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from graphexec.errors import InputError
+from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Asked, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.statespace import Discovery, Events, RunPath, Space
 from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.temporal import BROKEN, Assertion, charges_of, members
+from graphexec.verify.explorer.temporal import BROKEN, Assertion, charges_of
 
 P = TypeVar("P")
 C = TypeVar("C")
@@ -85,7 +86,7 @@ class Search(Generic[P, C]):
                 edges.append(self._edges[event.node, type(event.outcome)])
                 length += 1
             elif type(event) is Asked:
-                charges.update(charges_of(members(event.effect)))
+                charges.update(charges_of(members_of(event.effect)))
             following = tuple(
                 assertion.after(state, event) for assertion, state in zip(self.assertions, states, strict=True)
             )

@@ -16,7 +16,7 @@ from itertools import permutations
 from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
-from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.effects import All, Effect, Perform, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
@@ -30,7 +30,7 @@ from graphexec.verify.explorer.explore import MOST_STATES, Exploration, explored
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.temporal import charges_of, members
+from graphexec.verify.explorer.temporal import charges_of
 from graphexec.verify.proof.flow import Kind
 
 
@@ -183,7 +183,7 @@ class Puppets:
             charged = Counter[str]()
             for event in pulled.events:
                 if type(event) is Asked:
-                    charged.update(charges_of(members(event.effect)))
+                    charged.update(charges_of(members_of(event.effect)))
             if (key := (pulled.kind, outcome, after, frozenset(charged.items()))) not in seen:
                 seen.add(key)
                 yield pull, pulled

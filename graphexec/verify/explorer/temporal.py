@@ -9,7 +9,6 @@ Predicates are functions of one event, which join with `|`, `&`, `~`.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,8 +16,8 @@ from typing import Any, Final, final
 
 from graphexec._arguments import NAME
 from graphexec.effects import CallTool
-from graphexec.errors import InputError, format_value
-from graphexec.kernel.effects import All, Effect, Request
+from graphexec.errors import InputError, did_you_mean, format_value
+from graphexec.kernel.effects import Effect, members_of
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.node import Node
 
@@ -98,7 +97,7 @@ def answered(effect: type[Effect[Any]]) -> Predicate:
 
 def _has_effect(name: str, kind: type[Asked | Answered], effect: type[Effect[Any]]) -> Predicate:
     def holds(event: Event[Any]) -> bool:
-        return isinstance(event, kind) and any(isinstance(one, effect) for one in members(event.effect))
+        return isinstance(event, kind) and any(isinstance(one, effect) for one in members_of(event.effect))
 
     return Predicate(f"{name}({effect.__name__})", holds, (effect,))
 
@@ -114,7 +113,7 @@ def calls_tool(*names: str) -> Predicate:
         f"calls_tool({', '.join(map(repr, names))})",
         lambda event: (
             type(event) is Asked
-            and any(isinstance(one, CallTool) and one.name in names for one in members(event.effect))
+            and any(isinstance(one, CallTool) and one.name in names for one in members_of(event.effect))
         ),
         tools=names,
     )
@@ -131,11 +130,6 @@ def ended(outcome: type | None = None) -> Predicate:
 
 def _name(node: Node[Any, Any] | str) -> str:
     return node.name if isinstance(node, Node) else node
-
-
-def members(effect: Request) -> tuple[Effect[Any], ...]:
-    """The effects of a batch, or the one that is asked for alone."""
-    return effect.effects if isinstance(effect, All) else (effect,)
 
 
 def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
@@ -225,7 +219,7 @@ def dominates(node: Node[Any, Any] | str, what: Predicate, *, each: bool = False
 def unknown_names(assertion: Assertion, nodes: Collection[str], tools: Collection[str] | None) -> list[str]:
     """Return a message for each name in an assertion that no node has, and no tool, where the tools are known."""
     messages = [
-        f"{assertion}: the graph has no node {name}; its nodes are {', '.join(nodes)}{_suggest(name, nodes)}"
+        f"{assertion}: the graph has no node {name}; its nodes are {', '.join(nodes)}{did_you_mean(name, nodes, before='; ')}"
         for name in dict.fromkeys(name for part in assertion.predicates for name in part.nodes)
         if name not in nodes
     ]
@@ -233,13 +227,8 @@ def unknown_names(assertion: Assertion, nodes: Collection[str], tools: Collectio
         return messages
     known = ", ".join(tools) or "none"
     return messages + [
-        f"{assertion}: there is no tool {name}; the tools are {known}{_suggest(name, tools)} (a call of any tool that "
+        f"{assertion}: there is no tool {name}; the tools are {known}{did_you_mean(name, tools, before='; ')} (a call of any tool that "
         f"there is not is one of {UNKNOWN})"
         for name in dict.fromkeys(name for part in assertion.predicates for name in part.tools)
         if name not in tools and name != UNKNOWN
     ]
-
-
-def _suggest(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

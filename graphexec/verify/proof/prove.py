@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from graphexec.errors import LimitsError
+from graphexec.errors import LimitsError, did_you_mean
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, built
 from graphexec.kernel.meters import Limits
@@ -35,8 +34,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     limits = Limits() if limits is None else limits
     for name in limits.budgets:
         if name not in graph.budgets:
-            close = difflib.get_close_matches(name, graph.budgets, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(graph.budgets) or 'none of its own'}"
+            hint = did_you_mean(name, graph.budgets, f"it has {', '.join(graph.budgets) or 'none of its own'}")
             raise LimitsError(f"the machine has no budget {name}; {hint}")
     check_meters(graph, limits)
     flow = flow_of(graph)
