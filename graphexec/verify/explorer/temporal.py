@@ -219,7 +219,8 @@ def dominates(node: Node[Any, Any] | str, what: Predicate, *, each: bool = False
 def unknown_names(assertion: Assertion, nodes: Collection[str], tools: Collection[str] | None) -> list[str]:
     """Return a message for each name in an assertion that no node has, and no tool, where the tools are known."""
     messages = [
-        f"{assertion}: the graph has no node {name}; its nodes are {', '.join(nodes)}{did_you_mean(name, nodes, before='; ')}"
+        f"{assertion}: the graph has no node {name}; its nodes are {', '.join(nodes)}"
+        + did_you_mean(name, nodes, before="; ")
         for name in dict.fromkeys(name for part in assertion.predicates for name in part.nodes)
         if name not in nodes
     ]
@@ -227,8 +228,8 @@ def unknown_names(assertion: Assertion, nodes: Collection[str], tools: Collectio
         return messages
     known = ", ".join(tools) or "none"
     return messages + [
-        f"{assertion}: there is no tool {name}; the tools are {known}{did_you_mean(name, tools, before='; ')} (a call of any tool that "
-        f"there is not is one of {UNKNOWN})"
+        f"{assertion}: there is no tool {name}; the tools are {known}{did_you_mean(name, tools, before='; ')}"
+        f" (a call of an unknown tool is one of {UNKNOWN})"
         for name in dict.fromkeys(name for part in assertion.predicates for name in part.tools)
         if name not in tools and name != UNKNOWN
     ]
