@@ -32,9 +32,12 @@ def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, 
             orange |= {(step.source, step.outcome) for step in finding.witness.stem}
         if finding.node is not None and finding.outcome is not None:
             red.add((finding.node, finding.outcome))
-    marks: dict[tuple[str, str], Mark] = {**dict.fromkeys(orange, "orange"), **dict.fromkeys(red, "red")}
-    placed = ((edge, marks.get((edge.source, edge.outcome.__name__))) for edge in graph.edges)
-    return {edge: mark for edge, mark in placed if mark}
+    marks: dict[Edge, Mark] = {}
+    for edge in graph.edges:
+        place = (edge.source, edge.outcome.__name__)
+        if place in red or place in orange:
+            marks[edge] = "red" if place in red else "orange"
+    return marks
 
 
 def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
