@@ -139,7 +139,7 @@ def members(effect: Request) -> tuple[Effect[Any], ...]:
 
 
 def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
-    """What these effects charge together, by meter."""
+    """Return the charges of these effects together, by meter."""
     charges: Counter[str] = Counter()
     for effect in effects:
         charges.update({meter.name: amount for meter, amount in effect.charges.items()})
