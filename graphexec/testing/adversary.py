@@ -1,4 +1,4 @@
-"""What the world does to a run, move by move, as plain data, and the adversary that does it."""
+"""Attacks of the world on a run, move by move, as plain data, and the adversary that does it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Move(Readable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Attack(Readable):
-    """How the world answers each model call, each tool call, and the rest. The last move of each repeats for ever."""
+    """The world's answers to each model call, each tool call, and the rest. The last move of each repeats for ever."""
 
     turns: tuple[Move, ...]
     results: tuple[Move, ...] = ()
@@ -66,7 +66,7 @@ class Attack(Readable):
 
     @property
     def seconds(self) -> float:
-        """How long its moves take, each once."""
+        """The seconds that its moves take, each once."""
         return sum(move.seconds for part in PARTS for move in self.part(part))
 
     def at_once(self) -> Attack:
@@ -121,7 +121,7 @@ class Adversary:
 
 
 def part_of(effect: Effect[Any]) -> Part:
-    """Which part of an attack answers the effect."""
+    """Return the part of an attack that answers the effect."""
     if MODEL_CALLS in effect.charges:
         return "turns"
     return "results" if TOOL_CALLS in effect.charges else "others"

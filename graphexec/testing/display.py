@@ -25,7 +25,7 @@ _ON_THE_WAY: Final = frozenset(
 
 
 def is_own(frame: FrameType) -> bool:
-    """Whether the frame is of the user's code, or of something that it calls."""
+    """Return whether the frame is of the user's code, or of something that it calls."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY
 
 

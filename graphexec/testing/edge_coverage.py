@@ -1,4 +1,4 @@
-"""Which edges of which graphs the tests take, and which they never do."""
+"""Coverage of the edges of graphs by tests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EdgeCoverage:
         taken.graph, taken.name = graph, name
 
     def report(self, destination: str) -> Iterator[str]:
-        """What was never taken, graph by graph, in lines; draws it if there is a destination for that."""
+        """Yield the edges never taken, graph by graph, in lines; draw them if there is a destination."""
         named = sorted(
             ((taken.name or name_of(taken.graph), taken) for taken in self._taken.values()), key=itemgetter(0)
         )

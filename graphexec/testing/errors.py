@@ -1,4 +1,4 @@
-"""What the tests' own machinery raises."""
+"""Exceptions of the test helpers."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
 
 
 def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[Any, Any]) -> None:
-    """What was done is within what is proved, what was asked for was charged, and nothing is above its limit."""
+    """The run is within its proved bounds, all requests were charged, and nothing is above its limit."""
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
     requests = [event for event in told.events if isinstance(event, Asked)]

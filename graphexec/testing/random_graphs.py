@@ -49,7 +49,7 @@ class Errand(Readable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnEdge(Readable):
-    """Where an outcome leads (a node's number, or `None`: the end), and which budgets it resets."""
+    """The target of an outcome (a node's number, or `None`: the end), and which budgets it resets."""
 
     outcome: Colour
     target: int | None
@@ -92,7 +92,7 @@ class DrawnNode(Readable):
 
     @property
     def limited(self) -> bool:
-        """Whether a limit can stop it."""
+        """True if a limit can stop it."""
         return bool(self.meters) or self.asks != "nothing"
 
 
@@ -112,7 +112,7 @@ class DrawnGraph(Readable):
 
     @staticmethod
     def value(choices: Sequence[int] = ()) -> Any:
-        """What the machine starts with: its way is decided by the choices, of which the last repeats for ever."""
+        """Return a start for the machine: its way is decided by the choices, of which the last repeats for ever."""
         return outcome_class("Red")(tuple(choices))
 
 

@@ -1,4 +1,4 @@
-"""What an agent does, turn by turn, as plain data that reads well in a failure: `(act unknown('x'), garbage)`."""
+"""Scripts of agents, turn by turn, as plain data that reads well in a failure: `(act unknown('x'), garbage)`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScriptedError(Exception):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScriptedTurn(Readable):
-    """What an agent does at one of its turns, after `seconds` (`math.inf` is never).
+    """One turn of an agent, after `seconds` (`math.inf` is never).
 
     `nonsense` is something that is no decision at all; `stubborn` ignores its cancellation.
     """
@@ -53,7 +53,7 @@ class ScriptedTurn(Readable):
         return f"{said}{delay(self.seconds, stubborn=self.stubborn)}"
 
     def decision(self, number: int) -> object:
-        """What the agent decides, as its turn `number`; raises what it raises."""
+        """Return the agent's decision at its turn `number`, or raise its exception."""
         match self.kind:
             case "answer":
                 return AgentFinish({"output": f"answer {number}"})
@@ -72,7 +72,7 @@ class ScriptedTurn(Readable):
 
 
 def delay(seconds: float, *, stubborn: bool) -> str:
-    """How a delay reads behind what it delays."""
+    """Return the description of a delay."""
     if not seconds:
         return ""
     when = " never" if math.isinf(seconds) else f" after {seconds:g} s"
@@ -90,16 +90,11 @@ class AgentScript(Readable):
 
     @property
     def seconds(self) -> float:
-        """How long its turns take, each once."""
+        """The seconds that its turns take, each once."""
         return sum(turn.seconds for turn in self.turns)
 
-    @property
-    def waits(self) -> bool:
-        """Whether any turn takes its time: then it belongs under a virtual clock."""
-        return self.seconds > 0
-
     def turn_at(self, steps: Steps) -> tuple[int, ScriptedTurn]:
-        """Which turn is next, told by the steps alone: an agent has no memory, so runs cannot meet in it."""
+        """Return the next turn by the steps alone: an agent has no memory that runs could share."""
         position = number = 0
         while position < len(steps):
             position += max(1, len(self.turns[min(number, len(self.turns) - 1)].calls))

@@ -23,14 +23,14 @@ _PATIENCE: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a model checker found: whether the text's claim holds, and the states it saw until it knew."""
+    """The result of a model checker: whether the text's claim holds, and the states it saw until it knew."""
 
     holds: bool
     states: int
 
 
 def installed() -> bool:
-    """Whether SPIN can be used: it needs a C compiler, too."""
+    """Return whether SPIN can be used: it needs a C compiler, too."""
     return bool(shutil.which("spin") and shutil.which("gcc"))
 
 

@@ -113,7 +113,7 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
 
 
 def fractions() -> st.SearchStrategy[float]:
-    """How much of the time that it needs a run is given: all of it and more, a part, or none."""
+    """Fractions of the time that a run needs: all of it and more, a part, or none."""
     return st.sampled_from([1.0, 1.5, 0.75, 0.5, 0.25, 0.0])
 
 
@@ -141,7 +141,7 @@ def moves(draw: st.DrawFn, replies: Sequence[str]) -> Move:
 
 @st.composite
 def attacks(draw: st.DrawFn, replies: Mapping[Part, Sequence[str]], *, max_moves: int = 5) -> Attack:
-    """What the world does to a run, given the names of the replies that it may choose from (`Trial.parts`).
+    """Attacks of the world on a run, given the names of the replies that it may choose from (`Trial.parts`).
 
     The last move of each part repeats for ever.
     """

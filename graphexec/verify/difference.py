@@ -1,4 +1,4 @@
-"""What is different between two machines: their tables, and what is proved of their runs."""
+"""The differences between two machines: their tables, and the proofs about their runs."""
 
 from __future__ import annotations
 

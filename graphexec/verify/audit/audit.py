@@ -25,7 +25,7 @@ Counts = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found: violations, how many transitions the trace has, how many were proved, and how it ended."""
+    """The result of an audit: violations, the number of transitions, the most that was proved, and the status."""
 
     violations: tuple[Violation, ...]
     transitions: int = 0
@@ -34,7 +34,7 @@ class Audit:
 
     @property
     def conforms(self) -> bool:
-        """Whether the trace is one of those that the certificate is about."""
+        """True if the trace is one of those that the certificate is about."""
         return not self.violations
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a trace tells of a run: its visits in their order, and what is wrong with it whatever machine it is of."""
+"""A recorded run: its visits in their order, and what is wrong with it whatever machine it is of."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Trace:
 
     @property
     def sound(self) -> bool:
-        """Whether what was spent at the end is known to the last call: an interrupt may come between two records."""
+        """True if the amount spent at the end is known to the last call: an interrupt may come between two records."""
         return self.result is not None and self.result["status"] != "interrupted"
 
     def _fault(self, line: int, fact: str) -> None:

@@ -105,12 +105,12 @@ def texts(value: object, depth: int = 0) -> frozenset[str]:
 
 
 def grace_of(graph: Graph[Any, Any]) -> float:
-    """How many seconds beyond the run's deadline some node of the graph may ask for something."""
+    """Return the seconds beyond the run's deadline in which some node may ask for something."""
     return max((node.grace for node in graph if node.grace is not None), default=0.0)
 
 
 def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None], *, grace: float = 0.0) -> tuple[float, ...]:
-    """What is spent of that which is limited; `own` are the limits of the machine's own budgets.
+    """Return the amounts spent of everything limited; `own` are the limits of the machine's own budgets.
 
     Up to `grace` seconds beyond the limit, the seconds are told apart: what is reserved may still be asked for.
     """

@@ -89,7 +89,7 @@ class Exploration:
 
     @property
     def holds(self) -> bool:
-        """Whether every run ends, no node raises what it may not, and no assertion fails."""
+        """True if every run ends, no node raises what it may not, and no assertion fails."""
         return self.endless is None and not self.failures and not self.raised
 
     def __str__(self) -> str:

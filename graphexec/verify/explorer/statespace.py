@@ -76,7 +76,7 @@ class Endless:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How long runs can be: the most transitions of any, the most charged by meter, and how many runs there are."""
+    """The extent of runs: the most transitions of any, the most charged by meter, and how many runs there are."""
 
     transitions: int
     charges: Mapping[str, int]

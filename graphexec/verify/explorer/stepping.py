@@ -33,7 +33,7 @@ _COMBINATIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the world does when it is asked: its kind, the name of the class of replies, and the reply."""
+    """The world's answer to a request: its kind, the name of the class of replies, and the reply."""
 
     kind: Kind
     name: str = ""

@@ -35,7 +35,7 @@ from graphexec.verify.proof.flow import Kind
 
 
 class PuppetEffect(Effect[None]):
-    """What a puppet asks for in the place of an effect: it costs the same, and its reply reports nothing more."""
+    """A puppet's request in the place of an effect: it costs the same, and its reply reports nothing more."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting"]
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What a puppet is made to do: ask for these effects in this order, then return an outcome."""
+    """An instruction to a puppet: ask for these effects in this order, then return an outcome."""
 
     outcome: type
     asks: tuple[PuppetEffect, ...] = ()
@@ -92,7 +92,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What the engine made of it: what it told, how the visit ended, and the next entry or the end of the run."""
+    """The engine's step for a pull: its events, how the visit ended, and the next entry or the end of the run."""
 
     events: Events
     kind: Kind | None
@@ -189,7 +189,7 @@ class Puppets:
                 yield pull, pulled
 
     def alike(self, snapshot: Snapshot) -> Hashable:
-        """What tells entries apart: the node, whether it is paid for, and what is left of the limits."""
+        """Return the part by which entries differ: the node, whether it is paid for, and what is left of the limits."""
         spent = counters(snapshot.spent, self._limits, self.graph.budgets, grace=self._grace)
         return snapshot.node, snapshot.entered, spent
 

@@ -133,7 +133,7 @@ def _name(node: Node[Any, Any] | str) -> str:
 
 
 def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
-    """What these effects charge together, by meter."""
+    """Return the charges of these effects together, by meter."""
     charges: Counter[str] = Counter()
     for effect in effects:
         charges.update({meter.name: amount for meter, amount in effect.charges.items()})

@@ -103,7 +103,7 @@ def changes(command: Command, counters: Mapping[str, int], left: Mapping[str, st
 
 
 def remark(command: Command) -> str:
-    """What stands beside a command: the transition and its kind, in printable ASCII that closes no comment."""
+    """Return the comment on a command: the transition and its kind, in printable ASCII that closes no comment."""
     transition = command.transition
     kind = "" if transition.kind == "move" else f" ({transition.kind}: {', '.join(command.causes)})"
     return ascii(f"{transition}{kind}")[1:-1].replace("*/", "* /")

@@ -1,4 +1,4 @@
-"""How much a run takes at most: closed forms in the limits' names, and the exact numbers for given limits."""
+"""The bounds of runs: closed forms in the limits' names, and the exact numbers for given limits."""
 
 from __future__ import annotations
 

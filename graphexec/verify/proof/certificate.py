@@ -83,7 +83,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Why every run of `flow` ends under `limits`: each transition lowers the rank of the node that the run is at.
+    """A proof that every run of `flow` ends under `limits`: each transition lowers the rank of the run's node.
 
     `limits` has every limit by name, the machine's own budgets included; `None` is no limit.
     """

@@ -1,4 +1,4 @@
-"""What verification says: a verdict, its findings, and the run that shows what is wrong."""
+"""The result of verification: a verdict, its findings, and the run that shows what is wrong."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """What findings of this code have in common."""
+        """The title of all findings of this code."""
         return CODES[self.code]
 
     def __str__(self) -> str:
@@ -118,12 +118,12 @@ class Verdict:
 
     @property
     def proved(self) -> bool:
-        """Whether every run ends."""
+        """True if every run ends."""
         return self.status == "proved"
 
     @property
     def bounds(self) -> Bounds | None:
-        """How much a run takes at most, if it is proved to end."""
+        """The bounds of each run, if it is proved to end."""
         return None if self.certificate is None else self.certificate.bounds
 
     @property

@@ -51,7 +51,7 @@ class Transition:
 
     @property
     def reserved(self) -> bool:
-        """Whether no limit stops what such a visit asks for."""
+        """True if no limit stops the requests of such a visit."""
         return self.grace is not None
 
     @property
@@ -100,7 +100,7 @@ class Flow:
 
     @property
     def grace(self) -> float:
-        """How many seconds beyond the limit reserved visits may take."""
+        """The seconds beyond the limit that reserved visits may take."""
         return max((one.grace for one in self.transitions if one.grace is not None), default=0.0)
 
     @property
@@ -152,7 +152,7 @@ def lowered(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Lim
 
 
 def possible(transition: Transition, known: Mapping[str, float | None]) -> bool:
-    """Whether there is such a transition under the limits `known`: one that a spent limit takes needs a limit."""
+    """Return whether there is such a transition under the limits `known`: a gate or a `within` needs a limit."""
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
 

@@ -1,4 +1,4 @@
-"""Why no ranking was found: a run that never ends, as short as it can be, and what would mend it."""
+"""The reason why no ranking was found: a shortest run that never ends, and its remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SMALL = 2
 
 
 def loops_found(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
-    """What stands against a proof in this core: an endless run, or that none was found."""
+    """Yield the obstacle to a proof in this core: an endless run, or that none was found."""
     timeless = core.transitions if limits.seconds is None else _timeless(core)
     witness = _endless(flow, limits, within=timeless)
     if witness is not None:

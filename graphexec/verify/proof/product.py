@@ -70,7 +70,7 @@ class Product:
         self.begin: State = (flow.start, (*counts.values(), *clock))
 
     def size(self) -> int:
-        """How many states there may be at most."""
+        """Return the largest possible number of states."""
         states = self._nodes
         for left in self.begin[1]:
             states *= left + 1
@@ -199,7 +199,7 @@ _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 
 @dataclass(frozen=True, slots=True)
 class _Spending:
-    """What a visit may spend; of what it has only `compared`, something must be left."""
+    """The spending of a visit; something must be left of each meter that is only `compared`."""
 
     spends: tuple[tuple[str, int], ...]
     compared: tuple[str, ...] = ()

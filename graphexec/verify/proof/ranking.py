@@ -14,7 +14,7 @@ from graphexec.verify.proof.flow import Transition
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """Where the recursion failed: transitions that form loops, and nothing that is spent in all of them runs out."""
+    """The transitions of loops in which no budget is spent by all of them and runs out, so that there is no rank."""
 
     transitions: tuple[Transition, ...]
 

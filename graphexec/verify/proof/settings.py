@@ -1,4 +1,4 @@
-"""How a limit is set: by an executor's options, by agents' limits, or by those of any machine."""
+"""Remedies that set a limit: by an executor's options, by agents' limits, or by those of any machine."""
 
 from __future__ import annotations
 

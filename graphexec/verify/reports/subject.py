@@ -1,4 +1,4 @@
-"""What a report is about: a machine under the name by which it was asked for, and the places of its nodes."""
+"""The subject of a report: a machine under the name by which it was asked for, and the places of its nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SourceLocation:
         return self.whole.removeprefix(f"{top}/") if top else self.whole
 
     def inside(self, root: str) -> bool:
-        """Whether the file is below `root` and somebody's own: an environment in that folder is installed."""
+        """Return whether the file is below `root` and somebody's own: an environment in that folder is installed."""
         installed = {"site-packages", "dist-packages"} & set(self.whole.split("/"))
         return self.within(root) != self.whole and not installed
 
@@ -64,7 +64,7 @@ class Subject:
         return None if self.verdict is None or name is None else self.verdict.graph.nodes.get(name)
 
     def place_of(self, finding: Finding, root: str) -> SourceLocation | None:
-        """Where the function of the finding's node is, or of another node of its loop, or else the machine.
+        """Return the place of the finding's node, or of another node of its loop, or else of the machine.
 
         A function outside the folder `root`, such as a library's, is not the user's to mend; what is inside it is.
         """
@@ -72,7 +72,7 @@ class Subject:
         return self._place([finding.node, *(step.source for step in loop)], root)
 
     def place_of_node(self, name: str | None, root: str) -> SourceLocation | None:
-        """Where the function of the node is, or else the machine, if only that is inside `root`."""
+        """Return the place of the node's function, or of the machine, if only that is inside `root`."""
         return self._place([name], root)
 
     def _place(self, names: Sequence[str | None], root: str) -> SourceLocation | None:
@@ -96,7 +96,7 @@ def status_of(subjects: Sequence[Subject]) -> Told:
 
 
 def place_of(function: Callable[..., Any]) -> SourceLocation | None:
-    """Where a function is written, its first decorator included; `None` for what was not written in Python."""
+    """Return the place of a function, its first decorator included; `None` for what was not written in Python."""
     code = getattr(_written(function), "__code__", None)
     return None if code is None else SourceLocation(code.co_filename, code.co_firstlineno)
 
