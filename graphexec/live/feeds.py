@@ -19,6 +19,10 @@ from graphexec.errors import InputError
 Source: TypeAlias = Recorder | str | os.PathLike[str]
 
 
+# Bytes before the place where reading goes on, which tell whether the file is still the same.
+_TAIL = 256
+
+
 class Feed(ABC):
     """The records of the newest run at a source, as text, each a line.
 
@@ -63,10 +67,10 @@ class _FileFeed(Feed):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        # Device, inode, size and time of the file that was read, and its whole lines.
+        # Device, inode, size and time of the file that was read; how much was read, its end, and the line begun there.
         self._status: tuple[int, ...] = ()
-        self._content = b""
-        self._number = 0
+        self._position = self._number = 0
+        self._tail = self._rest = b""
 
     def refresh(self) -> None:
         try:
@@ -74,22 +78,32 @@ class _FileFeed(Feed):
             status = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
             if status == self._status:
                 return
-            content = self._path.read_bytes()
+            new = self._read_on(status)
         except FileNotFoundError:
             return
         except OSError as error:
             self._stop(f"{self._path} cannot be read: {error}")
             return
-        if self._status and (status[:2] != self._status[:2] or not content.startswith(self._content)):
-            self._content, self._number = b"", 0
-            self._begin_run()
         self._status = status
-        new = content[len(self._content) : content.rfind(b"\n") + 1]
-        self._content += new
-        for line in new.split(b"\n")[:-1]:
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        for line in lines:
             self._number += 1
             if line.strip() and not self.fault:
                 self._read(line)
+
+    def _read_on(self, status: tuple[int, ...]) -> bytes:
+        """Return what was written since; all of it, if the file is another one now."""
+        with self._path.open("rb") as file:
+            file.seek(self._position - len(self._tail))
+            if self._status and (status[:2] != self._status[:2] or file.read(len(self._tail)) != self._tail):
+                self._position = self._number = 0
+                self._tail = self._rest = b""
+                self._begin_run()
+            file.seek(self._position)
+            new = file.read()
+        self._position += len(new)
+        self._tail = (self._tail + new)[-_TAIL:]
+        return new
 
     def _begin_run(self) -> None:
         if self.lines:

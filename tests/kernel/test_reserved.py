@@ -46,10 +46,10 @@ from graphexec.runtime.runner import RunContext, arun, make_run_context, run
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
-from graphexec.verify.explorer.execution import execute
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.kernel.machines import Prompt, Stopped
 from tests.three_drivers import FakeClock, Script, agreed
+from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
 
 BOTH: tuple[Graph[Ready, Ending], ...] = (GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR)

@@ -10,12 +10,12 @@ from graphexec import END, Budget, Graph, Limits, edges, graph, metered, on
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.verify import CODES, Bounds
-from graphexec.verify.explorer.execution import adversary
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import guarded
 from graphexec.verify.proof import bounds as bounding
 from graphexec.verify.proof.flow import Flow, Transition
 from tests.verify import bad_machines as bad
+from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS, calling
 
 

@@ -537,7 +537,7 @@ def test_an_assertion_of_a_tool_that_there_is_not_is_refused() -> None:
         approved(CAREFUL, never_without(~calls_tool("lookup"), before=left("parse")))
     assert str(raised.value) == (
         "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are look_up; "
-        "did you mean look_up? (a call of any tool that there is not is one of no_such_tool)"
+        "did you mean look_up? (a call of an unknown tool is one of no_such_tool)"
     )
     # A model may call any, by the name that stands for all that there are not.
     assert not approved(CAREFUL, never(calls_tool("no_such_tool"))).holds

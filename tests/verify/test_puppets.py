@@ -21,7 +21,6 @@ from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel.meters import Budget, Limits
 from graphexec.kernel.node import metered
-from graphexec.verify.explorer.execution import adversary, execute
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stub_nodes import bare, explore_table
@@ -31,6 +30,7 @@ from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
+from tests.verify.execution import adversary, execute
 
 # The same one, and it says that it asks once.
 _once = replace(PROMPTS["prompt"], least=1, most=1)

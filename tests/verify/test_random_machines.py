@@ -19,8 +19,8 @@ from graphexec.kernel.meters import FrozenMapping
 from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
-from graphexec.verify.explorer.execution import adversary, execute
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.verify.execution import adversary, execute
 
 # More transitions than the longest proven run of these machines has. A run that never ends is followed as far at
 # length; otherwise a shorter way, in which its limits, which are small, are spent long since.

@@ -12,10 +12,10 @@ from graphexec.effects import agent_limits
 from graphexec.errors import CertificateError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
 from graphexec.verify import Certificate, check
-from graphexec.verify.explorer.execution import execute
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.checker import check_ranks
 from tests.verify import bad_machines as bad
+from tests.verify.execution import execute
 
 FIFTEEN = Limits(iterations=15)
 UNLIMITED = Limits(iterations=None)

@@ -70,8 +70,11 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     }
     if agent is not None and agent.model is not None:
         known[CallModel] = model_replies(agent, list(tools))
-    given = {kind: [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
-             for kind, values in (replies or {}).items()}  # fmt: skip
+    given: dict[type[Effect[Any]], list[Reply]] = {}
+    for kind, values in (replies or {}).items():
+        if isinstance(values, str):
+            raise InputError(f"the replies to {kind.__name__} are {values!r}; give a list of replies")
+        given[kind] = [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
     known |= given
     performed = _performed(graph, given.get(Perform, ()))
     faults = [fault for kind in _asked(graph) if (fault := _unknown(kind, known))]
