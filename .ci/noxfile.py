@@ -18,7 +18,8 @@ THOROUGH = "--hypothesis-profile=thorough"
 
 # The tests that cover the pure layers.
 PURE = tuple(
-    f"tests/{room}" for room in ("agents", "executor", "kernel", "runtime", "semantics", "testing", "tools", "verify")
+    f"tests/{room}"
+    for room in ("agents", "draw", "executor", "kernel", "runtime", "semantics", "testing", "tools", "verify")
 )
 
 # What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.

@@ -1,15 +1,8 @@
 """LLM agents as an explicit, typed state machine.
 
-Exported here is what most programs use. The packages below export the rest:
-
-- `graphexec.kernel`: nodes, tables, limits, snapshots, and runs step by step, without agents;
-- `graphexec.runtime`: the drivers of a graph, handlers, and progress reports;
-- `graphexec.executor`: the agent executor's own machine, with its five nodes and their values;
-- `graphexec.agents`, `graphexec.tools`, `graphexec.models`, `graphexec.memory`: what an executor is made of;
-- `graphexec.verify`, `graphexec.testing`: proofs, and tests of machines and agents;
-- `graphexec.draw`, `graphexec.live`: pictures and pages.
-
-So are the modules `actions`, `effects`, `errors` and `messages`. What no `__all__` has is internal.
+Exported here is what most programs use. The packages export the rest: `kernel` (machines without agents), `runtime`
+(drivers, handlers), `executor` (the agent's own machine), `agents`, `tools`, `models`, `memory`, `verify`, `testing`,
+`draw` and `live`; so do the modules `actions`, `effects`, `errors` and `messages`. Anything else is internal.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -328,6 +328,8 @@ def test_what_nobody_knows_replies_to_is_asked_of_the_user_all_at_once() -> None
     )
     with pytest.raises(InputError, match=r"leave returns.*Underway.*; .*come_back returns.*Home"):
         replies_of(ERRAND)
+    with pytest.raises(InputError, match="the replies to AskHuman are 'yes'; give a list of replies"):
+        replies_of(ERRAND, {AskHuman: "yes"})
 
 
 def test_an_opaque_node_returns_what_the_user_gives() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 
@@ -19,6 +20,16 @@ _ENDS, _TIP = 10.0, 16.0
 
 # Points of a Bézier curve: where a label may stand, and close enough to find all that it passes.
 _COARSE, _FINE = 8, 40
+
+
+class _Trail(NamedTuple):
+    """Points along a line, and the rectangle around them: most labels are nowhere near."""
+
+    points: Sequence[Point]
+    left: float
+    right: float
+    top: float
+    bottom: float
 
 
 def clashes(layout: Layout) -> list[str]:
@@ -50,7 +61,7 @@ def cost(layout: Layout) -> float:
 
 
 def _clashes(
-    layout: Layout, labels: Sequence[Rectangle], lines: Sequence[Sequence[Point]], index: int, label: Rectangle
+    layout: Layout, labels: Sequence[Rectangle], lines: Sequence[_Trail], index: int, label: Rectangle
 ) -> list[str]:
     boxes = (*layout.boxes, layout.start, *((layout.finish,) if layout.finish else ()))
     return [
@@ -63,8 +74,8 @@ def _clashes(
         # Its own line may come near it: then it is seen whose label it is.
         *(
             f"the line {other} runs through the label {index}"
-            for other, points in enumerate(lines)
-            if _passes(points, label, _TEXT if other == index else _NEAR)
+            for other, line in enumerate(lines)
+            if _passes(line, label, _TEXT if other == index else _NEAR)
         ),
     ]
 
@@ -72,12 +83,12 @@ def _clashes(
 def _skimmed(layout: Layout) -> int:
     """How many times a line comes near a node that it does not lead to or from, or another line's tip."""
     count = 0
-    for line, points in zip(layout.arrows, _fine(layout), strict=True):
-        ends = (line.curve[0], line.curve[-1], line.tip)
+    for line, trail in zip(layout.arrows, _fine(layout), strict=True):
+        ends = _trail((line.curve[0], line.curve[-1], line.tip))
         others = [box for box in layout.boxes if not _passes(ends, box, _ENDS)]
         tips = [other.tip for other in layout.arrows if math.dist(other.tip, line.tip) > _TIP]
         others += [Rectangle(*tip, _TIP, _TIP) for tip in tips]
-        count += sum(_passes(points, place, _SKIMMED) for place in others)
+        count += sum(_passes(trail, place, _SKIMMED) for place in others)
     return count
 
 
@@ -102,8 +113,13 @@ def _within(layout: Layout, place: Rectangle) -> bool:
     return 0 <= place.left <= layout.width - place.width and 0 <= place.top <= layout.height - place.height
 
 
-def _fine(layout: Layout) -> list[list[Point]]:
-    return [[*_points(line, _FINE), line.tip] for line in layout.arrows]
+def _fine(layout: Layout) -> list[_Trail]:
+    return [_trail((*_points(line, _FINE), line.tip)) for line in layout.arrows]
+
+
+def _trail(points: Sequence[Point]) -> _Trail:
+    across, down = zip(*points, strict=True)
+    return _Trail(points, min(across), max(across), min(down), max(down))
 
 
 def _points(line: Polyline, pieces: int) -> list[Point]:
@@ -125,6 +141,10 @@ def _overlap(one: Rectangle, other: Rectangle) -> bool:
     )
 
 
-def _passes(points: Iterable[Point], place: Rectangle, margin: float) -> bool:
+def _passes(trail: _Trail, place: Rectangle, margin: float) -> bool:
     across, down = place.width / 2 + margin, place.height / 2 + margin
-    return any(abs(x - place.x) <= across and abs(y - place.y) <= down for x, y in points)
+    if abs(2 * place.x - trail.left - trail.right) > trail.right - trail.left + 2 * across:
+        return False
+    if abs(2 * place.y - trail.top - trail.bottom) > trail.bottom - trail.top + 2 * down:
+        return False
+    return any(abs(x - place.x) <= across and abs(y - place.y) <= down for x, y in trail.points)

@@ -71,8 +71,9 @@ def laid_out(picture: Picture) -> Layout:
 
     The same picture is laid out once: a notebook, a page and a file may all want it.
     """
-    ways = _WAYS if len(picture.arrows) <= _SMALL else _WAYS[:1]
-    return min((settled(_laid_out(picture, way)) for way in ways), key=cost)
+    if len(picture.arrows) > _SMALL:
+        return settled(_laid_out(picture, _WAYS[0]))
+    return min((settled(_laid_out(picture, way)) for way in _WAYS), key=cost)
 
 
 def _laid_out(picture: Picture, way: _Way) -> Layout:
