@@ -1,8 +1,7 @@
 """LLM agents as an explicit, typed state machine.
 
-Exported here is what most programs use. The packages export the rest: `kernel` (machines without agents), `runtime`
-(drivers, handlers), `executor` (the agent's own machine), `agents`, `tools`, `models`, `memory`, `verify`, `testing`,
-`draw` and `live`; so do the modules `actions`, `effects`, `errors` and `messages`. Anything else is internal.
+Most programs need only what is exported here. Its packages export the rest, and so do its modules `actions`, `effects`,
+`errors` and `messages`. Anything else is internal.
 """
 
 from typing import TYPE_CHECKING, Any
