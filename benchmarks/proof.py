@@ -85,7 +85,7 @@ def rank_check() -> float:
     """The microseconds per transition that holding a run to its certificate costs."""
     held = executor(double).with_limits(Limits(iterations=STEPS))
     free = held.with_limits(held.limits)
-    free.world = dataclasses.replace(free.world, ranks=None)
+    free.run_context = dataclasses.replace(free.run_context, ranks=None)
     pairs = [(best(lambda: held.run("Go on."), 1), best(lambda: free.run("Go on."), 1)) for _ in range(15)]
     difference = min(one for one, _ in pairs) - min(other for _, other in pairs)
     return difference / (4 * STEPS) * 1e6

@@ -4,7 +4,7 @@
 
     def script() -> Script[Ready, Ending]:
         executor = AgentExecutor(agent=create_react_agent(ScriptedModel([...]), tools), tools=tools)
-        return Script(executor.graph, Ready(Run({"input": "..."})), executor.world)
+        return Script(executor.graph, Ready(Run({"input": "..."})), executor.run_context)
 
     told = agreed(script)
     assert told.outcome.output == "..."
@@ -55,7 +55,7 @@ class Script(Generic[S, F]):
 
     graph: Graph[S, F]
     value: S | Snapshot
-    world: RunContext
+    run_context: RunContext
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,20 @@ Driver: TypeAlias = Callable[[Script[Any, Any]], Told[Any]]
 
 
 def sync(script: Script[S, F]) -> Told[F]:
-    return Told(run(script.graph, script.value, script.world))
+    return Told(run(script.graph, script.value, script.run_context))
 
 
 def asynchronous(script: Script[S, F]) -> Told[F]:
-    return Told(asyncio.run(arun(script.graph, script.value, script.world)))
+    return Told(asyncio.run(arun(script.graph, script.value, script.run_context)))
 
 
 def streamed(script: Script[S, F]) -> Told[F]:
-    return _told(list(stream(script.graph, script.value, script.world)))
+    return _told(list(stream(script.graph, script.value, script.run_context)))
 
 
 def astreamed(script: Script[S, F]) -> Told[F]:
     async def collected() -> list[Event[F]]:
-        return [event async for event in astream(script.graph, script.value, script.world)]
+        return [event async for event in astream(script.graph, script.value, script.run_context)]
 
     return _told(asyncio.run(collected()))
 
@@ -108,7 +108,7 @@ def amnesiac(script: Script[S, F]) -> Told[F]:
 
     So the process that answers is never the one that asked, which is what a pause is.
     """
-    graph, world = script.graph, script.world
+    graph, world = script.graph, script.run_context
     limits = world.limits
     first = script.value if isinstance(script.value, Snapshot) else begin(graph, script.value)
     began = world.clock() - first.spent.seconds

@@ -102,8 +102,8 @@ class AgentExecutor:
         "_verdict",
         "agent",
         "return_intermediate_steps",
+        "run_context",
         "tools",
-        "world",
     )
 
     # The parameters are those that people know from LangChain's executor, and the limits it lacks.
@@ -171,7 +171,7 @@ class AgentExecutor:
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
-        self.world = RunContext(handlers_for(answers), limits, tool_concurrency)
+        self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency)
         self._settings = (self.agent, policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct))
         self._may_run_forever = allow_nonterminating
         self._prove(bind(table, *self._settings), limits)
@@ -183,7 +183,7 @@ class AgentExecutor:
         self._graph = graph
         self._verdict = verdict
         ranks = verdict.certificate.ranks if verdict.certificate is not None else None
-        self.world = dataclasses.replace(self.world, limits=limits, ranks=ranks)
+        self.run_context = dataclasses.replace(self.run_context, limits=limits, ranks=ranks)
 
     def __repr__(self) -> str:
         return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
@@ -201,7 +201,7 @@ class AgentExecutor:
     @property
     def limits(self) -> Limits:
         """What a run may spend."""
-        return self.world.limits
+        return self.run_context.limits
 
     def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
         """Return the same executor with another machine: one made from `executor.graph` by surgery.
@@ -295,7 +295,7 @@ class AgentExecutor:
         return Stepwise(
             lambda snapshot, io: self._events(inputs if snapshot is None else snapshot, io),
             limits=self.limits,
-            clock=self.world.clock,
+            clock=self.run_context.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
         )
 
@@ -353,7 +353,7 @@ class AgentExecutor:
         self, start: Ready | Snapshot, io: IO, consumer: OnEvent | None, *, tokens: bool
     ) -> Coroutine[Any, Any, Done[Ending]]:
         on_event = self._observers.make_listener(start, io, consumer)
-        return follow(self._graph, start, self.world, io, on_event, pieces=tokens)
+        return follow(self._graph, start, self.run_context, io, on_event, pieces=tokens)
 
     async def _load_and_follow(
         self, memory: Memory, inputs: Inputs, io: IO, consumer: OnEvent | None, *, tokens: bool

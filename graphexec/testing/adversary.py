@@ -85,8 +85,8 @@ class Adversary:
     # What was answered with what, to read in a failure.
     said: list[str] = field(default_factory=list[str])
 
-    def world(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> RunContext:
-        """The world in which everything that the graph asks for is answered by this adversary."""
+    def run_context(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> RunContext:
+        """Return a context in which this adversary answers all effects of the graph."""
         handler = Handler(self._carry_out, instant=not self.attack.seconds)
         kinds = {kind for node in graph for kind in node.effects}
         return RunContext(dict.fromkeys(kinds, handler), limits, clock=clock)

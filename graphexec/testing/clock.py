@@ -110,7 +110,7 @@ def loop_time() -> float:
 def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time) -> AgentExecutor:
     """Return the same executor, with its time limit kept by the running event loop's clock (or by `clock`)."""
     timed = copy.copy(executor)
-    timed.world = dataclasses.replace(executor.world, clock=clock)
+    timed.run_context = dataclasses.replace(executor.run_context, clock=clock)
     return timed
 
 

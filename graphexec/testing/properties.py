@@ -211,7 +211,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
         assert again.gist == told.gist, f"a second run is not like the first: {again.gist}, {told.gist}"
         check_drivers(trial, attack.at_once(), limits)
     except AssertionError as error:
-        error.add_note(f"the world did: {'; '.join(told.world.said) or 'nothing'}")
+        error.add_note(f"the world did: {'; '.join(told.adversary.said) or 'nothing'}")
         error.add_note(f"the run went: {' '.join(moves_of(told.events)) or trial.graph.start}")
         raise
 
@@ -220,7 +220,7 @@ def check_ending(trial: Trial, told: RunReport) -> None:
     """It ended as the table says, or with an exception of the world's, or with one that is allowed."""
     __tracebackhide__ = True
     if told.error is not None:
-        allowed = told.error in told.world.raised or isinstance(told.error, trial.raises)
+        allowed = told.error in told.adversary.raised or isinstance(told.error, trial.raises)
         if not allowed:
             text = f"the run ended with {told.error!r}{_raised_at(told.error)}; {remedy(told.error)}"
             raise AssertionError(text) from with_own_frames(told.error)
@@ -293,7 +293,7 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
             assert limit is None or limited[name] <= limit, f"{limited[name]} {name.replace('_', ' ')} within {limits}"
     for part in PARTS:
         # What is cut before it begins is never seen.
-        assert told.world.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than were asked for"
+        assert told.adversary.seen[part] <= sum(part_of(one) == part for one in asked), f"more {part} than asked for"
 
 
 def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:

@@ -28,25 +28,25 @@ from graphexec.testing.setup import Trial
 
 @dataclass(frozen=True)
 class RunReport:
-    """The result of one run: its events, the outcome or the exception that ended it, and the world it ran in."""
+    """The result of one run: its events, the outcome or the exception that ended it, and its adversary."""
 
     events: tuple[Event[Any], ...]
     outcome: object
     error: BaseException | None
     seconds: float
-    world: Adversary
+    adversary: Adversary
 
     @property
     def gist(self) -> object:
         """The part that two runs under one attack have in common."""
-        return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.world.said
+        return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.adversary.said
 
 
 def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
     """Watch one async run under a virtual clock. `None` where it waits for ever and has no time limit."""
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
-    world = dataclasses.replace(adversary.world(trial.graph, limits, clock), ranks=ranks)
+    run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), ranks=ranks)
     events: list[Event[Any]] = []
 
     seconds = 0.0
@@ -54,7 +54,7 @@ def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None
     async def watched() -> None:
         nonlocal seconds
         try:
-            async with contextlib.aclosing(astream(trial.graph, trial.start, world)) as stream:
+            async with contextlib.aclosing(astream(trial.graph, trial.start, run_context)) as stream:
                 async for event in stream:
                     events.append(event)  # noqa: PERF401 - what happened before an exception counts
         finally:
@@ -78,8 +78,8 @@ def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None
 def ended_async(trial: Trial, attack: Attack, limits: Limits) -> object:
     """The outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
     clock = VirtualClock()
-    world = Adversary(attack, trial.oracle).world(trial.graph, limits, clock)
-    return _ended(lambda: clock.run(arun(trial.graph, trial.start, world)))
+    run_context = Adversary(attack, trial.oracle).run_context(trial.graph, limits, clock)
+    return _ended(lambda: clock.run(arun(trial.graph, trial.start, run_context)))
 
 
 def ended_sync(
@@ -87,8 +87,8 @@ def ended_sync(
 ) -> object:
     """The outcome of a sync run, or the exception that ends it."""
     adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
-    world = adversary.world(trial.graph, limits, VirtualClock())
-    return _ended(lambda: run(trial.graph, trial.start if paused is None else paused, world))
+    run_context = adversary.run_context(trial.graph, limits, VirtualClock())
+    return _ended(lambda: run(trial.graph, trial.start if paused is None else paused, run_context))
 
 
 def _ended(drive: Callable[[], Done[Any]]) -> object:
@@ -101,7 +101,7 @@ def _ended(drive: Callable[[], Done[Any]]) -> object:
 def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict[Part, int]]]:
     """The run as text before each effect, and what had been answered by then."""
     adversary = Adversary(attack, trial.oracle)
-    handlers = adversary.world(trial.graph, limits, VirtualClock()).handlers
+    handlers = adversary.run_context(trial.graph, limits, VirtualClock()).handlers
     found: list[tuple[str, dict[Part, int]]] = []
     snapshot = begin(trial.graph, trial.start)
     try:

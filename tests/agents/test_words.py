@@ -171,9 +171,9 @@ def test_a_result_says_within_which_limits_it_came(run: Callable[[AgentExecutor]
 
 def test_the_tools_and_how_many_run_at_once_are_as_given() -> None:
     one = executor(tools=[echo], tool_concurrency=1, return_intermediate_steps=True)
-    assert (one.world.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
-    assert executor(tool_concurrency=7).world.at_once == 7
-    assert executor().world.at_once == 64
+    assert (one.run_context.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
+    assert executor(tool_concurrency=7).run_context.at_once == 7
+    assert executor().run_context.at_once == 64
 
 
 def test_a_text_is_the_only_input_by_its_name() -> None:
@@ -218,13 +218,13 @@ def test_an_async_batch_has_no_more_runs_under_way_than_allowed() -> None:
 def test_an_executor_that_may_run_for_ever_stays_so_with_other_limits_and_machines() -> None:
     forever = executor(max_iterations=None, allow_nonterminating=True)
     assert not forever.verify().proved
-    assert forever.world.ranks is None
+    assert forever.run_context.ranks is None
     assert not forever.with_limits(Limits(iterations=None)).verify().proved
     assert not forever.with_graph(forever.graph).verify().proved
     bounded = forever.with_limits(Limits(iterations=3))
     assert bounded.verify().proved
-    assert bounded.world.ranks is not None
-    assert bounded.world.limits == bounded.limits == Limits(iterations=3)
+    assert bounded.run_context.ranks is not None
+    assert bounded.run_context.limits == bounded.limits == Limits(iterations=3)
 
 
 def test_what_is_not_proved_is_refused_with_its_verdict() -> None:
@@ -244,7 +244,7 @@ def test_a_machine_is_held_to_the_proof_of_its_own() -> None:
     other = one.with_graph(replace(one.graph, renamed(hurry, "stopped_response")))
     certificate = other.verify().certificate
     assert certificate is not None
-    assert other.world.ranks == certificate.ranks
+    assert other.run_context.ranks == certificate.ranks
     assert (other.run("q").output, one.run("q").output) == (
         "hurried",
         "Agent stopped due to iteration limit or time limit.",

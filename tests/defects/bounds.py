@@ -21,7 +21,7 @@ MOST = 200
 
 def bounded(script: Script[S, F]) -> Script[S, F]:
     """The same script, in a world that fails whoever asks for too much."""
-    return dataclasses.replace(script, world=bounded_world(script.world))
+    return dataclasses.replace(script, run_context=bounded_world(script.run_context))
 
 
 def bounded_world(world: RunContext) -> RunContext:

@@ -153,7 +153,7 @@ def test_runs_of_one_executor_know_nothing_of_each_other(
     expected = interpret(turns, given)
     assume(expected.end != "parse error")
     executor = executor_of(turns, given, flavour)
-    executor.world = bounded_world(executor.world)
+    executor.run_context = bounded_world(executor.run_context)
     # One after the other, and two at once, event by event.
     results = [executor.run("q"), executor.run("q")]
     assert [outcome_of(result.ending, result) for result in results] == [expected, expected]
@@ -254,13 +254,13 @@ def test_every_event_is_told_when_it_happens_and_in_the_order_of_the_grammar(
         assert len(log) <= MOST_NEWS, "the run goes on and on"
 
     async def watch() -> None:
-        async for event in astream(script.graph, script.value, script.world):
+        async for event in astream(script.graph, script.value, script.run_context):
             note(event)
 
     if way == "astream":
         asyncio.run(watch())
     else:
-        for event in stream(script.graph, script.value, script.world):
+        for event in stream(script.graph, script.value, script.run_context):
             note(event)
     assert GRAMMAR.fullmatch("".join(LETTERS[type(one)] for one in log))
     node, asked = table.start, None

@@ -116,7 +116,7 @@ def waiting_executor(turns: tuple[Turn, ...], limit: float | None, clock: Virtua
         return answer()
 
     executor = AgentExecutor(agent=decide, tools=[wait], max_execution_time=limit)
-    executor.world = dataclasses.replace(executor.world, clock=clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     return executor
 
 
@@ -170,7 +170,7 @@ def taking_script(
     executor = AgentExecutor(agent=decide, tools=[take], max_execution_time=None if limit is None else limit * UNIT)
     script = script_of(executor)
     value = script.value if paused is None else Snapshot.from_json(paused, script.graph)
-    return bounded(Script(script.graph, value, dataclasses.replace(script.world, clock=clock)))
+    return bounded(Script(script.graph, value, dataclasses.replace(script.run_context, clock=clock)))
 
 
 def gist(told: Told[Ending]) -> object:
@@ -231,7 +231,7 @@ def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwh
 
     actions = [AgentAction("take", {"seconds": seconds, "set_by": set_by}) for seconds, set_by in calls]
     executor = AgentExecutor(agent=scripted(*actions, answer()), tools=[take])
-    handlers, limits = executor.world.handlers, executor.limits
+    handlers, limits = executor.run_context.handlers, executor.limits
     world = (
         drive.RunContext(handlers, limits) if how == "RunContext" else drive.make_run_context(handlers, limits=limits)
     )

@@ -111,7 +111,7 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         "Agent",
         "look_up<br/>tool",
         "Person",
-        "RunContext",
+        "World",
         "tidy<br/>function",
     ]
     assert [lines for _, lines in read_sequence(drawn)[1:]] == [

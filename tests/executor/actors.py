@@ -71,7 +71,7 @@ def direct(text: str) -> str:
 
 
 def script_of(executor: AgentExecutor, inputs: Mapping[str, Any] | None = None) -> Script[Ready, Ending]:
-    return Script(executor.graph, Ready(Run(inputs or {"input": "q"})), executor.world)
+    return Script(executor.graph, Ready(Run(inputs or {"input": "q"})), executor.run_context)
 
 
 def told_by_every_driver(make: Callable[[], AgentExecutor], *, among: Sequence[Driver] = EVERY) -> Told[Ending]:

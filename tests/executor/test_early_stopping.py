@@ -325,7 +325,7 @@ def test_a_last_word_that_does_not_come_is_cut_at_the_end_of_the_grace(how: str)
         max_execution_time=5,
         early_stopping_method="generate",
     )
-    executor.world = dataclasses.replace(executor.world, clock=model.clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=model.clock)
 
     async def arun() -> Any:
         try:

@@ -265,7 +265,7 @@ def test_what_a_memory_takes_is_not_of_the_runs_time(how: str) -> None:
             """Forget."""
 
     executor = counting(memory=Slow(), max_execution_time=10)
-    executor.world = dataclasses.replace(executor.world, clock=lambda: now[0])
+    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     turns = executor.iter("tea")
 
     def edit(*_: Any) -> None:
@@ -298,7 +298,7 @@ def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> No
 def test_the_clock_goes_on_while_the_caller_thinks(how: str, changed: bool) -> None:
     now = [100.0]
     executor = counting(9, max_execution_time=25)
-    executor.world = dataclasses.replace(executor.world, clock=lambda: now[0])
+    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     turns = executor.iter("q")
     spent: list[float] = []
 

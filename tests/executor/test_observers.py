@@ -121,7 +121,7 @@ def test_a_run_that_nobody_watches_is_told_to_nobody() -> None:
     # The table itself, driven without the executor, knows of no observers.
     seen: list[Any] = []
     executor = executor_of(seen.append)
-    run_table(executor.graph, Ready(Run({"input": "q"})), executor.world)
+    run_table(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
     assert seen == []
 
 

@@ -328,7 +328,7 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     # Paused before any of its effects, it comes to the same end.
     for text in told.texts:
         paused = Snapshot.from_json(text, executor.graph)
-        resumed = run(executor.graph, paused, executor.world)
+        resumed = run(executor.graph, paused, executor.run_context)
         assert outcome_of(resumed.outcome, resumed) == expected
 
 

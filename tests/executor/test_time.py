@@ -252,7 +252,7 @@ def test_a_time_limit_of_nothing_stops_before_the_first_plan(how: str, limit: fl
 def test_the_time_that_the_consumer_of_a_stream_takes_counts() -> None:
     clock = FakeClock()
     executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], max_execution_time=5)
-    executor.world = dataclasses.replace(executor.world, clock=clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     events = executor.stream("q")
     first = next(events)
     clock.advance(6)
@@ -273,7 +273,7 @@ def ticking(clock: FakeClock) -> AnyTool:
 
 
 def test_seconds_are_counted_by_a_clock_that_cannot_be_set() -> None:
-    assert AgentExecutor(agent=scripted(answer()), tools=[]).world.clock is time.monotonic
+    assert AgentExecutor(agent=scripted(answer()), tools=[]).run_context.clock is time.monotonic
 
 
 def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
@@ -286,7 +286,9 @@ def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
             max_execution_time=3,
             allow_nonterminating=True,
         )
-        return dataclasses.replace(script_of(executor), world=dataclasses.replace(executor.world, clock=clock))
+        return dataclasses.replace(
+            script_of(executor), run_context=dataclasses.replace(executor.run_context, clock=clock)
+        )
 
     told = agreed(script)
     assert isinstance(told.outcome, StoppedResponse)
@@ -296,7 +298,7 @@ def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
         again = script()
         # Another day, another clock.
         paused = dataclasses.replace(again, value=Snapshot.from_json(text, again.graph))
-        resumed = run(paused.graph, paused.value, paused.world)
+        resumed = run(paused.graph, paused.value, paused.run_context)
         assert isinstance(resumed.outcome, StoppedResponse)
         assert resumed.outcome.limit == Exhausted("seconds", 3, 3)
         assert len(resumed.outcome.steps) == 3

@@ -222,7 +222,7 @@ def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
 
 
 def _begun(executor: AgentExecutor) -> tuple[Any, RunContext]:
-    return Ready(Run({"input": "q"})), executor.world
+    return Ready(Run({"input": "q"})), executor.run_context
 
 
 @pytest.mark.parametrize("driver", EVERY)

@@ -42,7 +42,7 @@ def executor(replies: list[str], **options: Any) -> AgentExecutor:
 def test_following_a_journal_gives_the_events_of_the_run(replies: list[str], iterations: int, stopping: str) -> None:
     ticks = iter(range(10_000))
     watched = executor(replies, max_iterations=iterations, early_stopping_method=stopping)
-    object.__setattr__(watched.world, "clock", lambda: float(next(ticks)))
+    object.__setattr__(watched.run_context, "clock", lambda: float(next(ticks)))
     events = list(watched.stream("?"))
     done = events[-1]
     assert isinstance(done, Done)
@@ -84,7 +84,7 @@ def test_a_run_that_is_gone_on_with_has_a_journal_from_there() -> None:
 def test_a_deadline_that_cut_is_followed_too() -> None:
     ticks = iter([0.0, 0.0, 0.0, 0.0, 9.0, *[9.0] * 100])
     late = executor([CALL], max_execution_time=5)
-    object.__setattr__(late.world, "clock", lambda: next(ticks))
+    object.__setattr__(late.run_context, "clock", lambda: next(ticks))
     result = late.run("?")
     assert result.reason == "seconds"
     assert result.journal is not None

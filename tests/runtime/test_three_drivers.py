@@ -87,7 +87,7 @@ def test_every_driver_works_under_a_running_loop(name: str) -> None:
 def test_the_second_run_in_the_same_world_is_like_the_first(name: str) -> None:
     script, outcome = SCRIPTS[name]
     one = script()
-    first, second = run(one.graph, one.value, one.world), run(one.graph, one.value, one.world)
+    first, second = run(one.graph, one.value, one.run_context), run(one.graph, one.value, one.run_context)
     assert (first.outcome, second.outcome) == (outcome, outcome)
     assert first.spent.iterations == second.spent.iterations
 

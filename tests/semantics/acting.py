@@ -200,5 +200,5 @@ def executor_of(script: Script, given: Settings, flavour: Flavour, begun: int = 
         return_intermediate_steps=given.with_steps,
         tool_concurrency=given.at_once,
     )
-    executor.world = dataclasses.replace(executor.world, clock=actor.clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=actor.clock)
     return executor, actor

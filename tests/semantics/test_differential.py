@@ -111,7 +111,7 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
             paused = Snapshot.from_json(text, fresh().graph)
             actors.pop()
             executor, _ = executor_of(script, given, flavour, begun=int(paused.spent["model_calls"]))
-            resumed = run(executor.graph, paused, executor.world)
+            resumed = run(executor.graph, paused, executor.run_context)
             ended(resumed.outcome, resumed.spent, expected)
     for actor in actors:
         noted(actor, expected, flavour)

@@ -72,7 +72,7 @@ def timed(spent: float, limit: float) -> Any:
         clock.advance(spent)
 
     executor = AgentExecutor(agent=scripted(act("wait"), answer()), tools=[wait], max_execution_time=limit)
-    executor.world = dataclasses.replace(executor.world, clock=clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     return executor.run("q")
 
 

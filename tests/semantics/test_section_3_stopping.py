@@ -95,7 +95,7 @@ def test_a_limit_that_passes_while_the_plan_returns_a_finish_lets_the_finish_win
         return answer("42")
 
     executor = AgentExecutor(agent=decide, tools=[], max_execution_time=5)
-    executor.world = dataclasses.replace(executor.world, clock=clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     assert run(executor).output == "42"
 
 
@@ -117,9 +117,9 @@ def test_a_sync_tool_of_an_async_run_is_left_at_the_limit_and_its_thread_runs_on
 
 def test_the_clock_is_one_that_nobody_sets_and_begins_with_the_run() -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
-    assert executor.world.clock is time.monotonic
+    assert executor.run_context.clock is time.monotonic
     clock = FakeClock(1_000_000)
-    executor.world = dataclasses.replace(executor.world, clock=clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     turns = executor.iter("q")
     clock.advance(100)
     list(turns)

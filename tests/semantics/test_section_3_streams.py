@@ -301,7 +301,7 @@ def test_batch_returns_results_in_order_and_exceptions_in_their_place() -> None:
 def test_time_spent_by_the_consumer_of_a_stream_counts_against_the_time_limit() -> None:
     clock = FakeClock()
     executor = two_steps(max_execution_time=5)
-    executor.world = dataclasses.replace(executor.world, clock=clock)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     chunks = executor.stream_chunks("q")
     next(chunks)
     clock.advance(6)

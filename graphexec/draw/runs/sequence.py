@@ -26,7 +26,7 @@ _ROLES: Mapping[_Role, str] = {
     "model": "Model",
     "tool": "",
     "person": "Person",
-    "world": "RunContext",
+    "world": "World",
     "function": "",
 }
 # What asks whom; an effect of one's own asks the world.
