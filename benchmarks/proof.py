@@ -20,7 +20,7 @@ from graphexec.models import ScriptedModel
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from graphexec.verify.proof.prove import solved
+from graphexec.verify.proof.prove import solve
 
 FIFTEEN = Limits(iterations=15)
 STEPS = 1_000
@@ -58,8 +58,8 @@ def prove(flow: Flow) -> Callable[[], None]:
     """Return a proof of the flow that is made anew each time."""
 
     def proved() -> None:
-        solved.cache_clear()
-        certificate, _ = solved(flow, FIFTEEN)
+        solve.cache_clear()
+        certificate, _ = solve(flow, FIFTEEN)
         assert certificate is not None, "these flows end"
 
     return proved

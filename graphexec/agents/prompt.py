@@ -11,10 +11,10 @@ from graphexec.actions import AgentStep
 from graphexec.agents.conversation import messages_of
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
-from graphexec.tools import AnyTool, named
-from graphexec.tools.formatting import shown
+from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools.formatting import format_observation
 
-__all__ = ["Template", "observed", "rendered_tools", "shown", "template"]
+__all__ = ["Template", "format_observation", "observed", "rendered_tools", "template"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ def rendered_tools(tools: Sequence[AnyTool]) -> str:
 
 def observed(step: AgentStep) -> str:
     """What a model is told of a step: its observation as text, or what stands for one that is too long."""
-    return shown(step.observation) if step.told is None else step.told
+    return format_observation(step.observation) if step.told is None else step.told
 
 
 def tools_of(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     """Return the tools. Raises `ToolDefinitionError` as `named` does, and for a model in their place."""
     if MODEL.fits(tools):
         raise ToolDefinitionError(f"tools is the model {format_value(tools)}; give the model first, and then the tools")
-    return tuple(named(tools).values())
+    return tuple(tools_by_name(tools).values())

@@ -16,7 +16,7 @@ from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.prompt import observed, shown, template, tools_of
+from graphexec.agents.prompt import format_observation, observed, template, tools_of
 from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
 from graphexec.agents.text_parsing import unreadable
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -150,7 +150,7 @@ def read(reply: ModelReply) -> Decision:
         raise _unreadable(text, "it was cut at the token limit" if cut else f"it is not JSON: {error}") from None
     match decision.get("action"):
         case "final_answer" if keys := [key for key in decision if _answers(key, decision[key])]:
-            return AgentFinish({"output": shown(decision[keys[0]])}, text)
+            return AgentFinish({"output": format_observation(decision[keys[0]])}, text)
         case str(tool) if isinstance(decision.get("action_input"), (dict, str)):
             return (AgentAction(tool, decision["action_input"], text),)
         case _:

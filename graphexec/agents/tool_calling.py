@@ -45,10 +45,10 @@ def create_tool_calling_agent(
             "system=..."
         )
     instructions = Form(Template(((system, None),)), {}, thoughts)
-    return instructed_agent(model, read, instructions, question, history=history, steps=told, tools=specs)
+    return instructed_agent(model, read, instructions, question, history=history, steps=step_messages, tools=specs)
 
 
-def told(steps: Steps) -> Iterator[Message]:
+def step_messages(steps: Steps) -> Iterator[Message]:
     """The steps as messages: each reply of the model once, with the calls that steps answer, then their results.
 
     A step without a native call, such as a parse error, is told as what the model said and what it was answered.

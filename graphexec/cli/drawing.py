@@ -65,7 +65,7 @@ def draw(
     """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
     with ending_in_one_line(debug=debug):
         from graphexec.cli.records import recording_at
-        from graphexec.draw import drawn
+        from graphexec.draw import render
 
         wanted = how or _chosen_format(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
@@ -73,7 +73,7 @@ def draw(
         runs = [recording_at(file) for file in run or ()]
         if target is None and runs:
             # Of the machine that ran there is nothing but the picture.
-            content = drawn(_common_machine(runs), wanted, runs=runs)
+            content = render(_common_machine(runs), wanted, runs=runs)
         else:
             content = _draw_target(target or _OWN, runs, wanted)
         if output is not None:
@@ -99,11 +99,11 @@ def _chosen_format(output: Path | None) -> str:
 def _draw_target(target: str, runs: Sequence[Recording], how: str) -> bytes:
     """The machine that is named. Its proof is within the limits of the runs; its own count where no run has any."""
     from graphexec.cli.check_targets import verdict_at
-    from graphexec.draw import drawn, subject_for
+    from graphexec.draw import render, subject_for
 
     verdict = verdict_at(target, None)
     unknown = all(run.limits is None for run in runs)
-    return drawn(verdict if unknown else subject_for(verdict.graph, None, runs), how, runs=runs)
+    return render(verdict if unknown else subject_for(verdict.graph, None, runs), how, runs=runs)
 
 
 def _common_machine(runs: Sequence[Recording]) -> Picture:

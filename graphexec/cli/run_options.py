@@ -25,8 +25,7 @@ from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
 from graphexec.messages import Model
-from graphexec.tools import AnyTool
-from graphexec.tools import named as tools_by_name
+from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from graphexec.draw.runs.timeline import timeline
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.result import RunResult
 from graphexec.kernel.events import Done, Journal
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.verify.proof.findings import Verdict
 
@@ -40,12 +40,12 @@ __all__ = [
     "Recorder",
     "Recording",
     "draw",
-    "drawn",
     "format_of",
     "marks_of",
     "picture_of",
     "png",
     "recording_of",
+    "render",
     "save",
     "sequence_mermaid",
     "subject_for",
@@ -104,10 +104,10 @@ def draw(
     """
     if format == "png":
         raise InputError("a PNG is no text; write draw.save(graph, 'flow.png'), or graph.draw('flow.png')")
-    return drawn(subject, format, marks=marks, runs=runs).decode()
+    return render(subject, format, marks=marks, runs=runs).decode()
 
 
-def drawn(
+def render(
     subject: Subject,
     format: str,  # noqa: A002
     *,
@@ -140,7 +140,7 @@ def save(
     Raises as `draw` does, `InputError` for a suffix that says nothing, and `OSError` where nothing can be written.
     """
     file = Path(path)
-    file.write_bytes(drawn(subject, format or format_of(file), marks=marks, runs=runs))
+    file.write_bytes(render(subject, format or format_of(file), marks=marks, runs=runs))
     return file
 
 
@@ -172,7 +172,7 @@ def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recordi
         return subject
     # Users without a type checker pass executors.
     if not isinstance(subject, Verdict):
-        built(subject, "draw(executor.verify(), ...), or executor.draw('flow.svg')")
+        require_graph(subject, "draw(executor.verify(), ...), or executor.draw('flow.svg')")
     elif any(one.limits not in (None, subject.limits) for one in recordings):
         subject = subject.graph
     for edge, mark in (marks or {}).items():

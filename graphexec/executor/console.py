@@ -7,7 +7,7 @@ import sys
 from typing import Final, TextIO, final
 
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
-from graphexec.agents.prompt import observed, shown
+from graphexec.agents.prompt import format_observation, observed
 from graphexec.executor.iteration import NewSteps, calls_tools
 from graphexec.executor.result import Ending
 from graphexec.executor.table import EXCEPTION_TOOL, Acted
@@ -46,7 +46,7 @@ class Printed:
                 actions, self._value = self._value.actions, None
                 for action in actions:
                     self._line(action.log.strip(), "said")
-                    self._line(f"-> {action.tool}({shown(action.tool_input)})", "said")
+                    self._line(f"-> {action.tool}({format_observation(action.tool_input)})", "said")
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 self._line(f"   {news}", "aside")
             case Done(ending):
@@ -79,7 +79,7 @@ class Printed:
     def _ended(self, ending: Ending) -> None:
         match ending:
             case AgentFinish():
-                self._line(shown(ending.answer), "answer")
+                self._line(format_observation(ending.answer), "answer")
             case StoppedResponse():
                 self._line(f"{ending.output}\n{ending.reason}", "wrong")
         self._line("> the run ends", "aside")

@@ -15,7 +15,7 @@ from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import asking_agent, asking_model
-from graphexec.executor.inputs import Inputs, keys_of, named, outputs_of, ready
+from graphexec.executor.inputs import Inputs, keys_of, name_inputs, outputs_of, ready
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.observers import Observer, Observers, validate_observers
 from graphexec.executor.options import ParsePolicy, Trim, policies_of
@@ -40,8 +40,7 @@ from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import HandlerLike, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
 from graphexec.runtime.runner import AT_ONCE, OnEvent, RunContext, follow
-from graphexec.tools import AnyTool
-from graphexec.tools import named as tools_by_name
+from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, calling
 from graphexec.tools.tool import ErrorPolicy
 
@@ -358,13 +357,13 @@ class AgentExecutor:
     async def _load_and_follow(
         self, memory: Memory, inputs: Inputs, io: IO, consumer: OnEvent | None, *, tokens: bool
     ) -> Done[Ending]:
-        given = named(inputs, self._keys)
+        given = name_inputs(inputs, self._keys)
         loaded = await io.either(lambda: memory.load(given), lambda: memory.aload(given))
         return await self._follow_from(self._start(inputs, loaded), io, consumer, tokens=tokens)
 
     async def _invoke(self, inputs: Inputs, io: IO, *, only_outputs: bool = False) -> dict[str, Any]:
         result = await self._run(inputs, io)
-        returned = {**({} if only_outputs else named(inputs, self._keys)), **outputs_of(result.ending)}
+        returned = {**({} if only_outputs else name_inputs(inputs, self._keys)), **outputs_of(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
         return returned
@@ -390,7 +389,7 @@ class AgentExecutor:
     def _start(self, inputs: Inputs | Snapshot, loaded: Mapping[str, Any]) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
             return inputs
-        return ready({**loaded, **named(inputs, self._keys)}, self.agent, self._keys)
+        return ready({**loaded, **name_inputs(inputs, self._keys)}, self.agent, self._keys)
 
     def _check(self, inputs: Inputs | Snapshot) -> None:
         """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""

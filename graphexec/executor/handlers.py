@@ -100,7 +100,7 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
                     decision = await io.call_async(awaited, decision)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
-        return decided(function, *(decision if type(decision) is _Chunks else (decision,)))
+        return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
 
     return Handler(answer)
 
@@ -116,7 +116,7 @@ def _chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:
         yield last
 
 
-def decided(function: Callable[..., Any], *chunks: object) -> Decided:
+def check_decision(function: Callable[..., Any], *chunks: object) -> Decided:
     """Return what a callable agent decided, checked and added up. Raises `AgentError` if it is no decision."""
     # Nearly always it is one chunk.
     if len(chunks) == 1:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Inputs: TypeAlias = Mapping[str, Any] | str
 
 
-def named(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
+def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
     """Return inputs by name: a text is the only one that `keys` name. Raises `InputError` if it cannot be."""
     if isinstance(inputs, Mapping):
         return dict(inputs)

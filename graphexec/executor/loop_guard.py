@@ -11,7 +11,7 @@ from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.prompt import observed
 from graphexec.errors import InputError
 from graphexec.executor.table import LimitReached, Ready, plan, stopped_response
-from graphexec.kernel.graph import Graph, checked, edges, edges_of, on
+from graphexec.kernel.graph import Graph, check_table, edges, edges_of, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node
 
@@ -66,7 +66,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
         dataclasses.replace(edge, target=notice_repeats.name) if edge.target == plan.name else edge
         for edge in machine.edges
     ]
-    return checked([*machine, notice_repeats], [*back, *row], machine.start)
+    return check_table([*machine, notice_repeats], [*back, *row], machine.start)
 
 
 def repeated(steps: Sequence[AgentStep], most: int) -> int:

@@ -15,7 +15,7 @@ from graphexec.executor.table import Acted, plan, stopped_response
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
-from graphexec.tools.formatting import shown
+from graphexec.tools.formatting import format_observation
 
 # A chunk's values are of several kinds.
 Chunk: TypeAlias = dict[str, Any]
@@ -45,7 +45,7 @@ class Chunks:
                 return self._step_chunks(value)
             case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
                 actions, self._value = self._value.actions, None
-                return [{"actions": [action], "messages": said(action)} for action in actions]
+                return [{"actions": [action], "messages": model_messages(action)} for action in actions]
             case Done(ending):
                 return [*self._step_chunks(ending), self._last(ending)]
             case _:
@@ -67,7 +67,7 @@ def pairs(steps: Any) -> list[tuple[AgentAction, Any]]:
     return [(step.action, step.observation) for step in steps]
 
 
-def said(action: AgentAction) -> list[Message]:
+def model_messages(action: AgentAction) -> list[Message]:
     """What the model said when it decided on an action, as messages."""
     return [action.message or AssistantMessage(action.log)]
 
@@ -122,7 +122,7 @@ class Answering:
         return f"{parted}{piece}"
 
     def _missing_text(self, ending: Ending) -> str:
-        answer = shown(ending.answer if isinstance(ending, AgentFinish) else ending.output)
+        answer = format_observation(ending.answer if isinstance(ending, AgentFinish) else ending.output)
         if not self._again and answer.startswith(self._given):
             return answer[len(self._given) :]
         return f"\n{answer}"

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
-from graphexec.agents.prompt import shown
+from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import ParseError
 from graphexec.kernel.effects import Asks, ask_all
@@ -227,7 +227,7 @@ def generate_response(
     except ParseError as error:
         text = error.llm_output if error.prose else ""
     else:
-        text = shown(decision.answer) if isinstance(decision, AgentFinish) else ""
+        text = format_observation(decision.answer) if isinstance(decision, AgentFinish) else ""
     stopped = _stopped(reached)
     return dataclasses.replace(stopped, output=text.strip(), generated=True) if text.strip() else stopped
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
-from graphexec.kernel.node import END, Edge, End, Node, made
+from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.subgraphs import inlined
 from graphexec.kernel.validation import faults_of
 
@@ -97,7 +97,7 @@ def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Bud
     if not isinstance(outcome, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"{outcome!r} is not a class of outcomes; write on(Outcome, target), one for each class")
     if not isinstance(target, End):
-        made(target, "decorate the function with @node")
+        require_node(target, "decorate the function with @node")
     # Users without a type checker pass names, and a budget alone.
     if not isinstance(resets, (list, tuple)) or not all(isinstance(budget, Budget) for budget in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"on({outcome.__name__}, ...) resets {resets!r}; write resets=[BUDGET], a list of budgets")
@@ -106,7 +106,7 @@ def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Bud
 
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     """Return the row of `source`: `routes` has an `on` for every outcome. Raises `NodeError` for any other argument."""
-    made(source, "decorate the function with @node")
+    require_node(source, "decorate the function with @node")
     # Routes, seen as a function of every outcome: were the parameter `Routes[O, F]`, pyright would infer a lone `on`
     # from it, and let an outcome that has none pass.
     if not isinstance(routes, Routes):
@@ -293,7 +293,7 @@ class Graph(Generic[S_contra, F_co]):
         return {**picture, "text/plain": repr(self)}
 
 
-def built(given: object, call: str) -> None:
+def require_graph(given: object, call: str) -> None:
     """Raise `InputError`, with what to `call`, if `given` is not a graph: users pass executors."""
     if not isinstance(given, Graph):
         raise InputError(f"{format_value(given)} is not a graph; write {call}")
@@ -307,7 +307,7 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     a node that asks for effects says how it is left when a limit is spent.
     """
     faults, nodes, found = _read_table(table, start)
-    return checked(nodes.values(), found, start.name, faults)
+    return check_table(nodes.values(), found, start.name, faults)
 
 
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
@@ -321,7 +321,7 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
     # Users without a type checker pass lists of rows, and functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
-    made(start, "decorate the function with @node")
+    require_node(start, "decorate the function with @node")
     faults: list[Fault] = []
     nodes: dict[str, Node[Any, Any]] = {}
     found: list[Edge] = []
@@ -350,7 +350,7 @@ def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
     return [Edge(source.name, way.outcome, way.target.name, way.resets) for way in routes.ways]
 
 
-def checked(
+def check_table(
     nodes: Iterable[Node[Any, Any]], found: Sequence[Edge], start: str, faults: Sequence[Fault] = ()
 ) -> Graph[Any, Any]:
     """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""

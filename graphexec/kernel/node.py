@@ -190,7 +190,7 @@ class _Charge(Generic[W_co]):
         self._grace = grace
 
     def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
-        made(charged_node, "put @node below @charged or @metered")
+        require_node(charged_node, "put @node below @charged or @metered")
         spent_outcome, takes = spent_outcome_of(self._when_spent)
         strangers = [given.__name__ for given in charged_node.takes if not accepts(takes, given)]
         if strangers:
@@ -355,7 +355,7 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     )
 
 
-def made(given: object, remedy: str) -> None:
+def require_node(given: object, remedy: str) -> None:
     """Raise `NodeError` with the remedy if `given` is no node: users without a type checker pass functions."""
     if isinstance(given, str):
         itself = "END, imported from graphexec" if given == "END" else "the node itself"

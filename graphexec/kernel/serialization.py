@@ -21,13 +21,13 @@ INEXPRESSIBLE = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, Rec
 UNFIT = (ValidationError, TypeError, KeyError)
 
 
-def replied(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
+def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
     """The reply to `effect` that `stored_reply` stored. Raises `SnapshotError` if it cannot be one."""
     try:
         if isinstance(effect, All):
             return tuple(_read_reply(one, each) for one, each in zip(effect.effects, data["data"], strict=True))
         if isinstance(effect, Perform):
-            return restored(data, outcomes)
+            return load_value(data, outcomes)
         return _read_reply(effect, data["data"])
     except (ValueError, TypeError, KeyError) as error:
         if isinstance(error, SnapshotError):
@@ -35,13 +35,13 @@ def replied(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
         raise SnapshotError(f"a stored reply is not a reply to {type(effect).__name__}: {error}") from error
 
 
-def stored(value: object) -> dict[str, Any]:
+def dump_value(value: object) -> dict[str, Any]:
     """An outcome or a reply as JSON: its class's name and its data."""
     return {"class": type(value).__name__, "data": plain(value)}
 
 
-def restored(data: Any, outcomes: Mapping[str, type]) -> Any:
-    """The outcome that `stored` stored. Raises `SnapshotError` for a class that the graph does not have."""
+def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
+    """The outcome that `dump_value` stored. Raises `SnapshotError` for a class that the graph does not have."""
     name = data["class"]
     if name not in outcomes:
         raise SnapshotError(f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own")
@@ -85,7 +85,7 @@ _SPENT = TypeAdapter(_SpentData)
 
 def stored_reply(reply: object) -> dict[str, Any]:
     """A reply as JSON, or the `Exhausted` that stands in the place of one."""
-    return {"exhausted": plain(reply)} if type(reply) is Exhausted else {"reply": stored(reply)}
+    return {"exhausted": plain(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:

@@ -43,13 +43,13 @@ class Snapshot:
     def to_json(self) -> str:
         """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
         # pydantic, which does it, is loaded by those who store.
-        from graphexec.kernel.serialization import INEXPRESSIBLE, spent_data, stored, stored_reply
+        from graphexec.kernel.serialization import INEXPRESSIBLE, dump_value, spent_data, stored_reply
 
         try:
             data = {
                 "version": VERSION,
                 "node": self.node,
-                "value": stored(self.value),
+                "value": dump_value(self.value),
                 "replies": [
                     {"reply": reply.data} if type(reply) is Stored else stored_reply(reply) for reply in self.replies
                 ],
@@ -63,7 +63,7 @@ class Snapshot:
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
         """Read a snapshot of `graph`. Raises `SnapshotError` if it is none."""
-        from graphexec.kernel.serialization import UNFIT, read_as, read_spent, restored
+        from graphexec.kernel.serialization import UNFIT, load_value, read_as, read_spent
 
         try:
             data = json.loads(text)
@@ -83,7 +83,7 @@ class Snapshot:
         try:
             return Snapshot(
                 node,
-                restored(value, graph.outcomes),
+                load_value(value, graph.outcomes),
                 tuple(
                     read_as(Exhausted, reply["exhausted"]) if "exhausted" in reply else Stored(reply["reply"])
                     for reply in replies
@@ -109,9 +109,9 @@ class Stored:
 
     def read(self, effect: Request, outcomes: Mapping[str, type]) -> Any:
         """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
-        from graphexec.kernel.serialization import replied
+        from graphexec.kernel.serialization import load_reply
 
-        return replied(effect, self.data, outcomes)
+        return load_reply(effect, self.data, outcomes)
 
 
 def remember(error: BaseException, snapshot: Snapshot) -> None:

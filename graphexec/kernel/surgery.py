@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from graphexec.errors import Fault, GraphError, NodeError
 from graphexec.kernel.effects import O
-from graphexec.kernel.graph import Graph, Table, checked, edges_of
+from graphexec.kernel.graph import Graph, Table, check_table, edges_of
 from graphexec.kernel.meters import Budget, Limits
 from graphexec.kernel.node import END, I, Node, Subgraph, renamed
 
@@ -34,7 +34,7 @@ def replace(
         raise GraphError([Fault("GX025", new.name, None, f"{text} @metered(...)")])
     nodes = [new if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
-    changed = checked(nodes, edges, machine.start)
+    changed = check_table(nodes, edges, machine.start)
     return changed if allow_nonterminating else _proved_again(changed, machine)
 
 
@@ -70,7 +70,7 @@ def splice(
     if faults:
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
-    changed = checked([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
+    changed = check_table([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
     return changed if allow_nonterminating else _proved_again(changed, machine)
 
 
@@ -148,7 +148,7 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
         nodes.append(node)
     if faults:
         raise GraphError(faults)
-    return checked(nodes, machine.edges, machine.start)
+    return check_table(nodes, machine.edges, machine.start)
 
 
 def _proved_again(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
 from graphexec._arguments import FLAG, TEXT, Constraint, check, whole
-from graphexec.agents.prompt import shown
+from graphexec.agents.prompt import format_observation
 from graphexec.errors import InputError
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, Message, UserMessage, transcript
@@ -207,4 +207,4 @@ def _text_at(key: str, values: Mapping[str, Any], option: str, place: str) -> st
             missing=[key],
         )
     # A text of a class of its own, an enumeration's say, becomes plain text, as it would by being stored.
-    return str.__str__(shown(values[key]))
+    return str.__str__(format_observation(values[key]))

@@ -251,9 +251,9 @@ def _run_check(check: str, machine: Verifiable, options: Options) -> None:
     trial_options = {name: value for name, value in options.items() if name != "examples"}
     match check:
         case "proof":
-            properties.proved(machine, limits)
+            properties.require_proof(machine, limits)
         case "certificate":
-            properties.certified(properties.proved(machine, limits))
+            properties.certified(properties.require_proof(machine, limits))
         case "exhaustive":
             properties.table_explored(graph, within)
             properties.explored(trial_of(machine, **trial_options))

@@ -71,7 +71,7 @@ def verify_termination(
     a machine, and for `examples` below 1.
     """
     __tracebackhide__ = True
-    verdict = proved(machine, limits)
+    verdict = require_proof(machine, limits)
     certified(verdict)
     table_explored(graph_of(machine), limits_of(machine, limits))
     trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
@@ -80,7 +80,7 @@ def verify_termination(
     return verdict
 
 
-def proved(machine: Verifiable, limits: Limits | None = None) -> Verdict:
+def require_proof(machine: Verifiable, limits: Limits | None = None) -> Verdict:
     """Return the verdict on a machine that is proved to end; for any other one raise it as an `AssertionError`."""
     __tracebackhide__ = True
     verdict = verify(graph_of(machine), limits_of(machine, limits))
@@ -105,7 +105,7 @@ def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUS
     """
     __tracebackhide__ = True
     limits = small(graph, limits, most)
-    verdict = proved(graph, limits)
+    verdict = require_proof(graph, limits)
     assert verdict.certificate is not None, "what is proved has a certificate"
     return _bounded(explore_table(graph, limits, ranks=verdict.certificate.ranks), verdict)
 
@@ -122,7 +122,7 @@ def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
         shortest = min(found.raised, key=lambda one: len(one.path))
         said = [f"{one}{_raised_at(one.error)}; {remedy(one.error)}" for one in found.raised]
         raise AssertionError("\n".join(said)) from with_own_frames(shortest.error)
-    return _bounded(found, proved(trial.graph, limits))
+    return _bounded(found, require_proof(trial.graph, limits))
 
 
 def _raised_at(error: BaseException) -> str:
@@ -196,7 +196,7 @@ def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
 def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
     """Run the machine under one attack, in every way there is; raise `AssertionError` for what does not hold."""
     __tracebackhide__ = True
-    certificate = proved(trial.graph, limits).certificate
+    certificate = require_proof(trial.graph, limits).certificate
     assert certificate is not None, "what is proved has a certificate"
     told = told_async(trial, attack, limits, certificate.ranks)
     if told is None:

@@ -108,7 +108,7 @@ class DrawnGraph(Readable):
     @property
     def graph(self) -> Graph[Any, Any]:
         """The real graph."""
-        return built(self.nodes)
+        return build_graph(self.nodes)
 
     @staticmethod
     def value(choices: Sequence[int] = ()) -> Any:
@@ -147,7 +147,7 @@ def errand_class(errand: Errand) -> type[Effect[Any]]:
 
 
 @cache
-def built(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
+def build_graph(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
     """Build the graph of these nodes, the first of which is the start. Raises `GraphError` for a wrong table."""
     nodes = [_node(number, one) for number, one in enumerate(drawn)]
     budgets = {budget.name: budget for budget in BUDGETS}

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.testing.properties import EXHAUSTIVE, proved
+from graphexec.testing.properties import EXHAUSTIVE, require_proof
 from graphexec.testing.setup import small
 from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.flow import flow_of
@@ -42,22 +42,22 @@ def spun(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> N
     """  # noqa: D205 - what is checked is one sentence
     limits = small(graph, limits, most)
     flow = flow_of(graph)
-    bounds = proved(graph, limits).bounds
+    bounds = require_proof(graph, limits).bounds
     assert bounds is not None, "what is proved has bounds"
-    assert checked(promela(flow, limits)).holds, f"SPIN finds a run that does not end within {limits}"
+    assert run_spin(promela(flow, limits)).holds, f"SPIN finds a run that does not end within {limits}"
     bound = bounds.transitions.number
     if bound is None:
         return
     most_steps = int(bound)
-    assert checked(promela(flow, limits, bound=most_steps)).holds, (
+    assert run_spin(promela(flow, limits, bound=most_steps)).holds, (
         f"SPIN finds a run of more than {most_steps} transitions"
     )
     if bounds.transitions.exact and most_steps:
         short = promela(flow, limits, bound=most_steps - 1)
-        assert not checked(short).holds, f"SPIN finds no run of {most_steps} transitions, which is said to be exact"
+        assert not run_spin(short).holds, f"SPIN finds no run of {most_steps} transitions, which is said to be exact"
 
 
-def checked(model: str) -> Checked:
+def run_spin(model: str) -> Checked:
     """Have SPIN check a text of `promela`. Raises `AssertionError` where it cannot."""
     live = "ltl " in model
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 """Tools: `@tool`, and how they are called."""
 
-from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, ToolRetried, named, tool
+from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, ToolRetried, tool, tools_by_name
 
-__all__ = ["AnyTool", "ErrorPolicy", "Tool", "ToolRetried", "named", "tool"]
+__all__ = ["AnyTool", "ErrorPolicy", "Tool", "ToolRetried", "tool", "tools_by_name"]

@@ -75,7 +75,7 @@ def evaluate(text: str) -> Number:
         raise ExpressionError("the expression is nested too deeply; write it with fewer parentheses") from None
 
 
-def written(number: Number) -> str:
+def write(number: Number) -> str:
     """Write a number as a person would: whole ones without a point, others with at most 12 significant digits."""
     # Beyond 2**53 a float no longer knows its last digits.
     if isinstance(number, int) or (number.is_integer() and abs(number) < 2**53):
@@ -142,7 +142,7 @@ def _power(base: Number, exponent: Number) -> Number:
         raise OverflowError
     power: complex = base**exponent
     if isinstance(power, complex):
-        raise ExpressionError(f"{written(base)} ** {written(exponent)} is not a real number; use a base of 0 or more")
+        raise ExpressionError(f"{write(base)} ** {write(exponent)} is not a real number; use a base of 0 or more")
     return power
 
 
@@ -156,7 +156,7 @@ def _called(name: str, arguments: list[Number]) -> Number:
 
 def _sqrt(number: Number) -> Number:
     if number < 0:
-        raise ExpressionError(f"sqrt({written(number)}) is not a real number; take the root of 0 or more")
+        raise ExpressionError(f"sqrt({write(number)}) is not a real number; take the root of 0 or more")
     if isinstance(number, int) and math.isqrt(number) ** 2 == number:
         return math.isqrt(number)
     return math.sqrt(number)

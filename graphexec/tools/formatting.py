@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 
-def shown(observation: Any) -> str:
+def format_observation(observation: Any) -> str:
     """An observation as text for a model: text as it is, everything else as JSON, or as Python shows it."""
     if isinstance(observation, str):
         return observation
@@ -25,7 +25,7 @@ def told_instead(observation: Any, most: int | None) -> str | None:
     """Return the first `most` characters with the number of missing ones; `None` for an observation that fits."""
     if most is None:
         return None
-    text = shown(observation)
+    text = format_observation(observation)
     if len(text) <= most:
         return None
     return f"{text[:most]}\n[... {len(text) - most:,} more characters were cut; ask for less]"

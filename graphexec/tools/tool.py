@@ -175,7 +175,7 @@ class Tool(Generic[P, R_co]):
 AnyTool: TypeAlias = Tool[..., Any]
 
 
-def named(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
+def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
     if isinstance(tools, Tool):
         raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, final
 
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify.proof.certificate import NOTHING, Bound
@@ -79,7 +79,7 @@ def diff(
     graph.
     """
     for one in (before, after):
-        built(one, "diff(executor.graph, other_executor.graph)")
+        require_graph(one, "diff(executor.graph, other_executor.graph)")
     limits = Limits() if limits is None else limits
     old = verify(before, _fit(limits if limits_before is None else limits_before, before, after))
     new = verify(after, _fit(limits, after, before))

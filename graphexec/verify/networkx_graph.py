@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.errors import InputError
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.node import END, Edge, End, Node
 from graphexec.verify.proof.paths import find_path, label_edges
 
@@ -37,7 +37,7 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
 
     Takes linear time. Raises `InputError` for what is not a graph.
     """
-    built(graph, "to_networkx(executor.graph)")
+    require_graph(graph, "to_networkx(executor.graph)")
     import networkx as nx
 
     budgets = (name if limit is None else f"{name}={limit}" for name, limit in graph.budgets.items())
@@ -94,7 +94,7 @@ def shortest_path(
 
     Takes linear time. Raises `InputError` for an unknown node or outcome.
     """
-    built(graph, "shortest_path(executor.graph, to)")
+    require_graph(graph, "shortest_path(executor.graph, to)")
     begin = graph.start if start is None else _name_of(graph, start)
     avoided = None if avoiding is None else _name_of(graph, avoiding)
     target = to if isinstance(to, type) else _name_of(graph, to)
@@ -119,7 +119,7 @@ def dominates(
     of one tool. Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for an
     unknown node or outcome, and in a draft if `other` cannot be reached.
     """
-    built(graph, "dominates(executor.graph, node, other)")
+    require_graph(graph, "dominates(executor.graph, node, other)")
     end = _name_of(graph, other)
     return _is_unavoidable(graph, _name_of(graph, node), outcome, (graph.start, end), again=end if each else None)
 
@@ -131,7 +131,7 @@ def postdominates(
 
     With `each`, it does so before it comes to `other` again. All else is as in `dominates`.
     """
-    built(graph, "postdominates(executor.graph, node, other)")
+    require_graph(graph, "postdominates(executor.graph, node, other)")
     begin = _name_of(graph, other)
     return _is_unavoidable(graph, _name_of(graph, node), outcome, (begin, END.name), again=begin if each else None)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
 from graphexec.actions import Steps
-from graphexec.agents.tool_calling import read, told
+from graphexec.agents.tool_calling import read, step_messages
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -155,12 +155,12 @@ def test_steps_that_an_earlier_node_dropped_are_not_told_as_calls() -> None:
     one, two = call("echo", "a", text="1"), call("echo", "b", text="2")
     decision = read(ModelReply("", (one, two)))
     assert not isinstance(decision, AgentFinish)
-    conversation = list(told(Steps([AgentStep(decision[1], "2")])))
+    conversation = list(step_messages(Steps([AgentStep(decision[1], "2")])))
     assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
 
 
 def test_an_action_of_ones_own_is_told_in_words() -> None:
-    conversation = list(told(Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})])))
+    conversation = list(step_messages(Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})])))
     assert conversation == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
 
 
@@ -182,7 +182,7 @@ def test_every_result_follows_its_call_whatever_the_ids(replies: list[ModelReply
         assert not isinstance(decision, AgentFinish)
         dropped = data.draw(st.integers(0, len(decision) - 1))
         steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
-    conversation = list(told(Steps(steps)))
+    conversation = list(step_messages(Steps(steps)))
     assert paired(conversation)
     results = [message for message in conversation if isinstance(message, ToolMessage)]
     assert len(results) == sum(step.status == "ok" for step in steps)

@@ -13,7 +13,7 @@ from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
 from graphexec.draw.model.text import plain
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import answered, asked
+from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
@@ -181,7 +181,7 @@ def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:
         "kept": 0,
         "messages": [{"role": "user", "content": "You are an agent. Question: how many people live here?"}],
     }
-    assert asked({"effect": "CallModel", "prompt": prompt}, 30) == "…how many people live here?"
+    assert format_effect({"effect": "CallModel", "prompt": prompt}, 30) == "…how many people live here?"
 
 
 @given(st.text(), st.integers(2, 80))
@@ -201,6 +201,6 @@ def test_no_label_is_longer_than_it_may_be(text: str, most: int) -> None:
         {"effect": "CallAgent", "value": {"decision": [{"tool": text, "tool_input": text}] * 3}},
     ]
     room = max(most, 24)
-    for line in (*(asked(one, room) for one in effects), *(answered(one, room) for one in replies)):
+    for line in (*(format_effect(one, room) for one in effects), *(format_reply(one, room) for one in replies)):
         assert len(line) <= room
         assert plain(line) == line

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
-from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, written
+from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, write
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, today, today_by
 from graphexec.tools.units import UNITS, UnknownUnitError, convert, unit
 
@@ -88,7 +88,7 @@ def test_no_text_hangs_the_calculator_or_raises_anything_but_its_own_error(text:
         told = str(error)
     else:
         assert abs(number) <= LARGEST
-        told = written(number)
+        told = write(number)
     assert "\n" not in told
     assert len(told) <= 310
 

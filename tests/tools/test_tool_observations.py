@@ -21,7 +21,7 @@ from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
 from graphexec.tools.calling import calling
-from graphexec.tools.formatting import shown
+from graphexec.tools.formatting import format_observation
 from tests.executor.actors import (
     AnyTool,
     act,
@@ -170,7 +170,7 @@ def test_what_helps_to_mend_a_call_is_told_whole() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_what_is_told_is_never_longer_than_asked_for_and_its_note(observation: Any, most: int) -> None:
     result = reply_of(calling({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
-    whole = shown(observation)
+    whole = format_observation(observation)
     assert result.observation is observation
     assert (result.told is None) == (len(whole) <= most)
     if result.told is not None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.models.scripted import ScriptedModel
-from graphexec.tools.tool import InvalidArgumentsError, named
+from graphexec.tools.tool import InvalidArgumentsError, tools_by_name
 from tests.executor.actors import (
     AnyTool,
     act,
@@ -341,7 +341,7 @@ def test_an_option_that_cannot_be_is_refused_with_the_remedy(options: dict[str, 
 @pytest.mark.parametrize("wrong", [None, 3, "search", {"search": search}])
 def test_what_is_no_list_of_tools_is_refused(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=f"^tools is {re.escape(repr(wrong))}; give a list of tools"):
-        named(wrong)
+        tools_by_name(wrong)
 
 
 def test_what_is_no_tool_and_a_name_given_twice_are_refused() -> None:

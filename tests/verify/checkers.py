@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.testing.spin_checker import Checked, called, checked
+from graphexec.testing.spin_checker import Checked, called, run_spin
 
 # TLC's exit codes for no error, a violated invariant, a deadlock, and a violated temporal property.
 _HOLDS = 0
@@ -21,7 +21,7 @@ def spin(model: str) -> Checked:
     """Check a text of `promela`."""
     for program in ("spin", "gcc"):
         _found(program, program)
-    return checked(model)
+    return run_spin(model)
 
 
 def tlc(module: str, config: str) -> Checked:

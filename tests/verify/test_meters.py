@@ -47,7 +47,7 @@ from graphexec.verify.explorer.stepping import Choice
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from graphexec.verify.proof.prove import solved
+from graphexec.verify.proof.prove import solve
 from graphexec.verify.reports.document import told_bounds, told_limits
 from graphexec.verify.reports.text import bound_lines
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
@@ -170,7 +170,7 @@ def test_a_charge_that_no_way_is_left_to_make_is_none() -> None:
     lost: Any = edges
     flow = flow_of(draft(lost(pay, on(Cancelled, END)), start=pay))
     assert flow.bounded == ("payments",)
-    certificate, _ = solved(flow, Limits())
+    certificate, _ = solve(flow, Limits())
     assert certificate is not None
     assert str(certificate.bounds.meters["payments"]) == "0 (exact)"
 

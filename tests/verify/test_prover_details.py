@@ -22,7 +22,7 @@ from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.checker import check, check_ranks
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
 from graphexec.verify.proof.polynomial import Polynomial, most
-from graphexec.verify.proof.ranking import Core, components, ranked, spent_for_good
+from graphexec.verify.proof.ranking import Core, components, rank_nodes, spent_for_good
 from tests.verify.flows import calling, flows, limits, longest_run
 
 # ---- transitions in short: a --> b, spending and resetting
@@ -80,7 +80,7 @@ def test_what_runs_out_is_spent_limited_and_not_refilled(
 
 
 def test_without_loops_a_rank_is_the_place_in_line() -> None:
-    assert ranked("abc", [way("a", "b"), way("b", "c"), end("c")], []) == {
+    assert rank_nodes("abc", [way("a", "b"), way("b", "c"), end("c")], []) == {
         "a": ((3, ()),),
         "b": ((2, ()),),
         "c": ((1, ()),),
@@ -89,7 +89,7 @@ def test_without_loops_a_rank_is_the_place_in_line() -> None:
 
 def test_a_loop_is_ranked_by_what_runs_out_in_it_and_then_by_the_rest_of_it() -> None:
     ways = [way("a", "b", "x"), way("b", "a"), way("b", "c"), end("c")]
-    assert ranked("abc", ways, ["x"]) == {
+    assert rank_nodes("abc", ways, ["x"]) == {
         "a": ((2, ("x",)), (1, ())),
         "b": ((2, ("x",)), (2, ())),
         "c": ((1, ()),),
@@ -99,7 +99,7 @@ def test_a_loop_is_ranked_by_what_runs_out_in_it_and_then_by_the_rest_of_it() ->
 def test_loops_within_loops_are_ranked_level_by_level() -> None:
     # The inner loop spends y; the outer one spends x, and fills y again.
     ways = [way("a", "b", "x", "y"), way("b", "b", "y"), way("b", "a"), end("a")]
-    assert ranked("ab", ways, ["x", "y"]) == {
+    assert rank_nodes("ab", ways, ["x", "y"]) == {
         "a": ((1, ("x",)), (1, ())),
         "b": ((1, ("x",)), (2, ("y",)), (1, ())),
     }
@@ -107,7 +107,7 @@ def test_loops_within_loops_are_ranked_level_by_level() -> None:
 
 def test_every_budget_that_runs_out_counts_at_once() -> None:
     ways = [way("a", "b", "x"), way("b", "a", "y"), way("b", "b", "z")]
-    ranks = ranked("ab", ways, ["x", "y", "z"])
+    ranks = rank_nodes("ab", ways, ["x", "y", "z"])
     assert isinstance(ranks, dict)
     assert [ranks[name][0] for name in "ab"] == [(1, ("x", "y", "z"))] * 2
     # Nothing is left between them, so either may come first.
@@ -115,14 +115,14 @@ def test_every_budget_that_runs_out_counts_at_once() -> None:
 
 
 def test_what_spends_nothing_of_what_runs_out_is_a_core() -> None:
-    assert ranked("ab", [way("a", "b"), way("b", "a"), end("a")], ["x"]) == [Core((way("a", "b"), way("b", "a")))]
+    assert rank_nodes("ab", [way("a", "b"), way("b", "a"), end("a")], ["x"]) == [Core((way("a", "b"), way("b", "a")))]
     # `a` to itself spends nothing, though the loop around it does.
-    assert ranked("ab", [way("a", "b", "x"), way("b", "a"), way("a", "a")], ["x"]) == [Core((way("a", "a"),))]
+    assert rank_nodes("ab", [way("a", "b", "x"), way("b", "a"), way("a", "a")], ["x"]) == [Core((way("a", "a"),))]
 
 
 def test_every_core_is_reported_also_those_that_are_found_after_a_rank() -> None:
     ways = [way("a", "a"), way("a", "b"), way("b", "b", "x"), way("b", "c"), way("c", "c")]
-    cores = ranked("abc", ways, ["x"])
+    cores = rank_nodes("abc", ways, ["x"])
     assert isinstance(cores, list)
     assert {core.transitions for core in cores} == {(way("a", "a"),), (way("c", "c"),)}
 
@@ -130,7 +130,7 @@ def test_every_core_is_reported_also_those_that_are_found_after_a_rank() -> None
 def test_a_machine_may_be_deeper_than_the_stack_of_python() -> None:
     names = [str(number) for number in range(3_000)]
     ways = [way(here, there) for here, there in itertools.pairwise(names)]
-    ranks = ranked(names, [*ways, end(names[-1])], [])
+    ranks = rank_nodes(names, [*ways, end(names[-1])], [])
     assert isinstance(ranks, dict)
     assert [ranks[name] for name in names] == [((number, ()),) for number in range(3_000, 0, -1)]
 
@@ -294,7 +294,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_limits: Limits, data: Any) -> None:
     caps = caps_of(flow, given_limits)
     transitions = [one for one in flow.transitions if possible(one, limits_of(flow, given_limits))]
-    found = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
+    found = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     levels = st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([(), ("iterations",), ("drafts",), ("drafts", "questions")])),
         max_size=3,

@@ -17,7 +17,7 @@ from graphexec.verify.proof.findings import Finding
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
 from graphexec.verify.proof.loops import loops_found
 from graphexec.verify.proof.product import Product
-from graphexec.verify.proof.ranking import ranked
+from graphexec.verify.proof.ranking import rank_nodes
 from tests.verify.flows import calling, longest_run
 
 NO_LIMIT = Limits(iterations=None)
@@ -45,7 +45,7 @@ def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
 def judged(flow: Flow, limits: Limits) -> Bounds | list[Finding]:
     caps = caps_of(flow, limits)
     transitions = [one for one in flow.transitions if possible(one, limits_of(flow, limits))]
-    ranks = ranked(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
+    ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     if isinstance(ranks, list):
         return [finding for core in ranks for finding in loops_found(flow, core, limits)]
     return bounds_of(flow, transitions, limits)

@@ -8,7 +8,7 @@ from functools import partial
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import after
-from graphexec.agents.langchain.json_action import acts, blobs, decided, not_one_action, refuse_answer_tool
+from graphexec.agents.langchain.json_action import acts, blobs, not_one_action, read_decision, refuse_answer_tool
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
 from graphexec.agents.text_parsing import BOTH, FINAL, believed, last
@@ -86,7 +86,7 @@ def read(reply: ModelReply) -> Decision:
         raise not_one_action("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
     if len(found) > 1:
         raise not_one_action(f"it has {len(found)} JSON objects; decide on one action at a time", text)
-    return decided(found[0], text, reply)
+    return read_decision(found[0], text, reply)
 
 
 def _without_blobs(text: str) -> str:

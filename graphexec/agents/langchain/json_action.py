@@ -11,7 +11,7 @@ from graphexec._json import read_container
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
 from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.prompt import shown
+from graphexec.agents.prompt import format_observation
 from graphexec.agents.text_parsing import ACTION, believed, unreadable
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply
@@ -81,7 +81,7 @@ def _fenced(text: str, position: int) -> Iterator[Blob]:
         position = end + len(_FENCE)
 
 
-def decided(blob: Blob, said: str, reply: ModelReply) -> Decision:
+def read_decision(blob: Blob, said: str, reply: ModelReply) -> Decision:
     """Read the decision in a blob: an action, or the action `Final Answer`, whose input is the answer.
 
     A missing input is an empty object; the only item of a list is the decision. Raises `ParseError` for anything else.
@@ -100,8 +100,8 @@ def decided(blob: Blob, said: str, reply: ModelReply) -> Decision:
         case several:
             raise not_one_action(f"it is a list of {len(several)}; decide on one action at a time", said)
     if _is_answer(action):
-        return AgentFinish({"output": "" if given is None else shown(given)}, said)
-    tool_input: ToolInput = {} if given is None else given if _is_input(given) else shown(given)
+        return AgentFinish({"output": "" if given is None else format_observation(given)}, said)
+    tool_input: ToolInput = {} if given is None else given if _is_input(given) else format_observation(given)
     return (AgentAction(action.strip(), tool_input, said),)
 
 
@@ -132,7 +132,7 @@ def _decides(said: str) -> bool:
 def acts(blob: Blob) -> bool:
     """Whether a blob is an action that is not the answer."""
     try:
-        return not isinstance(decided(blob, "", ModelReply("")), AgentFinish)
+        return not isinstance(read_decision(blob, "", ModelReply("")), AgentFinish)
     except ParseError:
         return False
 

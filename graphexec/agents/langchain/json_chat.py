@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import answering, blobs, decided, not_one_action, refuse_answer_tool
+from graphexec.agents.langchain.json_action import answering, blobs, not_one_action, read_decision, refuse_answer_tool
 from graphexec.agents.prompt import observed, template, tools_of
 from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
 from graphexec.agents.text_parsing import believed
@@ -82,4 +82,4 @@ def read(reply: ModelReply) -> Decision:
         raise not_one_action(
             f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object", text
         )
-    return decided(found[0], text, reply)
+    return read_decision(found[0], text, reply)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import answering, blobs, decided, not_one_action, refuse_answer_tool
+from graphexec.agents.langchain.json_action import answering, blobs, not_one_action, read_decision, refuse_answer_tool
 from graphexec.agents.prompt import tools_of
 from graphexec.agents.scratchpad import form, instructed_agent, previous_work
 from graphexec.agents.text_parsing import believed
@@ -71,7 +71,7 @@ def read(reply: ModelReply) -> Decision:
     if len(found) > 1:
         raise not_one_action(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
-        return decided(found[0], text, reply)
+        return read_decision(found[0], text, reply)
     if not text.strip():
         raise not_one_action("it is empty", text)
     return AgentFinish({"output": text.strip()}, text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, stripped
-from graphexec.agents.prompt import observed, shown, tools_of
+from graphexec.agents.prompt import format_observation, observed, tools_of
 from graphexec.agents.scratchpad import TextProtocol, form, text_agent
 from graphexec.agents.text_parsing import BOTH, refuse_cut, unreadable
 from graphexec.errors import ParseError
@@ -73,8 +73,8 @@ def _said(step: AgentStep) -> str:
     if step.status == "parse_error":
         return action.log
     thought = _TOOL.split(action.log, maxsplit=1)[0]
-    called = f"<tool>{escaped(action.tool)}</tool><tool_input>{escaped(shown(action.tool_input))}</tool_input>"
-    return f"{thought}{called}"
+    given = escaped(format_observation(action.tool_input))
+    return f"{thought}<tool>{escaped(action.tool)}</tool><tool_input>{given}</tool_input>"
 
 
 def read(reply: ModelReply) -> Decision:

@@ -10,7 +10,7 @@ from graphexec.draw.layout.font_metrics import width
 from graphexec.draw.model.marks import WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Picture, nest_of
 from graphexec.draw.model.style import LIGHT, Colours
-from graphexec.draw.model.text import plain, plain_lines, wrapped
+from graphexec.draw.model.text import plain, plain_lines, wrap_text
 from graphexec.kernel.node import END
 
 # Shapes tell the kinds apart without colour. What is slanted is slanted little, however wide it is.
@@ -58,7 +58,7 @@ def dot(picture: Picture) -> str:
     ]
     # Last, so that no cluster inherits it.
     measure = partial(width, size=_CAPTION)
-    if caption := [line for text in plain_lines(*picture.caption) for line in wrapped(text.split(), _ROOM, measure)]:
+    if caption := [line for text in plain_lines(*picture.caption) for line in wrap_text(text.split(), _ROOM, measure)]:
         text = "".join(rf"{_escaped(line)}\l" for line in caption)
         lines.append(f'    label="{text}"; labelloc=b; labeljust=l')
     return "\n".join([*lines, "}"]) + "\n"

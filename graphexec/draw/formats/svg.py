@@ -14,7 +14,7 @@ from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE
 from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
 from graphexec.draw.model.picture import Arrow, Box, Look, Picture
 from graphexec.draw.model.style import FONT, style
-from graphexec.draw.model.text import plain, wrapped
+from graphexec.draw.model.text import plain, wrap_text
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 
@@ -262,7 +262,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
 
 def _caption(caption: Sequence[str], inner: float) -> tuple[list[str], float]:
     measure = partial(width, size=_CAPTION)
-    lines = [line for sentence in caption for line in wrapped(sentence.split(), inner, measure)]
+    lines = [line for sentence in caption for line in wrap_text(sentence.split(), inner, measure)]
     step = _CAPTION * 1.4
     drawn = [text(0, step * (row + 0.8), line, size=_CAPTION, kind="start") for row, line in enumerate(lines)]
     return drawn, step * len(lines)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphexec.draw.model.legend import Entry, legend_of, text_of
 from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Numbered, Picture, nest_of
-from graphexec.draw.model.text import cells, plain, plain_lines, wrapped
+from graphexec.draw.model.text import cells, plain, plain_lines, wrap_text
 from graphexec.kernel.node import END
 
 # Columns; only a name that is longer by itself takes more.
@@ -45,11 +45,11 @@ def terminal(picture: Picture) -> str:
     lines = list(_nest(picture, nest_of(picture), _ROOM))
     # Two spaces behind each, and one between them.
     signs = [f"{_LEGEND[entry]} {text_of(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
-    lines += ["", *wrapped(signs, _ROOM + 2, cells)]
+    lines += ["", *wrap_text(signs, _ROOM + 2, cells)]
     if picture.caption:
         lines.append("")
     for text in plain_lines(*picture.caption):
-        lines += wrapped(text.split(" "), _ROOM, cells)
+        lines += wrap_text(text.split(" "), _ROOM, cells)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -101,7 +101,7 @@ def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Ite
         return
     yield way
     under = "      " if last else " │    "
-    yield from (under + line for line in wrapped(text.split(" "), room - len(under), cells))
+    yield from (under + line for line in wrap_text(text.split(" "), room - len(under), cells))
 
 
 def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     signs = (*((_CURRENT,) if box.current else ()), *((_MARKS[box.mark],) if box.mark else ()))
     lines = [" ".join((*signs, plain(box.name)))]
     for texts in (box.lines, box.notes):
-        lines += wrapped(" · ".join(plain_lines(*texts)).split(" "), room - 4, cells)
+        lines += wrap_text(" · ".join(plain_lines(*texts)).split(" "), room - 4, cells)
     widest = max(map(cells, lines))
     yield f"{left}{across * (widest + 2)}{right}"
     yield from (f"{side} {line}{' ' * (widest - cells(line))} {side}" for line in lines)

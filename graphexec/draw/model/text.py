@@ -75,7 +75,7 @@ def _cell(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
-def wrapped(words: Iterable[str], room: float, measure: Callable[[str], float]) -> list[str]:
+def wrap_text(words: Iterable[str], room: float, measure: Callable[[str], float]) -> list[str]:
     """Join words to lines that fit into the room; a word that does not fit by itself is broken."""
     lines: list[str] = []
     line = ""

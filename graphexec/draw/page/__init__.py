@@ -21,7 +21,7 @@ from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.runs.data import Record, as_data
-from graphexec.draw.runs.labels import cut
+from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import Recording
 
 # In the order in which one builds upon the other; together they are one module.
@@ -147,7 +147,7 @@ def _title(picture: Picture, records: Iterable[Record]) -> str:
         asked = asked["input"]
     if asked is None:
         return f"The machine that starts at {picture.start}"
-    return cut(str(asked), _TITLE)
+    return shorten(str(asked), _TITLE)
 
 
 @cache

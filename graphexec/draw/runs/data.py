@@ -125,7 +125,7 @@ def step_data(step: AgentStep) -> Record:
 
 def effect_data(effect: Effect[Any]) -> Record:
     """What is asked for, without a model's prompt."""
-    told = named(effect)
+    told = effect_name(effect)
     match effect:
         case CallTool(_, tool_input):
             return told | {"tool_input": as_data(tool_input)}
@@ -150,12 +150,12 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
                 "completion_tokens": usage.completion_tokens,
             }
         case ToolResult(observation, status):
-            return named(effect) | {"status": status, "observation": as_data(observation)}
+            return effect_name(effect) | {"status": status, "observation": as_data(observation)}
         case _:
             return told | {"value": own_data(reply)}
 
 
-def named(effect: Effect[Any]) -> Record:
+def effect_name(effect: Effect[Any]) -> Record:
     """Which effect it is, of those that were asked for."""
     return {"effect": type(effect).__name__, **({"tool": effect.name} if isinstance(effect, CallTool) else {})}
 

@@ -16,7 +16,7 @@ _CALLS = 2
 _PIECE = 12
 
 
-def cut(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """The beginning of a text as one line of at most `most` characters."""
     # Of a megabyte only the beginning is looked at; runs of white space count once.
     words = " ".join(plain(text[: 8 * most]).split())
@@ -26,7 +26,7 @@ def cut(text: str, most: int) -> str:
 
 
 def end_of(text: str, most: int) -> str:
-    """The end of a text, as `cut` is its beginning: what a model is to go on with."""
+    """The end of a text, as `shorten` is its beginning: what a model is to go on with."""
     words = " ".join(plain(text[-8 * most :]).split())
     if len(text) <= 8 * most and len(words) <= most:
         return words
@@ -36,14 +36,14 @@ def end_of(text: str, most: int) -> str:
 
 
 # Any, here and below: values are whatever JSON holds.
-def shown(value: Any, most: int) -> str:
+def format_data(value: Any, most: int) -> str:
     """Any data as one line: a text without quotes, all else as JSON."""
     if isinstance(value, str):
-        return cut(value, most)
-    return cut(json.dumps(value, ensure_ascii=False), most)
+        return shorten(value, most)
+    return shorten(json.dumps(value, ensure_ascii=False), most)
 
 
-def asked(effect: Record, most: int) -> str:
+def format_effect(effect: Record, most: int) -> str:
     """What an effect asks for: `calculator(expression="37 * 48")`; of a prompt its end, of a function nothing."""
     match effect:
         case {"effect": "CallModel", "prompt": {"messages": [*messages]}} if messages:
@@ -53,7 +53,7 @@ def asked(effect: Record, most: int) -> str:
         case {"effect": "CallTool", "tool": str() as tool, "tool_input": given}:
             return called(tool, given, most)
         case {"effect": "AskHuman", "question": str() as question}:
-            return cut(question, most)
+            return shorten(question, most)
         case {"effect": "CallAgent"}:
             return "decide"
         case {"effect": "Perform"}:
@@ -61,21 +61,21 @@ def asked(effect: Record, most: int) -> str:
         case {"effect": str() as name, "value": value}:
             return called(name, value, most)
         case _:
-            return cut(str(effect["effect"]), most)
+            return shorten(str(effect["effect"]), most)
 
 
-def answered(reply: Record, most: int) -> str:
+def format_reply(reply: Record, most: int) -> str:
     """What was replied; `failed` tells whether it is bad news."""
     match reply:
         case {"value": value}:
             limit = limit_text(value)
-            return cut(limit, most) if limit else _decided(value, most) or shown(value, most)
+            return shorten(limit, most) if limit else _decided(value, most) or format_data(value, most)
         case {"observation": observation}:
-            return shown(observation, most)
+            return format_data(observation, most)
         case {"tool_calls": [*calls]} if calls:
             return _several([(call["name"], _parsed(call["arguments"])) for call in calls], most)
         case {"content": str() as content}:
-            return cut(content, most) or "nothing"
+            return shorten(content, most) or "nothing"
         case _:
             return "answered"
 
@@ -99,14 +99,14 @@ def _new(messages: Sequence[Record], most: int) -> str:
     last = len(messages)
     while last and messages[last - 1]["role"] == "tool":
         last -= 1
-    observations = [cut(message["content"], most) for message in messages[last:]]
-    return cut("; ".join(observations), most) if observations else end_of(messages[-1]["content"], most)
+    observations = [shorten(message["content"], most) for message in messages[last:]]
+    return shorten("; ".join(observations), most) if observations else end_of(messages[-1]["content"], most)
 
 
 def called(tool: str, given: Any, most: int) -> str:
     """Return a call as Python would write it, cut within its brackets."""
-    short = cut(tool, most // 2)
-    return f"{short}({cut(_arguments(given, most), max(most - len(short) - 2, 1))})"
+    short = shorten(tool, most // 2)
+    return f"{short}({shorten(_arguments(given, most), max(most - len(short) - 2, 1))})"
 
 
 def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
@@ -140,10 +140,10 @@ def _decided(value: Any, most: int) -> str | None:
         case {"decision": [*actions]} if actions:
             return _several([(action["tool"], action["tool_input"]) for action in actions], most)
         case {"decision": {"return_values": {"output": output}}}:
-            return f"answer: {shown(output, most - 8)}"
+            return f"answer: {format_data(output, most - 8)}"
         case {"decision": {"return_values": values}}:
-            return f"answer: {shown(values, most - 8)}"
+            return f"answer: {format_data(values, most - 8)}"
         case {"decision": {"text": str() as text}}:
-            return cut(text, most)
+            return shorten(text, most)
         case _:
             return None

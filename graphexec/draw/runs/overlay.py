@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.model.text import counted, duration
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import cut
+from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 
@@ -109,7 +109,8 @@ def _describe(run: Recording) -> tuple[str, ...]:
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")
-    answer = () if result is None or result["output"] is None else (f"Answer: {cut(str(result['output']), _ANSWER)}",)
+    output = None if result is None else result["output"]
+    answer = () if output is None else (f"Answer: {shorten(str(output), _ANSWER)}",)
     return (*answer, f"{_status(result)} after {', '.join(costs)}.")
 
 

@@ -51,9 +51,9 @@ from graphexec.draw.runs.data import (
     Said,
     as_data,
     effect_data,
+    effect_name,
     limits_data,
     messages_of,
-    named,
     new_in,
     outcome_data,
     read_limits,
@@ -68,7 +68,7 @@ from graphexec.errors import InputError, LimitsError, described, format_value
 from graphexec.executor.result import Ending, RunResult
 from graphexec.kernel.effects import All, Effect, members_of
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, journal_of
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
@@ -105,7 +105,7 @@ class Recorder:
                 raise InputError("limits are given, and the verdict has its own; write Recorder(verdict), or a graph")
             limits = subject.limits
         else:
-            built(subject, "Recorder(executor.verify())")
+            require_graph(subject, "Recorder(executor.verify())")
         self._prompt: list[Said] = []
         self.records: list[Record] = []
         told = {"input": as_data(inputs), "model": model, "agent": agent, "tools": as_data(tools)}
@@ -129,7 +129,7 @@ class Recorder:
                 ]
                 return self._add("answered", node=node, seconds=seconds, spent=spent_data(spent), replies=told)
             case Reported(node, effect, news):
-                effects = [] if effect is None else [named(one) for one in members_of(effect)]
+                effects = [] if effect is None else [effect_name(one) for one in members_of(effect)]
                 text = news.content if isinstance(news, ReplyDelta) else str(news)
                 return self._add("reported", node=node, effects=effects, news=type(news).__name__, text=text)
             case Moved(node, outcome, target):

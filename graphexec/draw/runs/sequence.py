@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec.draw.model.text import counted, duration, plain
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import answered, asked, cut, failed, shown, tokens
+from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, tokens
 from graphexec.draw.runs.records import AnyRun, recording_of
 from graphexec.draw.runs.visits import EffectRecord, Visit, limit_text, visits_of
 
@@ -59,8 +59,8 @@ def sequence_mermaid(run: AnyRun) -> str:
     lines = ["sequenceDiagram", "    autonumber"]
     for one, place in places.items():
         kind = "actor" if one[0] in ("user", "person") else "participant"
-        lines.append(f"    {kind} {place} as {_text(cut(one[1], _NAME) or '?', _detail(one[0], start))}")
-    lines.append(f"    {_arrow(_USER, _CALL, _AGENT, shown(_input(start), _LABEL))}")
+        lines.append(f"    {kind} {place} as {_text(shorten(one[1], _NAME) or '?', _detail(one[0], start))}")
+    lines.append(f"    {_arrow(_USER, _CALL, _AGENT, format_data(_input(start), _LABEL))}")
     for visit in visits:
         lines += [f"    {line}" for line in _visit(visit, places)]
     noted = any(visit.limit is not None for visit in visits)
@@ -76,7 +76,7 @@ def _asked_of(effect: Record, node: str) -> _Participant:
 def _detail(role: _Role, start: Record) -> str:
     match role:
         case "agent" | "model":
-            return cut(str(start.get(role) or ""), _NAME)
+            return shorten(str(start.get(role) or ""), _NAME)
         case "tool" | "function":
             return role
         case _:
@@ -112,12 +112,12 @@ def _exchange(exchange: EffectRecord, places: Sequence[str]) -> Iterator[str]:
 
 
 def _branch(exchange: EffectRecord, index: int, place: str, *, timed: bool) -> Iterator[str]:
-    yield _arrow(_AGENT, _CALL, place, asked(exchange.effects[index], _LABEL))
+    yield _arrow(_AGENT, _CALL, place, format_effect(exchange.effects[index], _LABEL))
     reply = exchange.reply(index)
     if reply is not None:
         wrong = failed(reply)
         facts = filter(None, (wrong, tokens(reply), duration(exchange.seconds) if timed else None))
-        yield _arrow(place, _FAILURE if wrong else _REPLY, _AGENT, answered(reply, _LABEL), ", ".join(facts))
+        yield _arrow(place, _FAILURE if wrong else _REPLY, _AGENT, format_reply(reply, _LABEL), ", ".join(facts))
 
 
 def _ending(result: Record | None, *, noted: bool) -> Iterator[str]:
@@ -128,11 +128,11 @@ def _ending(result: Record | None, *, noted: bool) -> Iterator[str]:
     if limit and not noted:
         yield _note(_AGENT, limit)
     output, error, status = result.get("output"), result.get("error"), str(result["status"])
-    facts = [] if output is None else [shown(output, _LABEL)]
+    facts = [] if output is None else [format_data(output, _LABEL)]
     if error:
-        facts.append(cut(str(error["message"]), _LABEL))
+        facts.append(shorten(str(error["message"]), _LABEL))
     if status != "answered":
-        facts.append(f"{status}: {cut(str(result['reason']), _NAME)}" if limit else status)
+        facts.append(f"{status}: {shorten(str(result['reason']), _NAME)}" if limit else status)
     yield _arrow(_AGENT, _REPLY if status == "answered" else _FAILURE, _USER, *facts, _totals(result))
 
 
@@ -163,7 +163,7 @@ def _arrow(source: str, arrow: str, target: str, *lines: str) -> str:
 
 
 def _note(over: str, text: str) -> str:
-    return f"Note over {over}: {_text(cut(text, _LABEL))}"
+    return f"Note over {over}: {_text(shorten(text, _LABEL))}"
 
 
 def _text(*lines: str) -> str:

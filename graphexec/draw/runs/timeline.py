@@ -7,7 +7,7 @@ from typing import final
 
 from graphexec.draw.model.text import cells, counted, duration, fitted, padded
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import answered, asked, cut, failed, shown
+from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten
 from graphexec.draw.runs.records import AnyRun, Recording, recording_of
 from graphexec.draw.runs.visits import EffectRecord, Visit, limit_text, visits_of
 from graphexec.errors import InputError
@@ -85,8 +85,8 @@ class _Rows:
         return f"{seconds:,.2f} s" if self._took >= 1 else f"{seconds * 1000:,.2f} ms"
 
     def _way_of(self, visit: Visit) -> str:
-        node = cut(visit.node, _TEXT)
-        return self._typed(node if visit.outcome is None else f"{node} → {cut(visit.outcome, _TEXT)}")
+        node = shorten(visit.node, _TEXT)
+        return self._typed(node if visit.outcome is None else f"{node} → {shorten(visit.outcome, _TEXT)}")
 
     def _bar_of(self, visit: Visit) -> str:
         """A bar where the visit waited, as long as it did: in the parts of which a cell has several."""
@@ -111,18 +111,18 @@ def _took(visits: Sequence[Visit]) -> float:
 
 def _said_in(visit: Visit) -> str:
     said = [_exchanged(exchange) for exchange in visit.exchanges]
-    return "; ".join([*said, *([cut(visit.limit, _TEXT)] if visit.limit else [])])
+    return "; ".join([*said, *([shorten(visit.limit, _TEXT)] if visit.limit else [])])
 
 
 def _exchanged(exchange: EffectRecord) -> str:
-    parts = [f"[{cut(text, _TEXT)}]" for text in exchange.news]
+    parts = [f"[{shorten(text, _TEXT)}]" for text in exchange.news]
     for index, effect in enumerate(exchange.effects):
         told, reply = "no reply", exchange.reply(index)
         if reply is not None:
-            told, wrong = answered(reply, _TEXT), failed(reply)
+            told, wrong = format_reply(reply, _TEXT), failed(reply)
             told = f"{wrong}: {told}" if wrong else told
         # What a model is told was said in the rows above.
-        parts.append(told if effect["effect"] in _MODELS else f"{asked(effect, _TEXT)} → {told}")
+        parts.append(told if effect["effect"] in _MODELS else f"{format_effect(effect, _TEXT)} → {told}")
     return "; ".join(parts)
 
 
@@ -149,8 +149,8 @@ def _ended(result: Record) -> str:
     error, output = result.get("error"), result.get("output")
     facts = [
         limit_text(result.get("limit")) or "",
-        "" if output is None else shown(output, _TEXT),
-        cut(str(error["message"]), _TEXT) if error else "",
+        "" if output is None else format_data(output, _TEXT),
+        shorten(str(error["message"]), _TEXT) if error else "",
     ]
     return f"{result['status']}: {'; '.join(filter(None, facts))}".removesuffix(": ")
 

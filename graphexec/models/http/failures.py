@@ -195,7 +195,7 @@ def key_unusable(endpoint: Endpoint) -> AuthenticationError:
     )
 
 
-def told(endpoint: Endpoint, complaint: Complaint) -> ModelError:
+def error_in_body(endpoint: Endpoint, complaint: Complaint) -> ModelError:
     """Return the error that a server tells of in a body, or an event of a stream, that came with status 200.
 
     A `ServerError` and a `RateLimitError` may pass.

@@ -12,7 +12,7 @@ from typing import Any
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft, Pieces, made_up
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import Complaint, told
+from graphexec.models.http.failures import Complaint, error_in_body
 from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
 
 _FINISH_REASONS: dict[str, FinishReason] = {
@@ -151,7 +151,7 @@ class ChatStream(Draft):
 def _parse(body: bytes, endpoint: Endpoint) -> _Body:
     parsed = read(body, _Body, endpoint)
     if parsed.error is not None:
-        raise told(endpoint, Complaint.of({"error": parsed.error}))
+        raise error_in_body(endpoint, Complaint.of({"error": parsed.error}))
     return parsed
 
 

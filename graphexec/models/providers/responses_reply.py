@@ -13,7 +13,7 @@ from typing import Any
 from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import Complaint, told
+from graphexec.models.http.failures import Complaint, error_in_body
 from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
 
 
@@ -147,9 +147,9 @@ class ResponsesStream(Draft):
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
                 yield from self.close(event.response)
             case "error":
-                raise told(self.endpoint, _complaint(event))
+                raise error_in_body(self.endpoint, _complaint(event))
             case _ if event.error is not None:
-                raise told(self.endpoint, Complaint.of({"error": event.error}))
+                raise error_in_body(self.endpoint, Complaint.of({"error": event.error}))
             case _:
                 # Events that say nothing new, and those that there will be one day.
                 pass
@@ -160,7 +160,7 @@ class ResponsesStream(Draft):
         Raises the `ModelError` that a failed one tells of.
         """
         if response.error is not None:
-            raise told(self.endpoint, Complaint.of({"error": response.error}))
+            raise error_in_body(self.endpoint, Complaint.of({"error": response.error}))
         if response.status == "failed":
             raise bad(self.endpoint, "reports that it failed, without a word")
         if not self._begun:

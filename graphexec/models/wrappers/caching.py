@@ -19,7 +19,7 @@ from graphexec.errors import InputError
 from graphexec.kernel.serialization import UNFIT, plain, read_as
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, shown
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
 from graphexec.runtime.io import BLOCKING
 from graphexec.runtime.progress import report
 
@@ -171,7 +171,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     told_apart = [name, identity(model)]
     if store is not None and not any(told_apart):
         raise InputError(
-            f"cached cannot tell {shown(model)} from other models in the store; pass name= with the model's name and "
+            f"cached cannot tell {model_name(model)} from other models in the store; pass name= with its name and "
             f"settings, such as name='tiny, temperature 0'"
         )
     kept: CacheStore = MemoryCache() if store is None else store
@@ -182,7 +182,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
         key = _key([_FORM, *told_apart, call.request])
         found = _read(await io.call(partial(kept.get, key)))
         if found is not None:
-            report(Cached(shown(model)))
+            report(Cached(model_name(model)))
             return found
         reply = await call.ask(model)
         await io.call(partial(kept.put, key, json.dumps(plain(reply))))

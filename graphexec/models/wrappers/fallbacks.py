@@ -10,7 +10,7 @@ from graphexec.errors import InputError, ModelError, described
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import FellBack
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend, shown
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend, model_name
 from graphexec.runtime.progress import report
 
 _EACH = Constraint("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
@@ -27,7 +27,7 @@ def with_fallbacks(
     """
     check("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:
-        raise InputError(f"with_fallbacks was given no model but {shown(model)}; name the one to ask in its place")
+        raise InputError(f"with_fallbacks was given no model but {model_name(model)}; name the one to ask in its place")
     mendable = errors_to_mend("with_fallbacks", on)
 
     async def flow(call: ModelCall) -> ModelReply:
@@ -43,8 +43,8 @@ def with_fallbacks(
                     for note in earlier:
                         error.add_note(note)
                     raise
-                earlier.append(f"before that, {shown(asked)} failed with {described(error)}")
-                report(FellBack(error, shown(following)))
+                earlier.append(f"before that, {model_name(asked)} failed with {described(error)}")
+                report(FellBack(error, model_name(following)))
         raise AssertionError("the last model answers or raises")
 
     return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock)

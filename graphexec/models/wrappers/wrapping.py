@@ -76,7 +76,7 @@ class ModelCall:
                         reply = piece
         if not isinstance(reply, ModelReply):
             raise InvalidReplyError(
-                f"the model {shown(model)} returned {reply!r}; return a ModelReply, and last of a stream"
+                f"the model {model_name(model)} returned {reply!r}; return a ModelReply, and last of a stream"
             )
         return reply
 
@@ -136,7 +136,7 @@ class WrappedModel:
         return stream_async(partial(self._stream, request, timeout, ASYNC))
 
     def __repr__(self) -> str:
-        return f"{self._kind}({', '.join(map(shown, self._models))})"
+        return f"{self._kind}({', '.join(map(model_name, self._models))})"
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         return await self._flow(ModelCall(request, timeout, self._clock, io, streamed=False))
@@ -150,7 +150,7 @@ def identity(model: Model) -> str:
     return str(getattr(model, "identity", ""))
 
 
-def shown(model: Model) -> str:
+def model_name(model: Model) -> str:
     """Return a model as people know it."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 

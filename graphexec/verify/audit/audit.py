@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.errors import CertificateError
 from graphexec.kernel.node import END
-from graphexec.verify.audit.trace import REPORT, WHOLE, Record, Trace, TraceVisit, Violation, shown
+from graphexec.verify.audit.trace import REPORT, WHOLE, Record, Trace, TraceVisit, Violation, show
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.checker import check_ranks
 from graphexec.verify.proof.flow import Transition
@@ -40,7 +40,7 @@ class Audit:
     def __str__(self) -> str:
         if self.violations:
             return "\n".join(["DOES NOT CONFORM", *(f"  {violation}" for violation in self.violations)])
-        most = "" if self.most is None else f" of at most {shown(self.most)}"
+        most = "" if self.most is None else f" of at most {show(self.most)}"
         transitions = f"{self.transitions:,} transition{'' if self.transitions == 1 else 's'}"
         return f"CONFORMS  {transitions}{most}; {self.status}"
 
@@ -136,7 +136,7 @@ def _asking(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
         yield Violation(visit.line, fact, _PROVE)
     limit = certificate.limits.get("fan_out")
     if limit is not None and asked > limit and any("fan_out" in one.causes for one in row):
-        fact = f"{visit.node} asks for {asked:,} effects in one visit, and the limit fan_out is {shown(limit)}"
+        fact = f"{visit.node} asks for {asked:,} effects in one visit, and the limit fan_out is {show(limit)}"
         yield Violation(visit.line, fact, REPORT)
 
 
@@ -165,12 +165,12 @@ def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], c
         was, now, wanted = before[name], after[name], least.get(name, 0)
         if name in way.resets:
             if now:
-                return f"resets {name}, of which {shown(now)} is spent after it"
+                return f"resets {name}, of which {show(now)} is spent after it"
         elif now - was < wanted or (name not in charged and now - was > wanted):
             # Entries cost exactly what a transition says, effects at least so much.
-            return f"spends {wanted} of {name}, of which {shown(was)} is spent before it and {shown(now)} after it"
+            return f"spends {wanted} of {name}, of which {show(was)} is spent before it and {show(now)} after it"
         elif name in bounded and (bound := way.calls(name)) is not None and now - was > bound:
-            return f"makes at most {bound:,} {name.replace('_', ' ')}, and {shown(now - was)} are counted"
+            return f"makes at most {bound:,} {name.replace('_', ' ')}, and {show(now - was)} are counted"
     asked = len(visit.asked)
     if way.kind == "move" and asked < way.asks:
         return f"asks for {way.asks:,} effects at least, and {asked:,} are told"
@@ -234,12 +234,12 @@ def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Cert
         limit, allowed = certificate.limits.get(name), _allowed(name, certificate)
         if name in certificate.flow.measured or limit is None or allowed is None:
             continue
-        most = f"the limit is {shown(limit)}"
+        most = f"the limit is {show(limit)}"
         if allowed > limit:
-            most += f", with {shown(allowed - limit)} reserved beyond it"
+            most += f", with {show(allowed - limit)} reserved beyond it"
         for line, spent in zip(lines, counts, strict=False):
             if spent[name] > allowed:
-                yield Violation(line, f"{shown(spent[name])} of {name} is spent, and {most}", REPORT)
+                yield Violation(line, f"{show(spent[name])} of {name} is spent, and {most}", REPORT)
                 break
 
 
@@ -258,13 +258,13 @@ def _beyond(
     moved = [visit.left for visit in visits if visit.outcome is not None]
     most = bounds.transitions.number
     if most is not None and len(moved) > most:
-        yield Violation(moved[int(most)], f"these are more than the {shown(most)} transitions that were proved", REPORT)
+        yield Violation(moved[int(most)], f"these are more than the {show(most)} transitions that were proved", REPORT)
     if result is None:
         return
     for name, bound in [(name, one.number) for name, one in (*bounds.meters.items(), ("seconds", bounds.seconds))]:
         took, grace = (result["seconds"], _GRACE) if name == "seconds" else (result["spent"].get(name, 0), 0)
         if bound is not None and took > bound + grace:
-            fact = f"the {name.replace('_', ' ')} of the run are {shown(took)}, and at most {shown(bound)} was proved"
+            fact = f"the {name.replace('_', ' ')} of the run are {show(took)}, and at most {show(bound)} was proved"
             yield Violation(last, fact, REPORT)
 
 
@@ -278,8 +278,8 @@ def _causes(way: Transition, certificate: Certificate) -> list[str]:
 
 
 def _none(limit: float | None) -> str:
-    return "none" if limit is None else shown(limit)
+    return "none" if limit is None else show(limit)
 
 
 def _rank(value: Sequence[float]) -> str:
-    return f"({', '.join(shown(part) for part in value)})"
+    return f"({', '.join(show(part) for part in value)})"

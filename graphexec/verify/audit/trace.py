@@ -198,13 +198,13 @@ class Trace:
         for name in self._rising:
             was, now = before.get(name, 0), after.get(name, 0)
             if now < was:
-                self._fault(line, f"{name} go back from {shown(was)} to {shown(now)}")
+                self._fault(line, f"{name} go back from {show(was)} to {show(now)}")
 
 
 def _listed(effects: Sequence[str]) -> str:
     return ", ".join(effects) or "nothing"
 
 
-def shown(number: float) -> str:
+def show(number: float) -> str:
     """A whole number with commas, another to the thousandth."""
     return f"{int(number):,}" if number == int(number) else f"{number:,.3f}".rstrip("0")

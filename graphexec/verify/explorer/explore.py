@@ -15,7 +15,7 @@ from typing import Any, TypeVar, final
 from graphexec._arguments import check, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, shape
@@ -132,7 +132,7 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     Raises `InputError` for more than `most_states`, for an assertion that names an unknown node or tool, and for what
     is not a graph.
     """
-    built(graph, "explore(executor.graph, ...)")
+    require_graph(graph, "explore(executor.graph, ...)")
     check("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
     if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))

@@ -9,7 +9,7 @@ from graphexec.kernel.meters import ITERATIONS, Limits
 from graphexec.verify.proof.findings import Finding, Witness
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lowered
 from graphexec.verify.proof.product import Product
-from graphexec.verify.proof.ranking import Core, ranked
+from graphexec.verify.proof.ranking import Core, rank_nodes
 from graphexec.verify.proof.settings import limit_remedy
 
 # States of the product that are searched for an endless run; then again with small limits, where there are fewer.
@@ -149,7 +149,7 @@ _NEW = ""
 
 def _mended(core: Core, transitions: Sequence[Transition], finite: Sequence[str]) -> bool:
     nodes = dict.fromkeys(name for one in core.transitions for name in (one.source, one.target))
-    return not isinstance(ranked(nodes, transitions, finite), list)
+    return not isinstance(rank_nodes(nodes, transitions, finite), list)
 
 
 def _candidates(loop: Sequence[Transition]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphexec.errors import LimitsError, did_you_mean
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.graph import Graph, built
+from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import check_meters
@@ -20,7 +20,7 @@ from graphexec.verify.proof.findings import Finding, Verdict, Witness, finding_o
 from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
 from graphexec.verify.proof.loops import loops_found
 from graphexec.verify.proof.paths import find_path, label_edges
-from graphexec.verify.proof.ranking import ranked
+from graphexec.verify.proof.ranking import rank_nodes
 from graphexec.verify.proof.settings import fan_out_remedy
 
 
@@ -30,7 +30,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     Costs about a pass over nodes and edges for each budget. Raises `LimitsError` for a limit of a budget that the
     machine does not have, and `InputError` for what is not a graph.
     """
-    built(graph, "verify(executor.graph)")
+    require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
     for name in limits.budgets:
         if name not in graph.budgets:
@@ -44,7 +44,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     ]
     if not faults:
         faults += _only_stopping(flow, limits)
-    certificate, loops = solved(flow, limits)
+    certificate, loops = solve(flow, limits)
     findings = (*faults, *loops, *_fanning_out(graph, limits, flow.measured))
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
@@ -59,13 +59,13 @@ _UNKNOWN = ("GX012", "GX017")
 
 
 @lru_cache(maxsize=256)
-def solved(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding, ...]]:
+def solve(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """The certificate, or the loops that stand against it. The same machine is proved once."""
     caps, every = caps_of(flow, limits), limits_of(flow, limits)
     transitions = [one for one in flow.transitions if possible(one, every)]
     # A draft may lead to nodes that it does not have.
     nodes = dict.fromkeys([*flow.nodes, *(one.target for one in transitions if one.target != END.name)])
-    ranks = ranked(nodes, transitions, [name for name, limit in caps.items() if limit is not None])
+    ranks = rank_nodes(nodes, transitions, [name for name, limit in caps.items() if limit is not None])
     if isinstance(ranks, list):
         return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
     return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits)), ()

@@ -19,7 +19,7 @@ class Core:
     transitions: tuple[Transition, ...]
 
 
-def ranked(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iterable[str]) -> Ranks | list[Core]:
+def rank_nodes(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iterable[str]) -> Ranks | list[Core]:
     """Return a rank for each node that every transition lowers, or every core in which there is none.
 
     `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level.
