@@ -71,7 +71,8 @@ TELLING = (
         FINISH,
         Change(
             "executor/executor.py",
-            "        returned = {**({} if only_outputs else name_inputs(inputs, self._keys)), **outputs_of(result.ending)}",
+            "        returned = {**({} if only_outputs else name_inputs(inputs, self._keys)), "
+            "**outputs_of(result.ending)}",
             """\
         returned: Any = result.ending.return_values
         returned.update({**named(inputs, self._keys), **outputs_of(result.ending)})""",
