@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from graphexec._arguments import MODEL, TEXT, check
 from graphexec.actions import AgentStep
@@ -17,13 +18,13 @@ from graphexec.tools.formatting import format_observation
 __all__ = ["Template", "format_observation", "observed", "rendered_tools", "template"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
     """A text with `{variables}`; `{{` and `}}` are braces. `parts` alternates literal text and variable."""
 
     parts: tuple[tuple[str, str | None], ...]
 
-    @property
+    @cached_property
     def variables(self) -> tuple[str, ...]:
         """The names of the variables, each once, in order."""
         return tuple(dict.fromkeys(name for _, name in self.parts if name is not None))

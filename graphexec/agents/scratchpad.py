@@ -71,9 +71,9 @@ class Form:
 
     def filled(self, run: Run) -> str:
         """Return the text for a run. No input can take the place of the tools or of the scratchpad."""
-        values: dict[str, object] = {**run.inputs, **self.fixed}
+        values: Mapping[str, object] = {**run.inputs, **self.fixed} if self.fixed else run.inputs
         if SCRATCHPAD in self.text.variables:
-            values[SCRATCHPAD] = self.scratchpad(run.steps)
+            values = {**values, SCRATCHPAD: self.scratchpad(run.steps)}
         return self.text.filled(values, ai=self.ai)
 
 
@@ -140,10 +140,13 @@ def instructed_agent(  # noqa: PLR0913
     stops = each("stop", stop, str, "texts")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
     before = optional(history, inputs)
+    # Mostly the same in every run.
+    depends = instructions.inputs or SCRATCHPAD in instructions.text.variables
+    constant = None if depends else SystemMessage(instructions.text.filled(instructions.fixed, ai=instructions.ai))
 
     def request(run: Run) -> ChatRequest:
-        system, user = SystemMessage(instructions.filled(run)), UserMessage(question.filled(run))
-        head = (system, *examples, *earlier(run.inputs, before), user)
+        system = constant or SystemMessage(instructions.filled(run))
+        head = (system, *examples, *earlier(run.inputs, before), UserMessage(question.filled(run)))
         messages = head if steps is None else Conversation(head, run.steps, steps)
         return ChatRequest(messages, tools=tools, stop=stops, schema=schema)
 

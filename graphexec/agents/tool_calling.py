@@ -41,8 +41,7 @@ def create_tool_calling_agent(
     # Elsewhere the prompt is the instructions: a question would be lost without a word.
     if not question.inputs:
         raise InputError(
-            "the prompt has no variable, so no input is told; write {input} where it belongs, and pass instructions as "
-            "system=..."
+            "the prompt has no variable, so no input is used; write {input} in it, and pass instructions as system=..."
         )
     instructions = Form(Template(((system, None),)), {}, thoughts)
     return instructed_agent(model, read, instructions, question, history=history, steps=step_messages, tools=specs)

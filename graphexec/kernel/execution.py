@@ -1,7 +1,6 @@
 """The engine: one run through a graph. It charges, asks, takes in replies, and follows the edges.
 
-It is pure: no clock, no I/O, no randomness. The runner keeps an `Execution` between replies; `stepping` makes one of a
-snapshot for each.
+Pure: no clock, no I/O, no randomness. The runner keeps an `Execution`; `stepping` makes one of each snapshot.
 """
 
 from __future__ import annotations
