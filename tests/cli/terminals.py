@@ -21,6 +21,9 @@ from graphexec.cli.startup import enter
 # Seconds. Far beyond what anything here takes, on a busy machine too; a test that reaches it fails.
 PATIENCE = 60.0
 
+# Seconds after which a person presses Ctrl-C again.
+AGAIN = 5.0
+
 ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec"]
 
 
@@ -122,8 +125,13 @@ class Program:
         raise AssertionError(f"{text!r} was not said, but {''.join(self._err)}")
 
     def interrupt(self) -> Ended:
-        """Press Ctrl-C, and wait for the end."""
+        """Press Ctrl-C, a second time if need be, and wait for the end."""
         self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(AGAIN)
+        except subprocess.TimeoutExpired:
+            # Python does not see a signal that comes between its last look for one and a system call that waits.
+            self.process.send_signal(signal.SIGINT)
         return self.end()
 
     def end(self) -> Ended:
