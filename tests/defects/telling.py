@@ -75,7 +75,7 @@ TELLING = (
             "**outputs_of(result.ending)}",
             """\
         returned: Any = result.ending.return_values
-        returned.update({**named(inputs, self._keys), **outputs_of(result.ending)})""",
+        returned.update({**name_inputs(inputs, self._keys), **outputs_of(result.ending)})""",
         ),
     ),
     # The empty beginning, which every run shares, is extended in place.
