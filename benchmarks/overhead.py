@@ -32,7 +32,7 @@ from graphexec import (
 )
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
-from graphexec.runtime.runner import make_run_context, run
+from graphexec.runtime import make_run_context, run
 
 STEPS = (10, 100, 1_000)
 ROUNDS = 15

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import get_args
 
 from graphexec import AgentExecutor, AgentStep, RunResult
-from graphexec.cli.exit_codes import UsageError, code_of, tell
+from graphexec.cli.exit_codes import UsageError, code_of, print_error
 from graphexec.cli.run_options import AgentName, ChosenModel, chosen_model, fetch_weights, made_agent
 from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.tools.everyday import EVERYDAY_TOOLS
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{chosen.name}, {options.agent} agent, {len(questions)} questions", flush=True)
         right = asked(executor, questions)
     except (UsageError, GraphexecError) as error:
-        tell(error, debug=False)
+        print_error(error, debug=False)
         return code_of(error)
     print(f"score: {right} of {len(questions)}")
     if right < options.check:

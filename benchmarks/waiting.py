@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec import END, Asks, Effect, Exhausted, Limits, ask, edges, graph, metered, node, on
+from graphexec.kernel import begin
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.stepping import begin
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.runner import arun, make_run_context, run
+from graphexec.runtime import ASYNC, BLOCKING, IO, arun, make_run_context, run
+from graphexec.runtime.io import run_sync
 
 EFFECTS = 2_000
 ROUNDS = 15

@@ -24,12 +24,11 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec import All, Answered, Asked, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
-from graphexec.kernel import PendingEffect
+from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import Request
-from graphexec.kernel.execution import Cut
-from graphexec.runtime.handlers import Handler, handler_of
-from graphexec.runtime.io import BLOCKING, run_sync
-from graphexec.runtime.runner import RunContext, arun, astream, run, stream
+from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
+from graphexec.runtime.handlers import handler_of
+from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import NOT_DONE, wait_for_all
 
 S = TypeVar("S")

@@ -32,7 +32,7 @@ def deciding(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         pairs = [(step.action, step.observation) for step in steps]
         try:
-            return _ours(name, runnable.invoke({**inputs, "intermediate_steps": pairs}))
+            return _convert_decision(name, runnable.invoke({**inputs, "intermediate_steps": pairs}))
         except ValueError as error:
             # Any: it is of a class that is not known here.
             other: Any = error
@@ -46,10 +46,10 @@ def deciding(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
     return decide
 
 
-def _ours(name: str, decision: Any) -> Any:
+def _convert_decision(name: str, decision: Any) -> Any:
     if isinstance(decision, (list, tuple)):
         several: list[Any] = list(decision)  # pyright: ignore[reportUnknownArgumentType]
-        return [_ours(name, one) for one in several]
+        return [_convert_decision(name, one) for one in several]
     if isinstance(decision, (AgentAction, AgentFinish)):
         return decision
     if getattr(decision, "message_log", None):

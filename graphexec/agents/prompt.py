@@ -36,14 +36,14 @@ class Template:
         """
         try:
             return "".join(
-                [text if name is None else f"{text}{_written(values[name], ai)}" for text, name in self.parts]
+                [text if name is None else f"{text}{_format_value(values[name], ai)}" for text, name in self.parts]
             )
         except KeyError:
             missing = [name for name in self.variables if name not in values]
             raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing) from None
 
 
-def _written(value: object, ai: str) -> str:
+def _format_value(value: object, ai: str) -> str:
     messages = messages_of(value)
     return f"{value}" if messages is None else transcript(messages, ai=ai)
 

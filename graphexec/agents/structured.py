@@ -98,8 +98,8 @@ def decision_schema(tools: Sequence[AnyTool]) -> dict[str, Any]:
     for tool in tools:
         arguments = {key: value for key, value in tool.parameters.items() if key != "$defs"}
         for name, definition in tool.parameters.get("$defs", {}).items():
-            definitions[f"{tool.name}.{name}"] = _referring(definition, tool.name)
-        branches.append(_branch(tool.name, "action_input", _referring(arguments, tool.name)))
+            definitions[f"{tool.name}.{name}"] = _prefix_references(definition, tool.name)
+        branches.append(_branch(tool.name, "action_input", _prefix_references(arguments, tool.name)))
     branches.append(_branch(FINAL_ANSWER, "answer", {"type": "string"}))
     schema: dict[str, Any] = {"anyOf": branches}
     if definitions:
@@ -116,16 +116,16 @@ def _branch(action: str, field: str, value: object) -> dict[str, Any]:
     }
 
 
-def _referring(schema: Any, prefix: str) -> Any:
+def _prefix_references(schema: Any, prefix: str) -> Any:
     if isinstance(schema, dict):
         found: dict[str, Any] = {}
         for key, value in schema.items():  # pyright: ignore[reportUnknownVariableType]
             if key == "$ref" and isinstance(value, str):
                 value = value.replace("#/$defs/", f"#/$defs/{prefix}.")  # noqa: PLW2901
-            found[str(key)] = _referring(value, prefix)  # pyright: ignore[reportUnknownArgumentType]
+            found[str(key)] = _prefix_references(value, prefix)  # pyright: ignore[reportUnknownArgumentType]
         return found
     if isinstance(schema, list):
-        return [_referring(item, prefix) for item in schema]  # pyright: ignore[reportUnknownVariableType]
+        return [_prefix_references(item, prefix) for item in schema]  # pyright: ignore[reportUnknownVariableType]
     return schema
 
 

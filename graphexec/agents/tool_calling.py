@@ -55,7 +55,7 @@ def step_messages(steps: Steps) -> Iterator[Message]:
     position = 0
     while position < len(steps):
         step = steps[position]
-        answered = _answered(steps, position)
+        answered = _steps_of_reply(steps, position)
         if step.action.message is None or not answered:
             yield AssistantMessage(step.action.log)
             yield UserMessage(observed(step))
@@ -67,7 +67,7 @@ def step_messages(steps: Steps) -> Iterator[Message]:
         position += len(answered)
 
 
-def _answered(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:
+def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:
     """The calls of one reply that the steps from `position` on answer. The same reply given again is another one."""
     message = steps[position].action.message
     calls = iter(message.tool_calls if message else ())

@@ -33,7 +33,7 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
             subject = _refused_subject(reference, fault)
             if subject is None:
                 faults.append(fault)
-                subject = Subject(reference, (), place=_raised_at(fault.__cause__), error=line_of(fault))
+                subject = Subject(reference, (), place=_error_location(fault.__cause__), error=line_of(fault))
             found.append(subject)
     machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
@@ -112,13 +112,13 @@ def _refused_subject(reference: str, fault: UsageError) -> Subject | None:
     """What was refused while it was imported; `None` if that is not what is wrong."""
     match fault.__cause__:
         case GraphError() as error:
-            return Subject(reference, findings_of(error), place=_raised_at(error))
+            return Subject(reference, findings_of(error), place=_error_location(error))
         case UnprovedError(verdict=Verdict() as verdict) as error:
-            return subject_of(reference, verdict, _raised_at(error))
+            return subject_of(reference, verdict, _error_location(error))
         case _:
             return None
 
 
-def _raised_at(error: BaseException | None) -> SourceLocation | None:
+def _error_location(error: BaseException | None) -> SourceLocation | None:
     place = None if error is None else raised_at(error)
     return None if place is None else SourceLocation(*place)

@@ -20,8 +20,8 @@ from graphexec.cli.exit_codes import (
     UsageError,
     ending_in_one_line,
     option,
+    print_error,
     read,
-    tell,
     write,
     write_proof,
 )
@@ -122,7 +122,7 @@ def check(
         # People have no use for a report of nothing.
         alone = how == "text" and len(faults) == len(subjects)
         for fault in faults if alone or debug else ():
-            tell(fault, debug=debug)
+            print_error(fault, debug=debug)
         if alone:
             raise typer.Exit(USAGE)
         if certificate is not None:

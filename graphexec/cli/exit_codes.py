@@ -70,7 +70,7 @@ def _flat(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def tell(error: BaseException, *, debug: bool) -> None:
+def print_error(error: BaseException, *, debug: bool) -> None:
     """Print an error as one line, and one for each of its parts; with its traceback before it in `debug`."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
@@ -81,7 +81,7 @@ def tell(error: BaseException, *, debug: bool) -> None:
         print(f"graphexec: {line_of(error)}", file=sys.stderr)
 
 
-def tell_json(error: BaseException, code: int, out: TextIO) -> None:
+def print_json_error(error: BaseException, code: int, out: TextIO) -> None:
     """Print an error, of before there was a run, as the only record of `--json`."""
     described = {"type": type(error).__name__, "message": line_of(error)}
     status = {USAGE: "usage", INTERRUPTED: "interrupted"}.get(code, "error")
@@ -105,11 +105,11 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generat
     except (Exception, KeyboardInterrupt) as error:
         code = code_of(error) if isinstance(error, Exception) else INTERRUPTED
         if json_to is not None:
-            tell_json(error, code, json_to)
+            print_json_error(error, code, json_to)
         elif code == INTERRUPTED:
             print("graphexec: interrupted", file=sys.stderr)
         else:
-            tell(error, debug=debug)
+            print_error(error, debug=debug)
         raise typer.Exit(code) from error
 
 

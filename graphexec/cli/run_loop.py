@@ -78,7 +78,7 @@ def follow(setup: Setup, displays: Sequence[RunDisplay], *, debug: bool = False)
                 except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is told as one line
                     if debug:
                         traceback.print_exception(error, file=sys.stderr)
-                    reached = _reached(error, seen, time.monotonic() - begun)
+                    reached = _progress_at(error, seen, time.monotonic() - begun)
                     for display in displays:
                         display.failed(error, reached)
                     return code_of(error)
@@ -95,13 +95,13 @@ def follow(setup: Setup, displays: Sequence[RunDisplay], *, debug: bool = False)
                 for display in displays:
                     display.happened(event)
     except KeyboardInterrupt as error:
-        reached = _reached(error, seen, time.monotonic() - begun)
+        reached = _progress_at(error, seen, time.monotonic() - begun)
         for display in displays:
             display.interrupted(reached)
         return INTERRUPTED
 
 
-def _reached(error: BaseException, seen: Reached, seconds: float) -> Reached:
+def _progress_at(error: BaseException, seen: Reached, seconds: float) -> Reached:
     snapshot: Snapshot | None = snapshot_of(error)
     if snapshot is None:
         return replace(seen, seconds=seconds)

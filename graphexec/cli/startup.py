@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
-from graphexec.cli.exit_codes import INTERRUPTED, READER_GONE, USAGE, tell_json
+from graphexec.cli.exit_codes import INTERRUPTED, READER_GONE, USAGE, print_json_error
 from graphexec.cli.terminal import let_go, make_writable
 
 app.add_typer(checks)
@@ -65,7 +65,7 @@ def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
         return USAGE
     if "--json" in arguments:
         fault = ValueError(message)
-        tell_json(fault, USAGE, sys.stdout)
+        print_json_error(fault, USAGE, sys.stdout)
     else:
         print(f"graphexec: {message}; see {command} --help", file=sys.stderr)
     return USAGE

@@ -51,7 +51,7 @@ class Printed:
                 self._line(f"   {news}", "aside")
             case Done(ending):
                 self._steps(ending)
-                self._ended(ending)
+                self._print_ending(ending)
             case _:
                 pass
 
@@ -76,7 +76,7 @@ class Printed:
             return f"{step.action.log.strip()}\n<- could not be read: {observed(step)}"
         return f"<- {observed(step)}"
 
-    def _ended(self, ending: Ending) -> None:
+    def _print_ending(self, ending: Ending) -> None:
         match ending:
             case AgentFinish():
                 self._line(format_observation(ending.answer), "answer")

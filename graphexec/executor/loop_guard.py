@@ -103,13 +103,13 @@ def _count_repeats(turns: Sequence[Repetition], size: int, most: int) -> int:
     last = turns[-size:]
     while times < most and len(turns) >= size * (times + 1):
         before = turns[-size * (times + 1) : -size * times]
-        if not all(_alike(one, other) for one, other in zip(before, last, strict=True)):
+        if not all(_is_repetition(one, other) for one, other in zip(before, last, strict=True)):
             break
         times += 1
     return times
 
 
-def _alike(one: Repetition, other: Repetition) -> bool:
+def _is_repetition(one: Repetition, other: Repetition) -> bool:
     return len(one) == len(other) and all(map(_same, one, other))
 
 

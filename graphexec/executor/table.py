@@ -132,7 +132,7 @@ def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | Cal
 def parse(replied: Replied, agent: Agent, policies: Policies) -> Acted | AgentFinish | Ready:
     """Read the model's reply; one that cannot be read is fed back as an observation."""
     try:
-        return _decided(replied, agent)
+        return _read_decision(replied, agent)
     except ParseError as error:
         observation = policies.feedback(error)
         action = AgentAction(EXCEPTION_TOOL, observation, error.llm_output or str(error))
@@ -143,7 +143,7 @@ def parse(replied: Replied, agent: Agent, policies: Policies) -> Acted | AgentFi
 def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     """Read the model's reply; one that cannot be read ends the run with its `ParseError`."""
     try:
-        return _decided(replied, agent)
+        return _read_decision(replied, agent)
     except ParseError as error:
         remedy = "pass handle_parsing_errors=True to tell the model about it and let it try again"
         raise ParseError(
@@ -151,7 +151,7 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         ) from error
 
 
-def _decided(replied: Replied, agent: Agent) -> Acted | AgentFinish:
+def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     decision = agent.read(replied.reply)
     if isinstance(decision, AgentFinish):
         # A finish of its own: the agent's is not touched.
@@ -196,10 +196,10 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 @node
 def stopped_response(reached: LimitReached) -> StoppedResponse:
     """Say that the run was stopped, by which limit, and with which steps; it asks for nothing."""
-    return _stopped(reached)
+    return _make_stopped_response(reached)
 
 
-def _stopped(reached: LimitReached) -> StoppedResponse:
+def _make_stopped_response(reached: LimitReached) -> StoppedResponse:
     limit = reached.limit
     known = limit.limit in ("iterations", "seconds")
     text = STOPPED if known else f"Agent stopped due to {limit.limit.replace('_', ' ').removesuffix('s')} limit."
@@ -209,7 +209,7 @@ def _stopped(reached: LimitReached) -> StoppedResponse:
 def unanswered(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
     """Say that the run was stopped, where the model did not answer in time: by the limit that stopped it first."""
     del limit
-    return _stopped(reached)
+    return _make_stopped_response(reached)
 
 
 @reserved(when_spent=unanswered)
@@ -228,7 +228,7 @@ def generate_response(
         text = error.llm_output if error.prose else ""
     else:
         text = format_observation(decision.answer) if isinstance(decision, AgentFinish) else ""
-    stopped = _stopped(reached)
+    stopped = _make_stopped_response(reached)
     return dataclasses.replace(stopped, output=text.strip(), generated=True) if text.strip() else stopped
 
 

@@ -127,7 +127,7 @@ class Execution:
                 self._entered = exhausted is None
             if exhausted is None:
                 if step.asks:
-                    outcome = yield from self._asked(step, value, observed=observed)
+                    outcome = yield from self._drive_asking(step, value, observed=observed)
                     if type(outcome) is Exhausted:
                         exhausted = outcome
                 else:
@@ -178,7 +178,7 @@ class Execution:
     def answered(self, effect: Request, answer: object, at: float) -> Snapshot:
         """Return the run with `effect`, for which it stands waiting, answered."""
         # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
-        self._replies.append(self._settled(effect, answer, at))
+        self._replies.append(self._settle(effect, answer, at))
         return self.snapshot()
 
     def _enter(self, step: Step) -> Exhausted | None:
@@ -189,7 +189,7 @@ class Execution:
             return self._over
         for slot, amount, limit in step.entry:
             if counts[slot] + amount > limit:
-                return self._refused(step.entry, slot, limit, amount)
+                return self._refund(step.entry, slot, limit, amount)
             counts[slot] += amount
         self._spent = None
         return None
@@ -202,17 +202,17 @@ class Execution:
         value: list[float] = []
         for component, budgets in self._ranks[node]:
             value.append(component)
-            value.extend([self._left(name) for name in budgets])
+            value.extend([self._remaining(name) for name in budgets])
         return tuple(value)
 
-    def _left(self, name: str) -> float:
+    def _remaining(self, name: str) -> float:
         """Return what is left of a counter: 0 where more is spent, by a measured call, or under lower limits."""
         limit = self._program.caps.get(name)
         if limit is None:
             raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
         return max(0, limit - self._counts[self._program.slots[name]])
 
-    def _asked(self, step: Step, value: Any, *, observed: bool) -> Generator[Any, tuple[Any, float, float], Any]:
+    def _drive_asking(self, step: Step, value: Any, *, observed: bool) -> Generator[Any, tuple[Any, float, float], Any]:
         """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
         node: Generator[Any, Any, Any] = step.generator(value)
         if type(node) not in _GENERATORS:
@@ -249,7 +249,7 @@ class Execution:
                     if observed:
                         yield Asked(step.name, effect)
                     answer, at, took = yield effect
-                    reply = self._settled(effect, answer, at)
+                    reply = self._settle(effect, answer, at)
                     if observed:
                         yield Answered(step.name, effect, reply, took, self.spent())
                     if type(reply) is not Exhausted:
@@ -277,7 +277,7 @@ class Execution:
             return self._charge_together(step, members_of(effect))
         for slot, amount, limit in tariff.charges:
             if counts[slot] + amount > limit:
-                return self._refused(tariff.charges, slot, limit, amount)
+                return self._refund(tariff.charges, slot, limit, amount)
             counts[slot] += amount
         self._spent = None
         return None
@@ -296,25 +296,25 @@ class Execution:
                 limits[slot] = limit
         for slot, total in wanted.items():
             if counts[slot] + total > limits[slot]:
-                return self._exceeded(slot, limits[slot], total)
+                return self._exhaust(slot, limits[slot], total)
         for slot, limit in stops.items():
             if counts[slot] >= limit:
-                return self._exceeded(slot, limit, 1)
+                return self._exhaust(slot, limit, 1)
         for slot, total in wanted.items():
             counts[slot] += total
         self._spent = None
         return None
 
-    def _refused(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
+    def _refund(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
         """Give back what was paid of the charges before that of `slot`, and return what is exhausted."""
         for paid, given, _ in takewhile(lambda charge: charge[0] != slot, charges):
             self._counts[paid] -= given
-        return self._exceeded(slot, limit, amount)
+        return self._exhaust(slot, limit, amount)
 
-    def _exceeded(self, slot: int, limit: float, wanted: int) -> Exhausted:
+    def _exhaust(self, slot: int, limit: float, wanted: int) -> Exhausted:
         return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
 
-    def _settled(self, effect: Request, answer: object, at: float) -> Any:
+    def _settle(self, effect: Request, answer: object, at: float) -> Any:
         """Apply an answer (clock, measures, cuts); return the reply, or what is exhausted."""
         self._spent = None
         # A clock that seems to go backwards, as after a resume, does not give time back.

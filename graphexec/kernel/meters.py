@@ -158,12 +158,12 @@ class Counts(FrozenMapping[float]):
         if not isinstance(other, Mapping):
             return NotImplemented
         # The items of a foreign mapping may be anything, and then are not equal to ours.
-        return dict(self._spent()) == {name: count for name, count in other.items() if count}  # pyright: ignore[reportUnknownVariableType]
+        return dict(self._nonzero()) == {name: count for name, count in other.items() if count}  # pyright: ignore[reportUnknownVariableType]
 
     def __hash__(self) -> int:
-        return hash(self._spent())
+        return hash(self._nonzero())
 
-    def _spent(self) -> frozenset[tuple[str, float]]:
+    def _nonzero(self) -> frozenset[tuple[str, float]]:
         return frozenset((name, count) for name, count in zip(self._names, self._values, strict=True) if count)
 
 

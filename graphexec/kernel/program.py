@@ -60,7 +60,7 @@ class Step:
         slots, caps = program.slots, program.caps
         self.name = source.name
         self.function = source.function
-        self.generator = _performed(source) if source.kind == "opaque" else source.function
+        self.generator = _perform_function(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         # Iterations come first: of several spent limits, the first one is named.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)
@@ -82,7 +82,7 @@ class Step:
         self.resets: dict[type, tuple[int, ...]] = {}
 
 
-def _performed(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
+def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
     def perform(value: Any) -> Generator[Perform, Any, Any]:
         outcome = yield Perform(source.name, source.function, value)
         return outcome

@@ -27,7 +27,7 @@ def replace(
     Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
     lacks a meter of the old one, or if runs are no longer proved to end (unless it `allow_nonterminating`).
     """
-    _known(machine, new.name)
+    _require_node(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
     if lost:
         text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with"
@@ -35,7 +35,7 @@ def replace(
     nodes = [new if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
     changed = check_table(nodes, edges, machine.start)
-    return changed if allow_nonterminating else _proved_again(changed, machine)
+    return changed if allow_nonterminating else _check_still_proved(changed, machine)
 
 
 def splice(
@@ -49,7 +49,7 @@ def splice(
     Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs were proved to end
     (given a limit for each budget) and are not any more, unless it `allow_nonterminating`.
     """
-    _known(machine, after.name)
+    _require_node(machine, after.name)
     old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
     if not old:
         outcomes = ", ".join(edge.outcome.__name__ for edge in machine.edges if edge.source == after.name)
@@ -71,7 +71,7 @@ def splice(
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
     changed = check_table([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
-    return changed if allow_nonterminating else _proved_again(changed, machine)
+    return changed if allow_nonterminating else _check_still_proved(changed, machine)
 
 
 def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
@@ -118,9 +118,9 @@ def wrap(
     `after` sees what the node's function returns, not the outcome of a spent limit, and returns a declared outcome.
     Raises `GraphError` if there is no such node.
     """
-    _known(machine, wrapped.name)
+    _require_node(machine, wrapped.name)
     inner = machine[wrapped.name]
-    function = _wrapped(inner, before or _same, after or _same)
+    function = _wrap_function(inner, before or _same, after or _same)
     functools.update_wrapper(function, inner.function)
     return replace(machine, dataclasses.replace(inner, function=function))
 
@@ -151,7 +151,7 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     return check_table(nodes, machine.edges, machine.start)
 
 
-def _proved_again(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
+def _check_still_proved(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
     """Return the changed machine, unless the change is what keeps its runs from being proved to end."""
     limits = Limits(budgets={name: 1 for name, limit in changed.budgets.items() if limit is None})
     if (verdict := changed.verify(limits)).proved:
@@ -163,7 +163,9 @@ def _proved_again(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]
     raise GraphError([Fault(one.code, one.node, one.outcome, f"{one.fact}; {one.remedy}") for one in errors])
 
 
-def _wrapped(inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _wrap_function(
+    inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
     function = inner.function
 
     # `settings` are the function's own, forwarded whole: a graph may be wrapped before it is bound.
@@ -186,7 +188,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _known(machine: Graph[Any, Any], name: str) -> None:
+def _require_node(machine: Graph[Any, Any], name: str) -> None:
     if name not in machine:
         text = f"the graph has no node {name}; its nodes are {', '.join(machine.nodes)}"
         raise GraphError([Fault("GX001", name, None, text)])

@@ -73,7 +73,7 @@ def serving(source: Source, *, port: int = 0) -> Generator[str]:
         import uvicorn
     except ImportError as error:
         raise _missing(error) from error
-    listening = _listening(port)
+    listening = _listen(port)
     config = uvicorn.Config(
         application,
         loop="asyncio",
@@ -102,7 +102,7 @@ def _missing(error: ImportError) -> InputError:
     return InputError(f"the live page needs {error.name}, which is not there; pip install 'graphexec-agents[live]'")
 
 
-def _listening(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:

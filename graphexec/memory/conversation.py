@@ -105,7 +105,7 @@ class TurnMemory:
             history.clear()
 
     async def _load(self, io: IO) -> dict[str, Any]:
-        return {self.key: await self._call(self._told, io)}
+        return {self.key: await self._call(self._history_value, io)}
 
     async def _save(self, turn: Turn, io: IO) -> None:
         await self._call(lambda: self.history.add(turn), io)
@@ -118,11 +118,11 @@ class TurnMemory:
     def _histories(self) -> tuple[History, ...]:
         return (self.history,)
 
-    def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+    def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         return turns
 
-    def _told(self) -> str | tuple[Message, ...]:
-        turns = self._kept(self.history.turns())
+    def _history_value(self) -> str | tuple[Message, ...]:
+        turns = self._select_turns(self.history.turns())
         return self._messages(turns) if self.as_messages else self._text(turns)
 
     def _turn(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Turn:
@@ -161,7 +161,7 @@ class WindowMemory(TurnMemory):
         TurnMemory.__post_init__(self)
         check("WindowMemory", ("turns", self.turns, whole(0)))
 
-    def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+    def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         return turns[max(0, len(turns) - self.turns) :]
 
 
@@ -189,7 +189,7 @@ class TokenWindowMemory(TurnMemory):
         TurnMemory.__post_init__(self)
         check("TokenWindowMemory", ("max_tokens", self.max_tokens, whole(0)), ("count", self.count, _COUNTING))
 
-    def _kept(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+    def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         first, left = len(turns), self.max_tokens
         while first > 0:
             left -= self.count(f"{self._text(turns[first - 1 : first])}\n")

@@ -38,7 +38,7 @@ class FileHistory:
     def turns(self) -> tuple[Turn, ...]:
         """Return every turn, the oldest first; a file that is not there yet has none."""
         try:
-            with self.path.open("rb", buffering=0) as file, _locked(file, alone=False):
+            with self.path.open("rb", buffering=0) as file, _lock(file, alone=False):
                 read = file.readall()
         except FileNotFoundError:
             return ()
@@ -51,7 +51,7 @@ class FileHistory:
         """Append a turn."""
         text = json.dumps({"input": turn.input, "output": turn.output}, ensure_ascii=False)
         line = f"{text}\n".encode(*_ENCODING)
-        with self.path.open("ab+", buffering=0) as file, _locked(file, alone=True):
+        with self.path.open("ab+", buffering=0) as file, _lock(file, alone=True):
             end = file.seek(0, os.SEEK_END)
             if end and _last_byte(file, end) != b"\n":
                 # A line that a crash cut short, or an editor's last one: it stays a line of its own.
@@ -64,7 +64,7 @@ class FileHistory:
 
     def clear(self) -> None:
         """Forget every turn: the file is empty then."""
-        with self.path.open("ab", buffering=0) as file, _locked(file, alone=True):
+        with self.path.open("ab", buffering=0) as file, _lock(file, alone=True):
             file.truncate(0)
 
     def _read(self, number: int, line: bytes) -> Turn:
@@ -93,7 +93,7 @@ def _write(file: FileIO, line: bytes) -> None:
 
 
 @contextmanager
-def _locked(file: FileIO, *, alone: bool) -> Generator[None, None, None]:
+def _lock(file: FileIO, *, alone: bool) -> Generator[None, None, None]:
     """Hold the file's lock, `alone` or with other readers, where there is flock. Closing the file releases it."""
     with suppress(ImportError):
         import fcntl

@@ -51,23 +51,23 @@ class SQLiteHistory:
     def turns(self) -> tuple[Turn, ...]:
         """Return every turn of this conversation, the oldest first."""
         query = "SELECT input, output FROM graphexec_turns WHERE conversation = ? ORDER BY id"
-        with self._opened() as database:
-            rows = database.execute(query, (_stored(self.conversation),)).fetchall()
+        with self._open() as database:
+            rows = database.execute(query, (_to_stored(self.conversation),)).fetchall()
         return tuple(Turn(_text(said), _text(answered)) for said, answered in rows)
 
     def add(self, turn: Turn, /) -> None:
         """Put a turn behind the others of this conversation."""
-        row = (_stored(self.conversation), _stored(turn.input), _stored(turn.output))
-        with self._opened() as database:
+        row = (_to_stored(self.conversation), _to_stored(turn.input), _to_stored(turn.output))
+        with self._open() as database:
             database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
 
     def clear(self) -> None:
         """Forget every turn of this conversation, and of no other."""
-        with self._opened() as database:
-            database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", (_stored(self.conversation),))
+        with self._open() as database:
+            database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", (_to_stored(self.conversation),))
 
     @contextmanager
-    def _opened(self) -> Generator[sqlite3.Connection, None, None]:
+    def _open(self) -> Generator[sqlite3.Connection, None, None]:
         """The database with its table. Each statement is a transaction of its own, so that others wait for no more."""
         import sqlite3
 
@@ -88,7 +88,7 @@ class SQLiteHistory:
             raise
 
 
-def _stored(text: str) -> str | bytes:
+def _to_stored(text: str) -> str | bytes:
     try:
         text.encode()
     except UnicodeEncodeError:

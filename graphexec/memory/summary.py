@@ -85,7 +85,7 @@ class SummaryMemory(TurnMemory):
     def _histories(self) -> tuple[History, ...]:
         return (self.history, self.summaries)
 
-    def _told(self) -> str | tuple[Message, ...]:
+    def _history_value(self) -> str | tuple[Message, ...]:
         turns = self.history.turns()
         summary, covered = self._summary_of(turns)
         since = turns[covered:]

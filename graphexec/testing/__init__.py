@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
-    from graphexec.testing.errors import DeadlockError, ScriptExhaustedError
+    from graphexec.testing.failures import DeadlockError, ScriptExhaustedError
     from graphexec.testing.machine import executor_machine
     from graphexec.testing.properties import verify_termination
     from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
@@ -79,7 +79,7 @@ __all__ = [
 _MODULES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
-    **dict.fromkeys(("DeadlockError", "ScriptExhaustedError"), "testing.errors"),
+    **dict.fromkeys(("DeadlockError", "ScriptExhaustedError"), "testing.failures"),
     "executor_machine": "testing.machine",
     "verify_termination": "testing.properties",
     **dict.fromkeys(("NEVER", "After", "ScriptedTool", "scripted_tool"), "testing.scripted"),

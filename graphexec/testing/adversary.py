@@ -17,7 +17,7 @@ from graphexec.messages import CompletionRequest
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import RunContext
-from graphexec.testing.display import Readable
+from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, delay
 from graphexec.verify.explorer.oracle import Oracle

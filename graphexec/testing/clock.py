@@ -21,8 +21,7 @@ from concurrent.futures import Executor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
-from graphexec.testing.display import is_own
-from graphexec.testing.errors import DeadlockError
+from graphexec.testing.failures import DeadlockError, is_own
 
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
@@ -241,11 +240,11 @@ def _end(loop: _VirtualLoop) -> None:
     # Those that end may leave others behind: what closes an async generator, say.
     for _ in range(_PASSES):
         if left := asyncio.all_tasks(loop):
-            loop.run_until_complete(_ended(left))
+            loop.run_until_complete(_cancel_all(left))
     loop.run_until_complete(loop.shutdown_asyncgens())
 
 
-async def _ended(left: set[asyncio.Task[Any]]) -> None:
+async def _cancel_all(left: set[asyncio.Task[Any]]) -> None:
     for task in left:
         task.cancel()
     _, stubborn = await asyncio.wait(left, timeout=_ENDING)

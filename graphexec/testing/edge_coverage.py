@@ -52,7 +52,7 @@ class EdgeCoverage:
             if _of_puppets(execution.graph):
                 # They take every edge, whatever the nodes would do.
                 return original(execution, observed=observed)
-            return self._followed(execution.graph, original(execution, observed=True), observed=observed)
+            return self._recorder_for(execution.graph, original(execution, observed=True), observed=observed)
 
         # The one place where all runs pass: drivers, `advance`, and the explorer.
         self._execution.path = path
@@ -74,7 +74,7 @@ class EdgeCoverage:
         if not named:
             yield "no run of any graph was seen"
         for name, taken in named:
-            never = _never(taken)
+            never = _untaken(taken)
             yield f"{name}: {len(taken.graph.edges) - len(never)} of {len(taken.graph.edges)} edges taken"
             yield from (f"  never taken: {edge}" for edge in never)
             if taken.tests:
@@ -82,9 +82,9 @@ class EdgeCoverage:
                 left = [edge for edge in taken.graph.edges if _place(edge) in taken.checks - taken.tests]
                 yield from (f"  taken by no test of yours: {edge}" for edge in left)
         if destination:
-            yield from _draw(Path(destination), [(name, taken) for name, taken in named if _never(taken)] or named)
+            yield from _draw(Path(destination), [(name, taken) for name, taken in named if _untaken(taken)] or named)
 
-    def _followed(
+    def _recorder_for(
         self, graph: Graph[Any, Any], path: Generator[Any, Any, Any], *, observed: bool
     ) -> Generator[Any, Any, Any]:
         taken = self._taken.setdefault((graph.start, graph.edges), _Taken(graph))
@@ -111,7 +111,7 @@ def _place(edge: Edge) -> tuple[str, type]:
     return edge.source, edge.outcome
 
 
-def _never(taken: _Taken) -> list[Edge]:
+def _untaken(taken: _Taken) -> list[Edge]:
     return [edge for edge in taken.graph.edges if _place(edge) not in taken.tests | taken.checks]
 
 
@@ -124,7 +124,7 @@ def _draw(destination: Path, named: Sequence[tuple[str, _Taken]]) -> Iterator[st
         elif len(named) > 1:
             file = destination.with_stem(f"{destination.stem}-{plain}")
         file.parent.mkdir(parents=True, exist_ok=True)
-        marks: Marks = dict.fromkeys(_never(taken), "grey")
+        marks: Marks = dict.fromkeys(_untaken(taken), "grey")
         file.write_text(draw(taken.graph, _FORMATS[file.suffix], marks=marks), encoding="utf-8")
         yield f"  drawn in {file}"
 

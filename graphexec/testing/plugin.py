@@ -35,7 +35,7 @@ _GRAPH: Final = "graphexec_graph"
 Options: TypeAlias = Mapping[str, Any]
 
 # What the tests of one function have reported, and which of them did: the others need not say it again.
-Told: TypeAlias = dict[str, str]
+Failures: TypeAlias = dict[str, str]
 
 _coverage: pytest.StashKey[EdgeCoverage] = pytest.StashKey()
 
@@ -87,9 +87,9 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
         raise collector.CollectError("\n".join(f"{name}: @pytest.mark.{MARK} {fault}" for fault in faults))
     # pytest leaves open what this takes.
     function: Any = pytest.Function
-    told: Told = {}
+    failed: Failures = {}
     return [
-        function.from_parent(collector, name=f"{name}[{check}]", callobj=_test(obj, check, options, told))
+        function.from_parent(collector, name=f"{name}[{check}]", callobj=_test(obj, check, options, failed))
         for check in _checks()
     ]
 
@@ -154,10 +154,10 @@ def summary(name: str, verdict: Verdict) -> str:
         form = f" ({transitions.form} is {transitions.value:g})"
     said = [
         f"at most {_number(transitions)} transitions{form}",
-        *(_counted(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
+        *(_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
     ]
     if bounds.seconds.number is not None:
-        said.append(_counted(bounds.seconds, "second"))
+        said.append(_format_bound(bounds.seconds, "second"))
     return f"{name} PROVED: {'; '.join(said)}"
 
 
@@ -165,20 +165,20 @@ def _number(bound: Bound) -> str:
     return f"{bound.number:,g}" if isinstance(bound.number, float) else f"{bound.number:,}"
 
 
-def _counted(bound: Bound, unit: str) -> str:
+def _format_bound(bound: Bound, unit: str) -> str:
     if bound.number is None:
         return f"any number of {unit}s"
     return f"{_number(bound)} {unit}" if bound.number == 1 else f"{_number(bound)} {unit}s"
 
 
-def _test(function: Callable[..., Verifiable], check: str, options: Options, told: Told) -> Callable[..., None]:
+def _test(function: Callable[..., Verifiable], check: str, options: Options, failed: Failures) -> Callable[..., None]:
     name = function.__name__
 
     # It has the function's signature, so that pytest gives it the function's fixtures.
     @functools.wraps(function)
     def test(*args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
-        from graphexec.testing.display import with_own_frames
+        from graphexec.testing.failures import with_own_frames
 
         own = f"{name}[{check}]"
         machine: Any = None
@@ -188,13 +188,13 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, tol
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             raised = error
         if raised is not None:
-            first = told.setdefault(repr(raised), own)
+            first = failed.setdefault(repr(raised), own)
             if first != own:
                 _fail(f"{name} raises {type(raised).__name__}: see {first}")
             # From here, so that there are none but the user's own lines.
             raise with_own_frames(raised)
         if said := _no_machine(name, machine):
-            _fail_once(said, f"{name} returns no machine", own, told)
+            _fail_once(said, f"{name} returns no machine", own, failed)
         setattr(test, _GRAPH, getattr(machine, "graph", machine))
         if check == "proof":
             from graphexec.testing.setup import graph_of, limits_of
@@ -204,7 +204,7 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, tol
         # What is not proved fails every check, and says why once.
         for short, one in ((f"{name} is not proved to end", "proof"), ("it is the same failure", check)):
             if failure := _failure(one, machine, options):
-                _fail_once(failure, short, own, told)
+                _fail_once(failure, short, own, failed)
 
     return test
 
@@ -229,9 +229,9 @@ def _no_machine(name: str, machine: object) -> str | None:
     return f"{name} returns {given}; return an executor or a graph"
 
 
-def _fail_once(text: str, short: str, own: str, told: Told) -> NoReturn:
+def _fail_once(text: str, short: str, own: str, failed: Failures) -> NoReturn:
     __tracebackhide__ = True
-    first = told.setdefault(text, own)
+    first = failed.setdefault(text, own)
     _fail(text if first == own else f"{short}: see {first}")
 
 

@@ -15,16 +15,16 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.adversary import PARTS, Attack, part_of
-from graphexec.testing.display import place_of, with_own_frames
+from graphexec.testing.failures import place_of, with_own_frames
 from graphexec.testing.runs import (
     RunReport,
+    comparable,
     ended_async,
     ended_sync,
     measured_by,
     moves_of,
     pauses,
-    told_again,
-    told_async,
+    run_report_async,
 )
 from graphexec.testing.setup import ENDLESS, Trial, Verifiable, graph_of, limits_of, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, verify
@@ -107,7 +107,7 @@ def table_explored(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUS
     limits = small(graph, limits, most)
     verdict = require_proof(graph, limits)
     assert verdict.certificate is not None, "what is proved has a certificate"
-    return _bounded(explore_table(graph, limits, ranks=verdict.certificate.ranks), verdict)
+    return _check_bound(explore_table(graph, limits, ranks=verdict.certificate.ranks), verdict)
 
 
 def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
@@ -120,17 +120,17 @@ def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
     found = explore(trial.graph, limits, trial.start, trial.oracle, raises=trial.raises)
     if found.raised:
         shortest = min(found.raised, key=lambda one: len(one.path))
-        said = [f"{one}{_raised_at(one.error)}; {remedy(one.error)}" for one in found.raised]
+        said = [f"{one}{_describe_place(one.error)}; {remedy(one.error)}" for one in found.raised]
         raise AssertionError("\n".join(said)) from with_own_frames(shortest.error)
-    return _bounded(found, require_proof(trial.graph, limits))
+    return _check_bound(found, require_proof(trial.graph, limits))
 
 
-def _raised_at(error: BaseException) -> str:
+def _describe_place(error: BaseException) -> str:
     place = place_of(error)
     return f"; raised at {place}" if place else ""
 
 
-def _bounded(exploration: Exploration, verdict: Verdict) -> Exploration:
+def _check_bound(exploration: Exploration, verdict: Verdict) -> Exploration:
     __tracebackhide__ = True
     if exploration.endless is not None:
         raise AssertionError(f"a run of the engine need not end: {exploration.endless}")
@@ -198,7 +198,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
     __tracebackhide__ = True
     certificate = require_proof(trial.graph, limits).certificate
     assert certificate is not None, "what is proved has a certificate"
-    told = told_async(trial, attack, limits, certificate.ranks)
+    told = run_report_async(trial, attack, limits, certificate.ranks)
     if told is None:
         # It waits for ever for what never comes, and nothing limits its time.
         return
@@ -206,7 +206,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
         check_ending(trial, told)
         check_path(trial.graph, told.events)
         check_bounds(told, certificate.bounds, limits, trial.graph)
-        again = told_async(trial, attack, limits)
+        again = run_report_async(trial, attack, limits)
         assert again is not None, "the run ended, and waits for ever when it is run again"
         assert again.gist == told.gist, f"a second run is not like the first: {again.gist}, {told.gist}"
         check_drivers(trial, attack.at_once(), limits)
@@ -222,7 +222,7 @@ def check_ending(trial: Trial, told: RunReport) -> None:
     if told.error is not None:
         allowed = told.error in told.adversary.raised or isinstance(told.error, trial.raises)
         if not allowed:
-            text = f"the run ended with {told.error!r}{_raised_at(told.error)}; {remedy(told.error)}"
+            text = f"the run ended with {told.error!r}{_describe_place(told.error)}; {remedy(told.error)}"
             raise AssertionError(text) from with_own_frames(told.error)
         return
     endings = [edge.outcome for edge in trial.graph.edges if edge.target == END.name]
@@ -301,13 +301,13 @@ def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
     __tracebackhide__ = True
     whole = ended_sync(trial, attack, limits)
     other = ended_async(trial, attack, limits)
-    assert told_again(other) == told_again(whole), f"a sync run ends with {whole!r}, an async one with {other!r}"
+    assert comparable(other) == comparable(whole), f"a sync run ends with {whole!r}, an async one with {other!r}"
     for text, seen in pauses(trial, attack, limits):
         paused = Snapshot.from_json(text, trial.graph)
         again = paused.to_json()
         assert again == text, f"a snapshot is changed by storing it: {text} is {again}"
         resumed = ended_sync(trial, attack, limits, paused, seen)
-        assert told_again(resumed) == told_again(whole), (
+        assert comparable(resumed) == comparable(whole), (
             f"resumed from {text} it ends with {resumed!r}, and not {whole!r}"
         )
 

@@ -15,7 +15,7 @@ from graphexec.kernel.graph import Graph, Table, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
 from graphexec.kernel.node import END, Node, charged, metered, node, renamed, reserved
 from graphexec.messages import CompletionRequest
-from graphexec.testing.display import Readable
+from graphexec.testing.failures import Readable
 
 # The classes of outcomes: each value carries the choices that are still to be made, so that a run is a function of the
 # value it began with. The last choice repeats for ever.
@@ -57,7 +57,7 @@ class DrawnEdge(Readable):
 
     def __repr__(self) -> str:
         again = f" resets {', '.join(self.resets)}" if self.resets else ""
-        return f"{self.outcome} -> {_shown(self.target)}{again}"
+        return f"{self.outcome} -> {_format_target(self.target)}{again}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,7 +87,7 @@ class DrawnNode(Readable):
         if self.grace is not None:
             words.append(f"reserved, {self.grace:g} s more")
         if self.limited:
-            words.append(f"spent -> {_shown(self.spent)}")
+            words.append(f"spent -> {_format_target(self.spent)}")
         return "; ".join(words)
 
     @property
@@ -164,7 +164,7 @@ def build_graph(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
     return graph(reduce(lambda one, other: one | other, rows), start=nodes[0])
 
 
-def _shown(target: int | None) -> str:
+def _format_target(target: int | None) -> str:
     return "END" if target is None else f"n{target}"
 
 
@@ -209,7 +209,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     if not drawn.limited:
         return made
     asks = None if drawn.asks == "nothing" else (drawn.least, drawn.most)
-    spent = _when_spent()
+    spent = _make_when_spent()
     if drawn.grace is not None:
         return reserved(when_spent=spent, asks=(drawn.least, drawn.most), grace=drawn.grace)(made)
     if not drawn.meters:
@@ -236,7 +236,7 @@ def _union(classes: Iterable[type[Any]]) -> Any:
 
 
 @cache
-def _when_spent() -> Any:
+def _make_when_spent() -> Any:
     def spent(value: Any, limit: Exhausted) -> Any:
         return outcome_class(SPENT)(value.choices, limit)
 

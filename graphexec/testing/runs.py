@@ -22,7 +22,7 @@ from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
-from graphexec.testing.errors import DeadlockError
+from graphexec.testing.failures import DeadlockError
 from graphexec.testing.setup import Trial
 
 
@@ -39,10 +39,15 @@ class RunReport:
     @property
     def gist(self) -> object:
         """The part that two runs under one attack have in common."""
-        return [*moves_of(self.events)], told_again(self.outcome or self.error), self.seconds, self.adversary.said
+        return (
+            [*moves_of(self.events)],
+            comparable(self.outcome or self.error),
+            self.seconds,
+            self.adversary.said,
+        )
 
 
-def told_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
+def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
     """Watch one async run under a virtual clock. `None` where it waits for ever and has no time limit."""
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
@@ -79,7 +84,7 @@ def ended_async(trial: Trial, attack: Attack, limits: Limits) -> object:
     """The outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
     clock = VirtualClock()
     run_context = Adversary(attack, trial.oracle).run_context(trial.graph, limits, clock)
-    return _ended(lambda: clock.run(arun(trial.graph, trial.start, run_context)))
+    return _outcome_or_error(lambda: clock.run(arun(trial.graph, trial.start, run_context)))
 
 
 def ended_sync(
@@ -88,10 +93,10 @@ def ended_sync(
     """The outcome of a sync run, or the exception that ends it."""
     adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
     run_context = adversary.run_context(trial.graph, limits, VirtualClock())
-    return _ended(lambda: run(trial.graph, trial.start if paused is None else paused, run_context))
+    return _outcome_or_error(lambda: run(trial.graph, trial.start if paused is None else paused, run_context))
 
 
-def _ended(drive: Callable[[], Done[Any]]) -> object:
+def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
     try:
         return drive().outcome
     except Exception as error:  # noqa: BLE001 - compared with what another run raises
@@ -132,7 +137,7 @@ def moves_of(events: Sequence[Event[Any]]) -> list[str]:
     return [f"{event.node} --{type(event.outcome).__name__}-->" for event in events if isinstance(event, Moved)]
 
 
-def told_again(outcome: object) -> object:
+def comparable(outcome: object) -> object:
     """An ending, as far as it can be compared after it was stored."""
     if isinstance(outcome, BaseException):
         return type(outcome).__name__, str(outcome)

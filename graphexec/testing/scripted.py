@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter
 
-from graphexec.testing.display import Readable
-from graphexec.testing.errors import ScriptExhaustedError
+from graphexec.testing.failures import Readable, ScriptExhaustedError
 from graphexec.tools import AnyTool, Tool
 
 
@@ -107,14 +106,14 @@ def scripted_tool(
             ) from None
 
     def answer(**arguments: Any) -> Result:
-        return _given(taken(arguments))
+        return _raise_or_return(taken(arguments))
 
     async def delayed(**arguments: Any) -> Result:
         result = taken(arguments)
         if isinstance(result, After):
             await pause(result.seconds, stubborn=result.stubborn)
             result = result.result
-        return _given(result)
+        return _raise_or_return(result)
 
     waits = any(isinstance(result, After) for result in scripted)
     function: Callable[..., Any] = delayed if waits else answer
@@ -141,7 +140,7 @@ def _anything(name: str) -> AnyTool:
     return Tool(name, f"A scripted tool named {name}.", schema, print, TypeAdapter(dict[str, Any]))
 
 
-def _given(result: Result) -> Result:
+def _raise_or_return(result: Result) -> Result:
     if isinstance(result, BaseException):
         raise result
     return result

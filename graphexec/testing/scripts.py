@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.errors import ModelError, ParseError
-from graphexec.testing.display import Readable
+from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import pause
 
 TurnKind: TypeAlias = Literal["answer", "act", "empty", "garbage", "model error", "exception", "nonsense"]

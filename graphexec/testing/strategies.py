@@ -20,7 +20,7 @@ from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
 from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.scripts import AgentScript, Call, ScriptedTurn, TurnKind
 from graphexec.testing.setup import ENDLESS
-from graphexec.verify.proof.settings import AGENT_METERS
+from graphexec.verify.proof.findings import AGENT_METERS
 
 _KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")
 
@@ -171,7 +171,7 @@ def errands(draw: st.DrawFn) -> Errand:
 
 
 @st.composite
-def _drawn_nodes(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> DrawnNode:
+def _draw_node(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> DrawnNode:
     everywhere = [*range(count if loops else number + 1), None] if loops else [*range(number + 1, count), None]
     colours = draw(st.lists(st.sampled_from(COLOURS), min_size=1, max_size=3, unique=True))
     names = [budget.name for budget in BUDGETS]
@@ -202,7 +202,7 @@ def drawn_graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> Drawn
     Many of them can run for ever (none of those without `loops`).
     """
     count = draw(st.integers(1, most))
-    nodes = [draw(_drawn_nodes(number, count, loops=loops)) for number in range(count)]
+    nodes = [draw(_draw_node(number, count, loops=loops)) for number in range(count)]
     spent = {name for one in nodes for name in one.meters}
     # A table that resets what nobody spends is refused.
     return DrawnGraph(tuple(_without_vain_resets(one, spent) for one in nodes))

@@ -44,7 +44,7 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[A
             text = f"{name} has Field(...) as the default of {parameter.name}, which the function would be called with"
             raise ToolDefinitionError(f"{text}; write {parameter.name}: Annotated[..., Field(...)]")
         if parameter.default is not parameter.empty:
-            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_shown_default(parameter.default))]]
+            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(parameter.default))]]
         fields[parameter.name] = kind
     # A typed dict made at run time, which no checker can follow.
     make: Any = TypedDict
@@ -66,5 +66,5 @@ def _is_run(kind: object) -> bool:
     return kind is Run
 
 
-def _shown_default(default: object) -> dict[str, Any]:
+def _schema_default(default: object) -> dict[str, Any]:
     return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}

@@ -59,15 +59,15 @@ def evaluate(text: str) -> Number:
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has {len(text)} characters; write at most {LONGEST}")
     # Text from a page has spaces of other kinds.
-    spelled = _spelled(" ".join(text.split()))
+    spelled = _normalize(" ".join(text.split()))
     _check(spelled)
     try:
         tree = ast.parse(spelled.strip(), mode="eval")
         return _value(tree.body)
     except SyntaxError:
-        raise ExpressionError(f"{_quoted(text)} is not a whole expression; write one such as (2 + 3) * 4") from None
+        raise ExpressionError(f"{_quote(text)} is not a whole expression; write one such as (2 + 3) * 4") from None
     except ZeroDivisionError:
-        raise ExpressionError(f"{_quoted(text)} divides by zero; divide by another number") from None
+        raise ExpressionError(f"{_quote(text)} divides by zero; divide by another number") from None
     except OverflowError:
         raise ExpressionError("the number is too large; stay below 10**308") from None
     except (MemoryError, RecursionError):
@@ -83,11 +83,11 @@ def write(number: Number) -> str:
     return f"{number:.12g}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(textwrap.shorten(text, 40, placeholder="...") or text[:40])
 
 
-def _spelled(text: str) -> str:
+def _normalize(text: str) -> str:
     if not _CALL.search(text):
         text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
     for pattern, spelled in _SPELLINGS:
@@ -103,17 +103,17 @@ def _check(text: str) -> None:
         found = _TOKEN.match(text, position)
         if found is None:
             odd = text[position:].split(maxsplit=1)[0]
-            raise ExpressionError(f"{_quoted(odd)} is not arithmetic; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quote(odd)} is not arithmetic; write numbers with {KNOWN}")
         name = found["name"]
         if name is not None and name not in _FUNCTIONS and name not in _CONSTANTS:
-            raise ExpressionError(f"{_quoted(name)} is not known here; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quote(name)} is not known here; write numbers with {KNOWN}")
         position = found.end()
 
 
 def _value(tree: ast.expr) -> Number:
     match tree:
         case ast.Constant(value=int() | float() as value):
-            return _bounded(value)
+            return _check_range(value)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -121,16 +121,16 @@ def _value(tree: ast.expr) -> Number:
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _value(operand)
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _bounded(_power(_value(left), _value(right)))
+            return _check_range(_power(_value(left), _value(right)))
         case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
-            return _bounded(_OPERATIONS[type(operation)](_value(left), _value(right)))
+            return _check_range(_OPERATIONS[type(operation)](_value(left), _value(right)))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _bounded(_called(name, [_value(argument) for argument in arguments]))
+            return _check_range(_call_function(name, [_value(argument) for argument in arguments]))
         case _:
-            raise ExpressionError(f"{_quoted(ast.unparse(tree))} is not arithmetic; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quote(ast.unparse(tree))} is not arithmetic; write numbers with {KNOWN}")
 
 
-def _bounded(number: Number) -> Number:
+def _check_range(number: Number) -> Number:
     if not (abs(number) <= LARGEST and math.isfinite(number)):
         raise OverflowError
     return number
@@ -146,7 +146,7 @@ def _power(base: Number, exponent: Number) -> Number:
     return power
 
 
-def _called(name: str, arguments: list[Number]) -> Number:
+def _call_function(name: str, arguments: list[Number]) -> Number:
     function, least, most = _FUNCTIONS[name]
     if not least <= len(arguments) <= most:
         takes = "one number" if most == 1 else "one or two numbers" if most == 2 else "one number or more"  # noqa: PLR2004

@@ -17,7 +17,7 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, own_loop
-from graphexec.tools.formatting import told_instead
+from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.tool import (
     LENGTH,
     POLICY,
@@ -163,10 +163,10 @@ def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, An
 def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
     try:
         if tool.is_async:
-            return _done(tool, own_loop(partial(tool.function, **arguments)))
+            return _make_result(tool, own_loop(partial(tool.function, **arguments)))
         observation: Any = tool.function(**arguments)
         # A decorator may hide that the function is `async def`.
-        return _done(tool, own_loop(lambda: observation) if type(observation) in _COROUTINES else observation)
+        return _make_result(tool, own_loop(lambda: observation) if type(observation) in _COROUTINES else observation)
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -178,7 +178,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
 
 async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
     try:
-        return _done(tool, await tool.function(**arguments))
+        return _make_result(tool, await tool.function(**arguments))
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -194,11 +194,11 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
 
 
 # Any: whatever a tool returned.
-def _done(tool: AnyTool, returned: Any) -> ToolResult:
+def _make_result(tool: AnyTool, returned: Any) -> ToolResult:
     # A tool that yields is still at work; what it yields can be read only once, and the model reads it in every prompt.
     observation: Any = list(returned) if type(returned) in _GENERATORS else returned
     most = tool.max_observation
-    told = None if most is None else told_instead(observation, most)
+    told = None if most is None else shorten_observation(observation, most)
     return ToolResult(observation, "ok", tool.return_direct, told)
 
 
@@ -215,4 +215,4 @@ def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
             raise InputError(
                 f"on_error of {tool.name} returned {observation!r}; return the text that the model is told"
             )
-    return ToolResult(observation, "error", told=told_instead(observation, tool.max_observation))
+    return ToolResult(observation, "error", told=shorten_observation(observation, tool.max_observation))

@@ -22,10 +22,10 @@ def calculator(expression: str) -> str:
 def convert_units(value: float, from_unit: str, to_unit: str) -> str:
     """Convert a value from one unit to another: length, mass, temperature, volume, time, speed or data."""
     source, target = unit(from_unit), unit(to_unit)
-    return f"{_measured(value)} {source.symbol} = {_measured(convert(value, source, target))} {target.symbol}"
+    return f"{_format_number(value)} {source.symbol} = {_format_number(convert(value, source, target))} {target.symbol}"
 
 
-def _measured(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:.{min(15, max(6, len(f'{abs(number):.0f}')))}g}"
 
 

@@ -21,7 +21,7 @@ def format_observation(observation: Any) -> str:
         return f"<{type(observation).__name__}>"
 
 
-def told_instead(observation: Any, most: int | None) -> str | None:
+def shorten_observation(observation: Any, most: int | None) -> str | None:
     """Return the first `most` characters with the number of missing ones; `None` for an observation that fits."""
     if most is None:
         return None

@@ -44,7 +44,7 @@ def convert(value: float, source: Unit, target: Unit) -> float:
     if source.dimension != target.dimension:
         raise UnknownUnitError(
             f"{source.plural} measure {source.dimension} and {target.plural} {target.dimension}; convert to one of "
-            f"{_listed(source.dimension)}"
+            f"{_plurals(source.dimension)}"
         )
     if not math.isfinite(value):
         raise UnknownUnitError(f"{value} is not a number that can be converted; give a finite one")
@@ -59,17 +59,17 @@ def convert(value: float, source: Unit, target: Unit) -> float:
 def unit(name: str) -> Unit:
     """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnitError` with those that are close."""
     # The case tells Mb from MB, so it is looked at first.
-    key = _plain(name)
+    key = _normalize(name)
     found = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
     if found is None:
         close = close_names(key.lower(), _BY_NAME, most=3)
         near = [_BY_NAME[spelling].plural for spelling in close]
-        hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"use one of {_listed(*_DIMENSIONS)}"
+        hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"use one of {_plurals(*_DIMENSIONS)}"
         raise UnknownUnitError(f"{name!r} is not a unit that is known here; {hint}")
     return found
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     """A spelling without what does not matter: `degrees`, `°`, dots, the form of `per` and of exponents."""
     # The compatible form has ³ as 3, and one µ for the two that there are.
     name = unicodedata.normalize("NFKC", name)
@@ -166,7 +166,7 @@ data
 _DIMENSIONS = tuple(dict.fromkeys(one.dimension for one in UNITS))
 
 
-def _listed(*dimensions: str) -> str:
+def _plurals(*dimensions: str) -> str:
     return ", ".join(one.plural for one in UNITS if one.dimension in dimensions)
 
 
@@ -176,7 +176,7 @@ def _spellings() -> dict[str, Unit]:
     for one in UNITS:
         for name in one.names:
             # The singulars of the regular plurals, `miles/hour` among them.
-            name = _plain(name)  # noqa: PLW2901 - the degree sign is none in a spelling
+            name = _normalize(name)  # noqa: PLW2901 - the degree sign is none in a spelling
             for spelling in (name, re.sub(r"(?<=\w\w)s(?=/|\Z)", "", name)):
                 exact.setdefault(spelling, one)
                 lower.setdefault(spelling.lower(), one)

@@ -107,7 +107,7 @@ def _table_changes(
         yield Change("start", "changed", f"was {before.start}, now {after.start}")
     yield from (Change("node", "removed", node.name) for node in nodes.removed)
     for was, now in nodes.changed:
-        yield from _changed("node", _aspects(was), _aspects(now), f"{was.name} ")
+        yield from _value_changes("node", _aspects(was), _aspects(now), f"{was.name} ")
     for node in nodes.added:
         meters = _aspects(node)["metered by"]
         yield Change("node", "added", f"{node.name}, metered by {meters}" if meters else node.name)
@@ -118,7 +118,7 @@ def _table_changes(
 
 def _proof_changes(before: Verdict, after: Verdict) -> Iterator[Change]:
     meters = dict.fromkeys((*before.limits.meters, *after.limits.meters))
-    yield from _changed("limit", _limits(before, meters), _limits(after, meters))
+    yield from _value_changes("limit", _limits(before, meters), _limits(after, meters))
     if before.status != after.status:
         yield Change("verdict", "changed", f"was {before.status}, now {after.status}")
     was = {(finding.code, finding.node, finding.outcome): finding for finding in before.findings}
@@ -126,10 +126,10 @@ def _proof_changes(before: Verdict, after: Verdict) -> Iterator[Change]:
     yield from (Change("finding", "removed", str(finding)) for place, finding in was.items() if place not in now)
     yield from (Change("finding", "added", str(finding)) for place, finding in now.items() if place not in was)
     names = dict.fromkeys(name for one in (before, after) if one.bounds for name, _ in one.bounds.rows())
-    yield from _changed("bound", _bounds(before, names), _bounds(after, names))
+    yield from _value_changes("bound", _bounds(before, names), _bounds(after, names))
 
 
-def _changed(
+def _value_changes(
     what: Literal["node", "limit", "bound"], was: Mapping[str, str], now: Mapping[str, str], owner: str = ""
 ) -> Iterator[Change]:
     for name, old in was.items():

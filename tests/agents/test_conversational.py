@@ -10,7 +10,7 @@ from graphexec.agents import create_conversational_agent
 from graphexec.agents.langchain.conversational import read
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.agents.texts import names, plain
 from tests.executor.actors import echo, prompt
 

@@ -15,7 +15,7 @@ from graphexec.agents import create_json_chat_agent
 from graphexec.agents.langchain.json_chat import read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.agents.texts import names, objects, plain
 from tests.executor.actors import echo, messages, told_by_every_driver
 

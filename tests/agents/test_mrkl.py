@@ -10,7 +10,7 @@ from graphexec.agents import create_mrkl_agent
 from graphexec.agents.langchain.mrkl import read
 from graphexec.errors import InputError
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.agents.texts import names, plain
 from tests.executor.actors import echo, observations, prompt, told_by_every_driver
 

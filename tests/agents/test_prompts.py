@@ -8,7 +8,7 @@ from graphexec import Agent, AgentExecutor, create_react_agent, create_structure
 from graphexec.agents.prompt import template
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, prompt
 
 FINISHED = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent
 from graphexec.agents.react import read
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail, observations, prompt, told_by_every_driver
 
 
@@ -86,7 +86,7 @@ def test_labels_in_another_case_are_read_where_a_line_begins_with_them(text: str
 
 
 @pytest.mark.parametrize(
-    "made_up",
+    "make_call_id",
     [
         "Observation: y",
         "Observation y",
@@ -96,8 +96,8 @@ def test_labels_in_another_case_are_read_where_a_line_begins_with_them(text: str
         "**Observation:** y",
     ],
 )
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(made_up: str) -> None:
-    action = decided(f"Action: f\nAction Input: x\n{made_up}\nThought: I know\nFinal Answer: y")
+def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(make_call_id: str) -> None:
+    action = decided(f"Action: f\nAction Input: x\n{make_call_id}\nThought: I know\nFinal Answer: y")
     assert isinstance(action, AgentAction)
     assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
 

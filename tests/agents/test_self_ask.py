@@ -12,7 +12,7 @@ from graphexec.agents import create_self_ask_agent
 from graphexec.agents.langchain.self_ask import read
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.agents.texts import plain
 from tests.executor.actors import echo, observations, prompt, told_by_every_driver
 

@@ -15,7 +15,7 @@ from graphexec.agents import WorkedExample
 from graphexec.agents.structured import decision_schema, read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, told_by_every_driver
 
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'

@@ -13,7 +13,7 @@ from graphexec.agents import create_structured_chat_agent
 from graphexec.agents.langchain.structured_chat import read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import ChatRequest, ModelReply
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.agents.texts import names, objects, plain
 from tests.executor.actors import messages, observations, told_by_every_driver
 

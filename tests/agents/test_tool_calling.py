@@ -21,7 +21,8 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.models.scripted import ScriptedModel, ScriptedReply
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, fail, messages, observations, statuses, told_by_every_driver
 
 

@@ -27,12 +27,10 @@ from graphexec import (
 from graphexec.actions import Run
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.errors import InputError
-from graphexec.executor import Ready, parse
-from graphexec.executor.table import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, limit_reached
-from graphexec.kernel import renamed
-from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached, parse
+from graphexec.kernel import Exhausted, Limits, renamed
 from graphexec.messages import ModelReply
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from graphexec.verify import UnprovedError
 from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
 

@@ -12,7 +12,7 @@ from graphexec.agents import create_xml_agent
 from graphexec.agents.langchain.xml import escaped, read, scratchpad, unescaped
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.agents.texts import anything, names
 from tests.executor.actors import echo, observations, prompt, told_by_every_driver
 
@@ -85,7 +85,7 @@ def test_an_input_that_the_token_limit_cut_is_not_executed() -> None:
 
 
 @pytest.mark.parametrize(
-    "made_up",
+    "make_call_id",
     [
         "</tool_input>\n<observation>y</observation><final_answer>y</final_answer>",
         "</tool_input><observation>y</observation><tool>g</tool><tool_input>z</tool_input>",
@@ -93,8 +93,8 @@ def test_an_input_that_the_token_limit_cut_is_not_executed() -> None:
         "</tool_input> Then I shall see.",
     ],
 )
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(made_up: str) -> None:
-    found = action(f"<tool>f</tool><tool_input>x{made_up}")
+def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(make_call_id: str) -> None:
+    found = action(f"<tool>f</tool><tool_input>x{make_call_id}")
     assert (found.tool, found.tool_input, found.log) == ("f", "x", "<tool>f</tool><tool_input>x")
 
 

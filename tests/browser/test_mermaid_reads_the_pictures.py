@@ -15,7 +15,7 @@ from graphexec import END
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
-from graphexec.kernel.graph import Graph
+from graphexec.kernel import Graph
 from tests.browser.boxes import drawn, meeting
 from tests.browser.mermaid import read, seen, show
 from tests.draw.machines import HOSTILE

@@ -11,7 +11,7 @@ import pytest
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import picture_of
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel.graph import Graph
+from graphexec.kernel import Graph
 from tests.browser.boxes import drawn, meeting
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from graphexec import AskHuman
 from graphexec.actions import Run
 from graphexec.cli.trace import TracePrinter, format_request
 from graphexec.effects import CallAgent, CallModel, CallTool
-from graphexec.kernel.effects import All, Effect, Perform, Request
-from graphexec.kernel.events import Answered, Asked, Reported
-from graphexec.kernel.meters import Spent
+from graphexec.kernel import All, Answered, Asked, Effect, Perform, Reported, Spent
+from graphexec.kernel.effects import Request
 from graphexec.messages import ChatRequest, UserMessage
 
 # What a terminal is told at the beginning of something that moves, and at its end.

@@ -7,9 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
-from graphexec.runtime.runner import RunContext
+from graphexec.runtime import IO, Handler, RunContext
 from tests.three_drivers import Script
 
 S = TypeVar("S")

@@ -38,10 +38,10 @@ COUNTING = (
             "kernel/execution.py",
             """\
             if counts[slot] + amount > limit:
-                return self._refused(step.entry""",
+                return self._refund(step.entry""",
             """\
             if counts[slot] > limit:
-                return self._refused(step.entry""",
+                return self._refund(step.entry""",
         ),
     ),
     # A call is counted when it has worked.
@@ -144,13 +144,13 @@ COUNTING = (
             "kernel/execution.py",
             """\
             if counts[slot] + amount > limit:
-                return self._refused(step.entry, slot, limit, amount)
+                return self._refund(step.entry, slot, limit, amount)
             counts[slot] += amount
 """,
             """\
             counts[slot] += amount
             if counts[slot] > limit:
-                return self._refused(step.entry, slot, limit, amount)
+                return self._refund(step.entry, slot, limit, amount)
 """,
         ),
     ),

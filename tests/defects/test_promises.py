@@ -32,7 +32,7 @@ from graphexec import (
 )
 from graphexec.errors import UndeclaredOutcomeError
 from graphexec.executor.result import Ending
-from graphexec.runtime.runner import astream, stream
+from graphexec.runtime import astream, stream
 from tests.defects.bounds import bounded, bounded_world
 from tests.executor.actors import act, echo, script_of, scripted
 from tests.executor.test_properties import (

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Answered, Snapshot, tool
 from graphexec.actions import Run, Steps
+from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.executor.table import Ready
 from graphexec.kernel.meters import GRACE
 from graphexec.runtime import runner as real_drive
 from graphexec.testing.clock import VirtualClock

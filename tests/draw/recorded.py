@@ -24,8 +24,7 @@ from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, Acted, Observed, Ready, Replied
-from graphexec.kernel.effects import All
-from graphexec.kernel.events import Event
+from graphexec.kernel import All, Event
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript

@@ -25,7 +25,7 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, Recording
 from graphexec.draw.runs.visits import visits_of
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel.events import Asked, Reported
+from graphexec.kernel import Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply

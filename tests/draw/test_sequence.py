@@ -17,8 +17,7 @@ from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel.effects import All, Perform
-from graphexec.kernel.meters import Exhausted
+from graphexec.kernel import All, Exhausted, Perform
 from tests.draw.readers import Said, read_sequence
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 

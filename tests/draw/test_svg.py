@@ -23,11 +23,9 @@ from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import laid_out
-from graphexec.draw.model.legend import text_of
-from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
+from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of, text_of
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel import Graph, Limits
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, marked, ring, walked
 from tests.verify import bad_machines

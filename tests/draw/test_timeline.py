@@ -19,9 +19,8 @@ from graphexec.draw.runs.timeline import timeline
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
-from graphexec.kernel import ITERATIONS
-from graphexec.kernel.effects import All
-from graphexec.runtime.runner import make_run_context, stream
+from graphexec.kernel import ITERATIONS, All
+from graphexec.runtime import make_run_context, stream
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
 

@@ -15,8 +15,7 @@ from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import BLOCKING
+from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.three_drivers import EVERY, Driver, Script, Told, agreed
 

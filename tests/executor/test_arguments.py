@@ -26,7 +26,7 @@ from graphexec._arguments import (
     whole,
 )
 from graphexec.errors import InputError, ToolDefinitionError, format_value
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 
 numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
 

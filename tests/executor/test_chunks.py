@@ -28,8 +28,7 @@ from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool
 from graphexec.executor import Acted, Observed, Ready, check_return_direct, limit_reached, plan
 from graphexec.executor.streams import Chunks
-from graphexec.kernel import renamed
-from graphexec.kernel.events import Moved
+from graphexec.kernel import Moved, renamed
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, call, echo, fail, scripted

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_agent, splice, tool
 from graphexec.actions import NO_RUN, Run, Steps
 from graphexec.effects import CallTool
-from graphexec.executor import Acted, parse, stop_repeats
+from graphexec.executor import Acted, Ready, parse, stop_repeats
 from graphexec.executor.console import Printed
 from graphexec.executor.loop_guard import WARNING
-from graphexec.executor.table import Ready
-from graphexec.kernel.events import Asked, Entered, Reported
+from graphexec.kernel import Asked, Entered, Reported
 from graphexec.messages import ReplyDelta
 from graphexec.models import ScriptedModel
-from graphexec.runtime.progress import report
+from graphexec.runtime import report
 from tests.executor.actors import act, answer, echo, fail, scripted
 from tests.executor.test_with_graph import APPROVED
 

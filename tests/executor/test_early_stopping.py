@@ -25,8 +25,9 @@ from graphexec.agents.agent import FINAL, concluding, to_conclude
 from graphexec.agents.structured import decision_schema
 from graphexec.effects import CallModel
 from graphexec.errors import ModelError
-from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, STOPPED, STRICT_GENERATING_AGENT_EXECUTOR
-from graphexec.kernel.events import Answered, Asked, Moved, Reported
+from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
+from graphexec.executor.table import STOPPED
+from graphexec.kernel import Answered, Asked, Moved, Reported
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,

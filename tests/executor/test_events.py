@@ -24,7 +24,7 @@ from graphexec import (
 from graphexec.effects import CallModel, CallTool
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, echo, scripted, told_by_every_driver
 
 

@@ -21,7 +21,7 @@ from graphexec import (
 from graphexec.effects import reported_tokens
 from graphexec.errors import InputError, MissingHandlerError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, call, echo, run_async, run_sync, scripted
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])

@@ -26,8 +26,7 @@ from graphexec import (
 )
 from graphexec.actions import AgentAction, AgentFinish, Steps, StoppedResponse
 from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
-from graphexec.executor import parse
-from graphexec.executor.table import LimitReached
+from graphexec.executor import LimitReached, parse
 from graphexec.kernel import PendingEffect
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel

@@ -38,7 +38,7 @@ from graphexec.messages import (
     UserMessage,
     transcript,
 )
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, prompt
 
 BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))

@@ -12,11 +12,8 @@ import pytest
 from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, StoppedResponse, edges, node, on
 from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
-from graphexec.executor import Ready
-from graphexec.executor.iteration import Stepwise
-from graphexec.executor.table import check_return_direct, plan
-from graphexec.kernel.events import Entered
-from graphexec.kernel.surgery import splice
+from graphexec.executor import Ready, Stepwise, check_return_direct, plan
+from graphexec.kernel import Entered, splice
 from graphexec.tools import tool
 from tests.executor.actors import act, answer, echo, scripted
 

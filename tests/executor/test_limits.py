@@ -24,7 +24,8 @@ from graphexec import (
 from graphexec.agents import Agent
 from graphexec.errors import LimitsError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models.scripted import ScriptedModel, ScriptedReply
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import (
     act,
     answer,

@@ -22,9 +22,8 @@ from graphexec import (
 )
 from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
-from graphexec.executor import Ready
-from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, repeated, stop_repeats
-from graphexec.executor.table import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Ready, stop_repeats
+from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, repeated
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.verify import check

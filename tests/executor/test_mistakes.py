@@ -16,7 +16,7 @@ from graphexec.agents import create_self_ask_agent
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import ChatRequest, CompletionRequest
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
 from tests.executor.test_history import search
 

@@ -13,7 +13,7 @@ from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Limits, Mov
 from graphexec.actions import Run
 from graphexec.errors import InputError
 from graphexec.executor import Ready
-from graphexec.runtime.runner import run as run_table
+from graphexec.runtime import run as run_table
 from tests.executor.actors import act, answer, echo, scripted
 
 

@@ -19,7 +19,8 @@ from graphexec import (
 )
 from graphexec.errors import AgentError, InputError
 from graphexec.messages import AssistantMessage, ToolCall, UserMessage
-from graphexec.models.scripted import ScriptedModel, ScriptedReply
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import (
     act,
     answer,

@@ -43,7 +43,7 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
-from graphexec.runtime.runner import run
+from graphexec.runtime import run
 from tests.executor.actors import script_of
 from tests.semantics import reference
 from tests.semantics.reference import Settings

@@ -19,8 +19,8 @@ from graphexec import AgentExecutor, Exhausted, RunResult, Snapshot, StoppedResp
 from graphexec.errors import ModelTimeoutError
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.kernel.events import Done
-from graphexec.runtime.runner import run
+from graphexec.kernel import Done
+from graphexec.runtime import run
 from tests.executor.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
 from tests.three_drivers import FakeClock, Script, agreed
 

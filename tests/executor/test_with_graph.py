@@ -48,7 +48,7 @@ from graphexec.executor import (
 )
 from graphexec.executor.result import Ending
 from graphexec.kernel import renamed
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     act,
     answer,

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, final
 
 from graphexec import END, Asks, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.kernel.meters import Limits, Meter
-from graphexec.kernel.node import charged, metered, node, opaque
+from graphexec.kernel import Limits, Meter, charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import RunContext, make_run_context
+from graphexec.runtime import RunContext, make_run_context
 
 # ---- what the machines are started with, and how a limit leaves any of them
 

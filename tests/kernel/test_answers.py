@@ -28,10 +28,9 @@ from graphexec import (
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import InputError, UndeclaredOutcomeError
-from graphexec.kernel import PendingEffect
-from graphexec.kernel.execution import Cut
+from graphexec.kernel import Cut, PendingEffect
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import make_run_context, run
+from graphexec.runtime import make_run_context, run
 from tests.kernel.machines import (
     INTERVIEW,
     PROMPTS,

@@ -28,9 +28,9 @@ from graphexec import (
 )
 from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.errors import NodeError, UndeclaredCountError
-from graphexec.kernel import PendingEffect
-from graphexec.kernel.node import Count, Node
-from graphexec.runtime.runner import RunContext, make_run_context
+from graphexec.kernel import Node, PendingEffect
+from graphexec.kernel.node import Count
+from graphexec.runtime import RunContext, make_run_context
 from tests.kernel.machines import Landed, Left, Number, Question, Stopped, Total, leave, nobody
 from tests.three_drivers import Script, agreed
 

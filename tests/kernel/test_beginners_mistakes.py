@@ -28,10 +28,8 @@ from graphexec import (
 )
 from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
-from graphexec.kernel import reserved
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.stepping import PendingEffect, advance, begin
-from graphexec.runtime.runner import arun, make_run_context, run
+from graphexec.kernel import Limits, PendingEffect, advance, begin, reserved
+from graphexec.runtime import arun, make_run_context, run
 
 
 @final

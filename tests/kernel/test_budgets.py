@@ -30,7 +30,7 @@ from graphexec import (
 from graphexec.effects import agent_limits
 from graphexec.errors import LimitsError
 from graphexec.kernel import ITERATIONS, PendingEffect
-from graphexec.runtime.runner import RunContext
+from graphexec.runtime import RunContext
 from tests.kernel.machines import CLOCK, INTERVIEW, Interview, Question, Stopped, Tick, Topic, limited, nobody, reporter
 from tests.three_drivers import Script, Told, agreed
 

@@ -31,10 +31,10 @@ from graphexec.actions import Run
 from graphexec.effects import CallModel, agent_limits
 from graphexec.errors import InputError, LimitsError
 from graphexec.executor import Ready
-from graphexec.kernel.node import charged, node
+from graphexec.kernel import charged, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.runtime.runner import RunContext, make_run_context, run
+from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.verify import check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.explore import explore

@@ -27,7 +27,7 @@ from graphexec import (
     on,
 )
 from graphexec.effects import CallTool, ToolResult, agent_limits
-from graphexec.runtime.runner import astream, make_run_context, stream
+from graphexec.runtime import astream, make_run_context, stream
 from tests.kernel.machines import (
     CLOCK,
     INTERVIEW,

@@ -7,7 +7,7 @@ from typing import final
 
 from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on, opaque
 from graphexec.kernel import bind
-from graphexec.runtime.runner import make_run_context
+from graphexec.runtime import make_run_context
 from tests.three_drivers import LIVE, Script, agreed
 
 

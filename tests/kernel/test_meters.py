@@ -23,11 +23,9 @@ from graphexec import (
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
-from graphexec.kernel.events import Done
-from graphexec.kernel.execution import Cut
-from graphexec.kernel.stepping import PendingEffect, advance, begin
+from graphexec.kernel import Cut, Done, PendingEffect, advance, begin
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
-from graphexec.runtime.runner import make_run_context
+from graphexec.runtime import make_run_context
 from tests.kernel.machines import (
     CLOCK,
     PROMPTS,

@@ -31,7 +31,7 @@ from graphexec import (
 )
 from graphexec.errors import NodeError
 from graphexec.kernel import ITERATIONS, PendingEffect
-from graphexec.runtime.runner import RunContext
+from graphexec.runtime import RunContext
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
 from tests.three_drivers import Script, agreed
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
-from graphexec.kernel.node import END, Node, metered, node
+from graphexec.kernel import END, Node, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import RunContext, make_run_context
+from graphexec.runtime import RunContext, make_run_context
 from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
 
 # ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value

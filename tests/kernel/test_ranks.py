@@ -29,9 +29,10 @@ from graphexec import (
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
-from graphexec.kernel.ranks import Rank, Ranks
+from graphexec.kernel import Ranks
+from graphexec.kernel.ranks import Rank
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import RunContext, make_run_context, run, stream
+from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody
 from tests.three_drivers import LIVE, Script, agreed
 

@@ -34,15 +34,11 @@ from graphexec import (
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import NodeError
-from graphexec.executor import Ready
+from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR, Ready
 from graphexec.executor.result import Ending
-from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
-from graphexec.kernel import PendingEffect, reserved
-from graphexec.kernel.execution import Cut
-from graphexec.kernel.meters import Budget, Spent
-from graphexec.kernel.node import charged
+from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime.runner import RunContext, arun, make_run_context, run
+from graphexec.runtime import RunContext, arun, make_run_context, run
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from graphexec import Done, Exhausted, Limits, Snapshot, Spent, advance, begin
 from graphexec.effects import CallModel, agent_limits, reported_tokens
 from graphexec.errors import SnapshotError
-from graphexec.kernel import PendingEffect
-from graphexec.kernel.snapshot import snapshot_of
+from graphexec.kernel import PendingEffect, snapshot_of
 from graphexec.messages import ModelReply, Usage
+from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
-from graphexec.runtime.runner import RunContext, make_run_context, run
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from graphexec import Effect, Graph, Limits, Snapshot, UnprovedError, snapshot_of
 from graphexec.errors import InputError, LimitsError, MissingHandlerError
-from graphexec.kernel.events import Asked, Done, Entered, Event
-from graphexec.runtime import runner
-from graphexec.runtime.handlers import HandlerLike
+from graphexec.kernel import Asked, Done, Entered, Event
+from graphexec.runtime import HandlerLike, runner
 from tests.kernel.machines import (
     DIAMOND,
     ERRAND,

@@ -23,7 +23,7 @@ from graphexec import (
     wrap,
 )
 from graphexec.kernel import bind, renamed
-from graphexec.runtime.runner import make_run_context
+from graphexec.runtime import make_run_context
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,

@@ -31,11 +31,8 @@ from graphexec.errors import (
     UndeclaredEffectError,
     UndeclaredOutcomeError,
 )
-from graphexec.kernel.execution import Cut
-from graphexec.kernel.node import metered
-from graphexec.kernel.snapshot import snapshot_of
-from graphexec.kernel.stepping import PendingEffect, advance, begin
-from graphexec.runtime.runner import make_run_context, run
+from graphexec.kernel import Cut, PendingEffect, advance, begin, metered, snapshot_of
+from graphexec.runtime import make_run_context, run
 from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, limited, nobody
 from tests.three_drivers import EVERY, LIVE, Driver, Script, agreed
 

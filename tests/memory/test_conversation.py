@@ -31,7 +31,7 @@ from graphexec.memory import (
 )
 from graphexec.memory.conversation import TurnMemory
 from graphexec.messages import AssistantMessage, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, stores, turn, turns
 
 

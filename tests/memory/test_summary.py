@@ -22,7 +22,7 @@ from graphexec.messages import (
     SystemMessage,
     UserMessage,
 )
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
 from tests.models.ways import overheard
 

@@ -30,11 +30,9 @@ from graphexec.agents import (
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
 from graphexec.errors import BadRequestError
-from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.observers import Observer
-from graphexec.executor.result import Ending, RunResult
-from graphexec.kernel.events import Answered, Asked, Done, Event, Moved, Reported
-from graphexec.kernel.meters import Spent
+from graphexec.executor import AgentExecutor, Observer, RunResult
+from graphexec.executor.result import Ending
+from graphexec.kernel import Answered, Asked, Done, Event, Moved, Reported, Spent
 from graphexec.messages import Model, ModelReply, ReplyDelta
 from graphexec.models import LocalModel
 from graphexec.tools import AnyTool, tool

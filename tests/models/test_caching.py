@@ -36,16 +36,27 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
-from graphexec.models import Anthropic, LocalModel, OpenAICompatible
+from graphexec.models import (
+    Anthropic,
+    Cached,
+    CacheFailed,
+    CacheStore,
+    FellBack,
+    LocalModel,
+    MemoryCache,
+    OpenAICompatible,
+    Price,
+    Retried,
+    ScriptedModel,
+    SQLiteCache,
+    WrappedModel,
+    cached,
+    priced,
+    rate_limited,
+    retrying,
+    with_fallbacks,
+)
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, Retried
-from graphexec.models.scripted import ScriptedModel
-from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
-from graphexec.models.wrappers.fallbacks import with_fallbacks
-from graphexec.models.wrappers.prices import Price, priced
-from graphexec.models.wrappers.rate_limits import rate_limited
-from graphexec.models.wrappers.retries import retrying
-from graphexec.models.wrappers.wrapping import WrappedModel
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, blocking, every_way, in_a_loop, overheard, streamed
 

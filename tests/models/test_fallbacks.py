@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import ContextOverflowError, InputError, ModelError, ModelTimeoutError, ServerError
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models.progress_reports import FellBack
-from graphexec.models.scripted import ScriptedModel
-from graphexec.models.wrappers.fallbacks import with_fallbacks
+from graphexec.models import FellBack, ScriptedModel, with_fallbacks
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
 

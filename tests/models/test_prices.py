@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models.scripted import ScriptedModel
-from graphexec.models.wrappers.prices import Price, priced
+from graphexec.models import Price, ScriptedModel, priced
 from tests.models.actors import HELLO
 from tests.models.ways import Ask, Typewriter, every_way
 

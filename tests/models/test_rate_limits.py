@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, create_react_agent
 from graphexec.errors import InputError, ModelTimeoutError
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models.http.attempts import Clock
-from graphexec.models.progress_reports import Waited
-from graphexec.models.scripted import ScriptedModel
-from graphexec.models.wrappers.rate_limits import Gate, Pace, rate_limited
-from graphexec.models.wrappers.wrapping import WrappedModel
+from graphexec.models import Clock, ScriptedModel, Waited, WrappedModel, rate_limited
+from graphexec.models.wrappers.rate_limits import Gate, Pace
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, every_way, overheard
 

@@ -18,8 +18,7 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.messages import ModelReply
-from graphexec.models import OpenAICompatible
-from graphexec.models.progress_reports import Retried
+from graphexec.models import OpenAICompatible, Retried
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse, whole
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.models.ways import overheard

@@ -20,9 +20,7 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
-from graphexec.models.progress_reports import Retried
-from graphexec.models.scripted import ScriptedModel
-from graphexec.models.wrappers.retries import retrying
+from graphexec.models import Retried, ScriptedModel, retrying
 from graphexec.runtime.threads import in_thread, somebody_waits
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard, streamed

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
-from graphexec.models.wrappers.wrapping import WrappedModel
+from graphexec.models import WrappedModel
 from graphexec.runtime.progress import Listener, heard_by
 from tests.models.actors import HELLO, FakeTime, whole
 

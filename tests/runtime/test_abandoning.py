@@ -11,7 +11,7 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, Limits, tool
 from graphexec.errors import AbandonedError
-from graphexec.runtime.io import IO
+from graphexec.runtime import IO
 from graphexec.runtime.threads import in_thread, somebody_waits
 from graphexec.tools import AnyTool
 

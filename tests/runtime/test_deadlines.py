@@ -9,11 +9,9 @@ import pytest
 
 from graphexec import Done, Exhausted, Limits, Snapshot, advance, begin
 from graphexec.effects import CallTool, ToolResult
-from graphexec.kernel import PendingEffect
-from graphexec.kernel.execution import Cut
-from graphexec.runtime.handlers import Handler, handlers_for
-from graphexec.runtime.io import IO
-from graphexec.runtime.runner import RunContext, arun, make_run_context, run
+from graphexec.kernel import Cut, PendingEffect
+from graphexec.runtime import IO, Handler, RunContext, arun, make_run_context, run
+from graphexec.runtime.handlers import handlers_for
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,

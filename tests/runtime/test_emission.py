@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.models.wrappers.retries import retrying
+from graphexec.models import retrying
+from graphexec.runtime import ASYNC, BLOCKING, IO
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync
+from graphexec.runtime.io import iterate_sync
 from tests.models.actors import HELLO
 from tests.models.ways import Typewriter
 

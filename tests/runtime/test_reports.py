@@ -14,13 +14,11 @@ import pytest
 from graphexec import Exhausted, Limits
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import AbandonedError
-from graphexec.executor.handlers import asking_model
-from graphexec.kernel.events import Answered, Asked, Done, Event, Reported
+from graphexec.executor import asking_model
+from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
-from graphexec.runtime.progress import Listener, heard_by, pieces_wanted, report
-from graphexec.runtime.runner import RunContext, arun, astream, make_run_context, run, stream
+from graphexec.runtime import IO, Handler, RunContext, arun, astream, make_run_context, report, run, stream
+from graphexec.runtime.progress import Listener, heard_by, pieces_wanted
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
 from tests.three_drivers import LIVE, FakeClock, Script, agreed
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import AbandonedError
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime import ASYNC, BLOCKING, IO
+from graphexec.runtime.io import run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import in_thread, somebody_waits

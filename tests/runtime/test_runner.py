@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, Limits, Snapshot
-from graphexec.kernel.effects import ask_all
-from graphexec.kernel.events import Done
-from graphexec.kernel.execution import Cut
-from graphexec.kernel.graph import edges, graph, on
-from graphexec.kernel.node import END, charged, node
-from graphexec.runtime import report
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
-from graphexec.runtime.runner import RunContext, run
+from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, node, on
+from graphexec.runtime import IO, Handler, RunContext, report, run
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
 
 LONG = 20.0

@@ -10,7 +10,7 @@ import pytest
 from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, node, on
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Usage
-from graphexec.runtime.runner import arun, make_run_context, run
+from graphexec.runtime import arun, make_run_context, run
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.kernel.meters import GRACE
+from graphexec.runtime import arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
-from graphexec.runtime.runner import TURN, arun, make_run_context, run
+from graphexec.runtime.runner import TURN
 from graphexec.runtime.tasks import await_all, await_for, from_thread
 from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
 from tests.kernel.machines import (

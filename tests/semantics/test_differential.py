@@ -25,7 +25,7 @@ from graphexec import (
 )
 from graphexec.effects import reported_tokens
 from graphexec.executor.result import Ending
-from graphexec.runtime.runner import run
+from graphexec.runtime import run
 from tests.executor.actors import script_of
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Settings, Told, interpret

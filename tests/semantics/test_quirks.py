@@ -26,8 +26,7 @@ from graphexec.agents import create_xml_agent
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.messages import ToolCall, UserMessage
-from graphexec.models import retrying
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel, retrying
 from tests.executor.actors import (
     HOW,
     BlockingModel,

@@ -10,7 +10,7 @@ import pytest
 from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError, snapshot_of, tool
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     HOW,
     BlockingModel,

@@ -24,7 +24,7 @@ from graphexec.agents import (
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, messages
 

@@ -11,7 +11,7 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, create_react_agent, tool
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 
 

@@ -14,7 +14,7 @@ from graphexec.actions import Run, Steps
 from graphexec.errors import AgentError
 from graphexec.memory import BufferMemory
 from graphexec.messages import ModelReply, ToolCall
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     HOW,
     Running,

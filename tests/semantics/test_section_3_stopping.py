@@ -23,7 +23,7 @@ from graphexec import (
 )
 from graphexec.agents import create_chat_agent, create_mrkl_agent, create_structured_chat_agent, create_xml_agent
 from graphexec.errors import InputError, LimitsError, ServerError
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     HOW,
     Running,

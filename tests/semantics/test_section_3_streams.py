@@ -30,7 +30,7 @@ from graphexec.effects import CallTool
 from graphexec.errors import InputError
 from graphexec.executor import Stepwise
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
 from tests.semantics.endings import STOPPED
 from tests.three_drivers import FakeClock

@@ -10,7 +10,7 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, AgentStep, ParseError, UnprovedError, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     HOW,
     Running,

@@ -15,7 +15,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
-from graphexec.testing.errors import DeadlockError
+from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import NEVER, After, scripted_tool
 from graphexec.tools import AnyTool
 

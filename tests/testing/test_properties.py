@@ -36,9 +36,8 @@ from graphexec import (
 )
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.kernel import Snapshot, Spent
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.meters import Spent
-from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
@@ -368,7 +367,7 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "the check is <= for <": (Execution, "_enter", one_too_many),
     "a fan-out is charged once": (Execution, "_charge", uncharged),
     "a resumed run has its budgets again": (Snapshot, "from_json", refilled),
-    "the run's clock stands still": (Execution, "_settled", forgetful),
+    "the run's clock stands still": (Execution, "_settle", forgetful),
 }
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, tool
 from graphexec.effects import agent_limits
-from graphexec.kernel.graph import Graph
-from graphexec.runtime.runner import run
+from graphexec.kernel import Graph
+from graphexec.runtime import run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.adversary import Attack, Move
-from graphexec.testing.errors import DeadlockError
+from graphexec.testing.failures import DeadlockError
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
 from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn
 from graphexec.testing.strategies import attacks

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, RunResult, Tool, create_react_agent, snapshot_of, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from graphexec.tools.calling import calling
 from tests.executor.actors import (
     AnyTool,

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.models.scripted import ScriptedModel
+from graphexec.models import ScriptedModel
 from graphexec.tools.calling import calling
 from graphexec.tools.formatting import format_observation
 from tests.executor.actors import (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import AbandonedError, ToolDefinitionError
-from graphexec.runtime.io import ASYNC
+from graphexec.runtime import ASYNC
 from graphexec.runtime.progress import Listener, heard_by
 from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually

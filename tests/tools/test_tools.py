@@ -16,8 +16,9 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.errors import ToolDefinitionError
-from graphexec.models.scripted import ScriptedModel
-from graphexec.tools.tool import InvalidArgumentsError, tools_by_name
+from graphexec.models import ScriptedModel
+from graphexec.tools import tools_by_name
+from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import (
     AnyTool,
     act,

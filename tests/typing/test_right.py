@@ -45,11 +45,10 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import bind, renamed
+from graphexec.kernel import PendingEffect, begin, bind, renamed
 from graphexec.kernel.graph import Routes, Table
-from graphexec.kernel.stepping import PendingEffect, begin
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.runtime.runner import arun, astream, make_run_context, run, stream
+from graphexec.runtime import arun, astream, make_run_context, run, stream
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split
 
 

@@ -29,8 +29,7 @@ from graphexec import (
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor import Ready
-from graphexec.kernel.graph import draft
-from graphexec.kernel.node import charged, metered, node
+from graphexec.kernel import charged, draft, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.verify.explorer.oracle import Replies

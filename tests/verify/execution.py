@@ -6,11 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, cycle, islice
 from typing import Any
 
-from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import Edge
-from graphexec.kernel.ranks import Ranks
-from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel import Edge, Graph, Limits, Ranks, Snapshot
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.stub_nodes import Pull, Pulled, Puppets
 from graphexec.verify.proof.findings import Witness

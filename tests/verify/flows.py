@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from graphexec.effects import agent_limits
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import END
+from graphexec.kernel import END, Limits
 from graphexec.verify.proof.flow import Flow, Transition, caps_of
 
 FINISHED = Transition("stop", "Stopped", "END")

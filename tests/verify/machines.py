@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, Effect, Graph
 from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, CallModel, CallTool
-from graphexec.kernel import Edge
-from graphexec.kernel.effects import Perform
-from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
-from graphexec.kernel.node import Node
+from graphexec.kernel import ITERATIONS, Budget, Edge, Limits, Meter, Node, Perform
 
 FIRST, SECOND = Budget("first", 1), Budget("second", 2)
 BUDGETS = [ITERATIONS, FIRST, SECOND]

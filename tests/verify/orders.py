@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, node, on
-from graphexec.kernel.meters import Meter
+from graphexec.kernel import Meter
 
 PAYMENTS, PARCELS, WEIGHT = Meter("payments"), Meter("parcels"), Meter("weight", whole=False)
 

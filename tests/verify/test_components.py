@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.kernel.node import END
+from graphexec.kernel import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.closed_form import Ways
 from graphexec.verify.proof.components import reachable, strongly_connected_components

@@ -32,16 +32,10 @@ from graphexec.draw import draw
 from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError, ParseError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
-from graphexec.kernel import Perform
-from graphexec.kernel.effects import Effect
-from graphexec.kernel.events import Answered, Done, Event, Moved
-from graphexec.kernel.execution import Cut
-from graphexec.kernel.meters import Limits
+from graphexec.kernel import Answered, Cut, Done, Effect, Event, Limits, Moved, Perform
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
-from graphexec.runtime.runner import make_run_context, stream
+from graphexec.runtime import IO, Handler, make_run_context, stream
 from graphexec.verify.explorer.abstraction import shape, texts
 from graphexec.verify.explorer.explore import Exploration, explore
 from graphexec.verify.explorer.failure import Failure, as_test, breaks, raised_by

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel import Graph, Limits
 from graphexec.verify import verify
 from graphexec.verify.export.guarded import identifiers
 from graphexec.verify.export.promela import promela

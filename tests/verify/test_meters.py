@@ -31,10 +31,8 @@ from graphexec import (
 from graphexec.draw import Recorder
 from graphexec.effects import agent_limits
 from graphexec.errors import GraphError, LimitsError
-from graphexec.kernel.meters import Meter
-from graphexec.kernel.node import Node, reserved
-from graphexec.kernel.stepping import advance, begin
-from graphexec.runtime.runner import make_run_context, stream
+from graphexec.kernel import Meter, Node, advance, begin, reserved
+from graphexec.runtime import make_run_context, stream
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Certificate, Verdict, check, verify
@@ -48,7 +46,7 @@ from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import solve
-from graphexec.verify.reports.document import told_bounds, told_limits
+from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
 from tests.verify.orders import (
@@ -236,10 +234,10 @@ def test_a_limit_on_a_meter_that_is_a_budget_of_the_machine_is_refused() -> None
 def test_bounds_and_limits_are_told_by_meter() -> None:
     verdict = certified(ORDERS, FIVE)
     assert verdict.bounds is not None
-    told = told_bounds(verdict.bounds)
+    told = bounds_data(verdict.bounds)
     assert told["meters"]["payments"] == {"form": "payments", "number": 5, "exact": False}
     assert told["model_calls"] == {"form": "0", "number": 0, "exact": True}
-    assert told_limits(FIVE)["payments"] == 5
+    assert limits_data(FIVE)["payments"] == 5
     assert bound_lines(verdict.bounds) == [
         "  transitions  payments + 1 = 6 (exact)",
         "  parcels      2 (at most)",

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from graphexec.effects import agent_limits
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import END
+from graphexec.kernel import END, Limits
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.product import Product
 from tests.verify.flows import calling

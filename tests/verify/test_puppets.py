@@ -19,8 +19,7 @@ from graphexec import END, AskHuman, Effect, Exhausted, Graph, edges, graph, nod
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
-from graphexec.kernel.meters import Budget, Limits
-from graphexec.kernel.node import metered
+from graphexec.kernel import Budget, Limits, metered
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stub_nodes import bare, explore_table

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphexec import All, Answered, Asked, AskHuman, Done, Entered, Event, Moved, Spent
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import InputError
-from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel import Snapshot
 from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer.temporal import (
     BROKEN,

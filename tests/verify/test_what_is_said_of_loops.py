@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from graphexec.effects import agent_limits
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import END
+from graphexec.kernel import END, Limits
 from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.findings import Finding

@@ -11,8 +11,8 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
 from graphexec.cli.records import Records
 from graphexec.cli.run_loop import Setup, follow
 from graphexec.draw import Recorder
-from graphexec.kernel.events import Done
-from graphexec.runtime.runner import make_run_context, stream
+from graphexec.kernel import Done
+from graphexec.runtime import make_run_context, stream
 from graphexec.verify import Certificate, verify
 from tests.verify.writing import WRITER, Chapter
 

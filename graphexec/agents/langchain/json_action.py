@@ -46,7 +46,7 @@ def blobs(text: str) -> list[Blob]:
     fence = text.find(_FENCE)
     label = ACTION.search(text, 0, fence if fence >= 0 else len(text))
     bare = list(_bare(text, 0)) or list(_bare(text, label.end() if label else 0))
-    return [*bare, *_fenced(text, bare[-1].end if bare else 0)]
+    return [*bare, *_find_fenced(text, bare[-1].end if bare else 0)]
 
 
 def _bare(text: str, start: int) -> Iterator[Blob]:
@@ -66,7 +66,7 @@ def _end(text: str, start: int) -> int:
     return len(text)
 
 
-def _fenced(text: str, position: int) -> Iterator[Blob]:
+def _find_fenced(text: str, position: int) -> Iterator[Blob]:
     while opening := _OPENING.search(text, position):
         begin = opening.end()
         if text.startswith(("{", "["), begin):

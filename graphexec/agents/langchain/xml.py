@@ -65,10 +65,10 @@ def create_xml_agent(
 
 def scratchpad(steps: Steps) -> str:
     """The steps in tags. The stop text took the end of each action, which is written again."""
-    return "".join(f"{_said(step)}\n<observation>{escaped(observed(step))}</observation>\n" for step in steps)
+    return "".join(f"{_format_step(step)}\n<observation>{escaped(observed(step))}</observation>\n" for step in steps)
 
 
-def _said(step: AgentStep) -> str:
+def _format_step(step: AgentStep) -> str:
     action = step.action
     if step.status == "parse_error":
         return action.log

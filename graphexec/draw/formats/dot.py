@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from html import escape
 
-from graphexec.draw.layout.font_metrics import width
+from graphexec.draw.layout.geometry import width
 from graphexec.draw.model.marks import WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Picture, nest_of
 from graphexec.draw.model.style import LIGHT, Colours
@@ -59,29 +59,29 @@ def dot(picture: Picture) -> str:
     # Last, so that no cluster inherits it.
     measure = partial(width, size=_CAPTION)
     if caption := [line for text in plain_lines(*picture.caption) for line in wrap_text(text.split(), _ROOM, measure)]:
-        text = "".join(rf"{_escaped(line)}\l" for line in caption)
+        text = "".join(rf"{_escape_label(line)}\l" for line in caption)
         lines.append(f'    label="{text}"; labelloc=b; labeljust=l')
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def _name(name: str) -> str:
-    return f'"{_quoted(plain(name))}"'
+    return f'"{_quote(plain(name))}"'
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"")
 
 
-def _escaped(text: str) -> str:
+def _escape_label(text: str) -> str:
     """Text in a label, where entities mean their characters."""
-    return _quoted(text.replace("&", "&amp;"))
+    return _quote(text.replace("&", "&amp;"))
 
 
 def _nodes(nest: Nest, indent: str) -> Iterator[str]:
     for one in nest.inside:
         if isinstance(one, Nest):
             yield f'{indent}subgraph "cluster_{one.number}" {{'
-            yield f'{indent}    label="{_escaped(plain(one.name))}"; labeljust=l; labelloc=t; margin=14'
+            yield f'{indent}    label="{_escape_label(plain(one.name))}"; labeljust=l; labelloc=t; margin=14'
             yield f'{indent}    style="filled,rounded"; fillcolor="{LIGHT.cluster}"; color="{LIGHT.faint}"'
             yield from _nodes(one, indent + "    ")
             yield f"{indent}}}"
@@ -109,7 +109,7 @@ def _box_style(box: Box) -> str:
 
 
 def _label(arrow: Arrow) -> str:
-    text = r"\n".join(f"  {_escaped(line)}  " for line in plain_lines(*arrow.lines))
+    text = r"\n".join(f"  {_escape_label(line)}  " for line in plain_lines(*arrow.lines))
     return f'"{text}"'
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from graphexec.draw.model.legend import text_of
-from graphexec.draw.model.picture import Arrow, Box, Picture
+from graphexec.draw.model.picture import Arrow, Box, Picture, text_of
 from graphexec.draw.model.text import plain, plain_lines
 
 # Signs that mean something to Markdown, some of them in some places only, and what would become a link or an emoji.
@@ -24,15 +23,15 @@ def markdown(picture: Picture) -> str:
     lines = ["| node | outcome | leads to | |", "|---|---|---|---|"]
     for arrow in picture.arrows:
         ends = (_code(arrow.source), _code(arrow.outcome), _code(arrow.target))
-        lines.append(_row(*ends, _text(_said_of_edge(arrow))))
+        lines.append(_row(*ends, _text(_edge_notes(arrow))))
     for sentence in plain_lines(*picture.caption):
         lines += ["", _text([sentence.strip()])]
     lines += ["", "| node | |", "|---|---|"]
-    lines += [_row(_code(box.name), _text(_said_of_node(box, picture.start))) for box in picture.boxes]
+    lines += [_row(_code(box.name), _text(_node_notes(box, picture.start))) for box in picture.boxes]
     return "\n".join(lines) + "\n"
 
 
-def _said_of_edge(arrow: Arrow) -> Iterator[str]:
+def _edge_notes(arrow: Arrow) -> Iterator[str]:
     if arrow.exhausts:
         yield text_of("exhausts")
     # The first is its outcome.
@@ -44,7 +43,7 @@ def _said_of_edge(arrow: Arrow) -> Iterator[str]:
     yield from arrow.notes
 
 
-def _said_of_node(box: Box, start: str) -> Iterator[str]:
+def _node_notes(box: Box, start: str) -> Iterator[str]:
     if box.name == start:
         yield text_of("start")
     if box.look == "pure":

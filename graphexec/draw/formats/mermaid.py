@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from graphexec.draw.model.legend import text_of
 from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Look, Nest, Picture, nest_of
+from graphexec.draw.model.picture import Arrow, Look, Nest, Picture, nest_of, text_of
 from graphexec.draw.model.style import LIGHT
 from graphexec.draw.model.text import plain_lines
 from graphexec.kernel.node import END

@@ -8,11 +8,9 @@ from functools import partial
 from html import escape
 from importlib.resources import files
 
-from graphexec.draw.layout.font_metrics import width
-from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
+from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
 from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, laid_out
-from graphexec.draw.model.legend import GAP, ROW, SAMPLE, Entry, legend_of, text_of
-from graphexec.draw.model.picture import Arrow, Box, Look, Picture
+from graphexec.draw.model.picture import GAP, ROW, SAMPLE, Arrow, Box, Entry, Look, Picture, legend_of, text_of
 from graphexec.draw.model.style import FONT, style
 from graphexec.draw.model.text import plain, wrap_text
 from graphexec.errors import InputError
@@ -38,17 +36,17 @@ def svg(picture: Picture) -> str:
     """
     layout = laid_out(picture)
     inner = max(layout.width, _LEAST_WIDTH)
-    lines = _moved((inner - layout.width) / 2 + _MARGIN, _MARGIN, machine(picture, layout))
+    lines = _translate((inner - layout.width) / 2 + _MARGIN, _MARGIN, machine(picture, layout))
     bottom = layout.height + 1.6 * _MARGIN
     for block, height in (_legend(picture, inner), _caption(picture.caption, inner)):
-        lines += _moved(_MARGIN, bottom, block)
+        lines += _translate(_MARGIN, bottom, block)
         bottom += height
     wide, high = number(inner + 2 * _MARGIN), number(bottom + _MARGIN)
-    described = "; ".join(_said(arrow) for arrow in picture.arrows)
+    described = "; ".join(_title_of(arrow) for arrow in picture.arrows)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="gx" viewBox="0 0 {wide} {high}" width="{wide}" '
         f'height="{high}" role="img" font-family="{FONT}">',
-        f"<desc>{_plain(f'A state machine that starts at {picture.start}: {described}')}</desc>",
+        f"<desc>{_escape(f'A state machine that starts at {picture.start}: {described}')}</desc>",
         f"<style>{style()}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
@@ -86,19 +84,19 @@ def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
     named = f' class="{kind}"' if kind else ""
     return (
         f'<text x="{number(x)}" y="{number(y)}" font-size="{size:g}"{named} textLength="{number(wide)}" '
-        f'lengthAdjust="spacingAndGlyphs">{_plain(words)}</text>'
+        f'lengthAdjust="spacingAndGlyphs">{_escape(words)}</text>'
     )
 
 
-def _plain(words: str) -> str:
+def _escape(words: str) -> str:
     return escape(plain(words), quote=False)
 
 
-def _said(arrow: Arrow) -> str:
+def _title_of(arrow: Arrow) -> str:
     return f"{arrow.source} --{arrow.outcome}--> {arrow.target}"
 
 
-def _moved(x: float, y: float, lines: Iterable[str]) -> list[str]:
+def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
     return [f'<g transform="translate({number(x)} {number(y)})">', *lines, "</g>"]
 
 
@@ -118,7 +116,9 @@ def _cluster(path: tuple[str, ...], place: Rectangle) -> Iterator[str]:
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
     kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
-    return f'<g class="{kind}" data-edge="{index}"><title>{_plain(_said(arrow))}</title>{_way(line, arrow.heat)}</g>'
+    return (
+        f'<g class="{kind}" data-edge="{index}"><title>{_escape(_title_of(arrow))}</title>{_way(line, arrow.heat)}</g>'
+    )
 
 
 def _way(line: Polyline, heat: float | None) -> str:
@@ -126,14 +126,14 @@ def _way(line: Polyline, heat: float | None) -> str:
     steps = " ".join(_pair(point) for point in rest)
     thick = _HEAT[0] + heat * (_HEAT[1] - _HEAT[0]) if heat else _HEAT[0]
     style = f' style="stroke-width:{number(thick)}"' if heat else ""
-    return f'<path class="line" d="M{_pair(first)}C{steps}"{style}/>{_tip(line.curve[-1], line.tip, thick)}'
+    return f'<path class="line" d="M{_pair(first)}C{steps}"{style}/>{_arrow_head(line.curve[-1], line.tip, thick)}'
 
 
 def _pair(point: Point) -> str:
     return f"{number(point[0])},{number(point[1])}"
 
 
-def _tip(base: Point, tip: Point, thick: float) -> str:
+def _arrow_head(base: Point, tip: Point, thick: float) -> str:
     """The arrow's head, from where the line ends to its point; wider than the line."""
     across, down = tip[0] - base[0], tip[1] - base[1]
     length = math.hypot(across, down) or 1.0
@@ -167,13 +167,13 @@ def _dot(place: Rectangle) -> str:
     return f'<circle class="dot" cx="{number(place.x)}" cy="{number(place.y)}" r="{number(place.width / 2)}"/>'
 
 
-def _rings(place: Rectangle, *radii: float) -> str:
+def _end_circles(place: Rectangle, *radii: float) -> str:
     x, y = number(place.x), number(place.y)
     return "".join(f'<circle class="finish" cx="{x}" cy="{y}" r="{number(radius)}"/>' for radius in radii)
 
 
 def _finish(place: Rectangle) -> str:
-    rings = _rings(place, place.width / 2, place.width / 2 - 4)
+    rings = _end_circles(place, place.width / 2, place.width / 2 - 4)
     return f'<g data-node="{END.name}">{rings}{text(place.x, place.y + 4, END.name, size=LINE, kind="title")}</g>'
 
 
@@ -250,7 +250,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
         case "start":
             return _dot(Rectangle(place.x, place.y, 10, 10))
         case "end":
-            return _rings(place, 7, 4.5)
+            return _end_circles(place, 7, 4.5)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphexec.draw.model.legend import Entry, legend_of, text_of
 from graphexec.draw.model.marks import Mark
-from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Numbered, Picture, nest_of
+from graphexec.draw.model.picture import Arrow, Box, Entry, Look, Nest, Numbered, Picture, legend_of, nest_of, text_of
 from graphexec.draw.model.text import cells, plain, plain_lines, wrap_text
 from graphexec.kernel.node import END
 
@@ -42,7 +41,7 @@ def terminal(picture: Picture) -> str:
     `▼` and `▲` say where the node that an edge leads to stands. The drawing is at most 100 columns wide, if the names
     of nodes and outcomes are not too long for that.
     """
-    lines = list(_nest(picture, nest_of(picture), _ROOM))
+    lines = list(_draw_nest(picture, nest_of(picture), _ROOM))
     # Two spaces behind each, and one between them.
     signs = [f"{_LEGEND[entry]} {text_of(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
     lines += ["", *wrap_text(signs, _ROOM + 2, cells)]
@@ -53,11 +52,11 @@ def terminal(picture: Picture) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _nest(picture: Picture, nest: Nest, room: int) -> Iterator[str]:
+def _draw_nest(picture: Picture, nest: Nest, room: int) -> Iterator[str]:
     for one in nest.inside:
         if isinstance(one, Nest):
             yield f"┌┈ {plain(one.name)}"
-            yield from (f"┊ {line}" for line in _nest(picture, one, room - 2))
+            yield from (f"┊ {line}" for line in _draw_nest(picture, one, room - 2))
             yield "└┈"
         else:
             yield from _node(picture, one, room)
@@ -69,7 +68,7 @@ def _node(picture: Picture, numbered: Numbered, room: int) -> Iterator[str]:
     after = {box.name for box in picture.boxes[number:]}
     if box.name == picture.start:
         yield from (" ●", " ▼")
-    yield from _framed(box, room, leaves=bool(arrows))
+    yield from _draw_box(box, room, leaves=bool(arrows))
     labels = [_label(arrow) for arrow in arrows]
     widest = max(map(cells, labels), default=0)
     for index, (arrow, label) in enumerate(zip(arrows, labels, strict=True), 1):
@@ -104,7 +103,7 @@ def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Ite
     yield from (under + line for line in wrap_text(text.split(" "), room - len(under), cells))
 
 
-def _framed(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
+def _draw_box(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     left, right, lower_right, lower_left, across, side, way_out = _FRAMES[box.look]
     signs = (*((_CURRENT,) if box.current else ()), *((_MARKS[box.mark],) if box.mark else ()))
     lines = [" ".join((*signs, plain(box.name)))]

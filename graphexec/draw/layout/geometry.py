@@ -1,7 +1,11 @@
-"""Places of what is drawn. Lengths are points; y grows downwards, as in SVG."""
+"""Places and sizes of what is drawn, and of text in one typeface, so that a picture is the same on every machine.
+
+Lengths are points; y grows downwards, as in SVG.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -50,3 +54,41 @@ class Layout:
     entry: Polyline
     finish: Rectangle | None
     clusters: Mapping[tuple[str, ...], Rectangle]
+
+
+# Thousandths of the font's size for the characters from space to tilde: Helvetica's own metrics (Adobe's AFM files),
+# which Arial and Liberation Sans share. SVG is told the width of each text, so that other typefaces fit, too.
+_REGULAR = (
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
+    556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556,
+    1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778,
+    667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556,
+    333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556,
+    556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
+)  # fmt: skip
+_BOLD = (
+    278, 333, 474, 556, 556, 889, 722, 238, 333, 333, 389, 584, 278, 333, 278, 278,
+    556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 333, 333, 584, 584, 584, 611,
+    975, 722, 722, 722, 722, 667, 611, 778, 722, 278, 556, 722, 611, 833, 722, 778,
+    667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 333, 278, 333, 584, 556,
+    333, 556, 611, 556, 611, 556, 333, 611, 611, 278, 278, 556, 278, 889, 611, 611,
+    611, 611, 389, 556, 333, 611, 556, 778, 556, 556, 500, 389, 280, 389, 584,
+)  # fmt: skip
+_FIRST = ord(" ")
+# Of what is not in the tables: a letter of another alphabet, and a character as wide as it is high.
+_OTHER, _WIDE = 600, 1000
+
+
+def width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width of one line of text, in the units of `size`."""
+    table = _BOLD if bold else _REGULAR
+    return sum(_advance(character, table) for character in text) * size / 1000
+
+
+def _advance(character: str, table: tuple[int, ...]) -> int:
+    index = ord(character) - _FIRST
+    if 0 <= index < len(table):
+        return table[index]
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn"):
+        return 0
+    return _WIDE if unicodedata.east_asian_width(character) in ("W", "F") else _OTHER

@@ -57,7 +57,7 @@ def settled(layout: Layout) -> Layout:
 def cost(layout: Layout) -> float:
     """Return how hard the layout is to read, in points of line length."""
     lengths = sum(math.dist(*piece) for line in layout.arrows for piece in pairwise(_points(line, _COARSE)))
-    return len(clashes(layout)) * _COVERED + _skimmed(layout) * _SKIMMING + lengths / 10 + layout.width / 4
+    return len(clashes(layout)) * _COVERED + _count_near_misses(layout) * _SKIMMING + lengths / 10 + layout.width / 4
 
 
 def _clashes(
@@ -80,7 +80,7 @@ def _clashes(
     ]
 
 
-def _skimmed(layout: Layout) -> int:
+def _count_near_misses(layout: Layout) -> int:
     """How many times a line comes near a node that it does not lead to or from, or another line's tip."""
     count = 0
     for line, trail in zip(layout.arrows, _fine(layout), strict=True):

@@ -12,8 +12,7 @@ from functools import lru_cache
 from itertools import product, starmap
 from typing import Any, NamedTuple
 
-from graphexec.draw.layout.font_metrics import width
-from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
+from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
 from graphexec.draw.layout.label_layout import cost, settled
 from graphexec.draw.model.picture import Box, Picture
 from graphexec.errors import InputError
@@ -72,11 +71,11 @@ def laid_out(picture: Picture) -> Layout:
     The same picture is laid out once: a notebook, a page and a file may all want it.
     """
     if len(picture.arrows) > _SMALL:
-        return settled(_laid_out(picture, _WAYS[0]))
-    return min((settled(_laid_out(picture, way)) for way in _WAYS), key=cost)
+        return settled(_run_graphviz(picture, _WAYS[0]))
+    return min((settled(_run_graphviz(picture, way)) for way in _WAYS), key=cost)
 
 
-def _laid_out(picture: Picture, way: _Way) -> Layout:
+def _run_graphviz(picture: Picture, way: _Way) -> Layout:
     try:
         # Any: it has no types.
         pygraphviz: Any = importlib.import_module("pygraphviz")
@@ -117,7 +116,7 @@ def _dot(picture: Picture, way: _Way) -> str:
         ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
         turned = ", dir=back" if index in back else ""
         weight = f"weight={way.weight}, minlen={way.ranks}" if arrow.exhausts else "weight=3"
-        room = _room(*label_size(arrow.lines))
+        room = _spacer_label(*label_size(arrow.lines))
         lines.append(f"{ends} [id={index}, label={room}, {weight}{turned}]")
     return "\n".join([*lines, "}"])
 
@@ -148,7 +147,7 @@ def _back(picture: Picture) -> set[int]:
     return back
 
 
-def _room(wide: float, high: float) -> str:
+def _spacer_label(wide: float, high: float) -> str:
     return f'<<TABLE BORDER="0" FIXEDSIZE="TRUE" WIDTH="{wide:.0f}" HEIGHT="{high:.0f}"><TR><TD></TD></TR></TABLE>>'
 
 
@@ -157,7 +156,7 @@ def _clusters(picture: Picture, numbers: Mapping[str, int]) -> list[str]:
     paths = paths_of(picture)
     for path in paths:
         inside = [f"n{numbers[box.name]}" for box in picture.boxes if box.path[: len(path)] == path]
-        label = _room(width(path[-1], CLUSTER, bold=True) + 12, CLUSTER * LEADING)
+        label = _spacer_label(width(path[-1], CLUSTER, bold=True) + 12, CLUSTER * LEADING)
         opening = "".join(f"subgraph cluster_{paths.index(path[:depth])} {{" for depth in range(1, len(path) + 1))
         lines.append(f"{opening} label={label}; labeljust=l; margin=14; {'; '.join(inside)} {'}' * len(path)}")
     return lines

@@ -47,7 +47,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     anything, and works from disk. Raises `InputError` where there is no Graphviz to lay the machine out.
     """
     records = () if recording is None else recording.records
-    shown = replace(picture, caption=(), arrows=tuple(_counted(picture, records, live=live is not None)))
+    shown = replace(picture, caption=(), arrows=tuple(_with_counts(picture, records, live=live is not None)))
     drawing, sheet = _without_style(svg(shown))
     css = f"{sheet}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read('page.css')}"
     script = "".join(_read(name) for name in _SCRIPTS)
@@ -99,7 +99,7 @@ def _text(name: object) -> str:
     return name if isinstance(name, str) else json.dumps(_readable(name), allow_nan=False)
 
 
-def _counted(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
+def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
     """The arrows with how often the run took them: the layout leaves room for what the script counts there."""
     moves = Counter((record["node"], record["outcome"]) for record in records if record["event"] == "moved")
     for arrow in picture.arrows:

@@ -69,11 +69,11 @@ def format_reply(reply: Record, most: int) -> str:
     match reply:
         case {"value": value}:
             limit = limit_text(value)
-            return shorten(limit, most) if limit else _decided(value, most) or format_data(value, most)
+            return shorten(limit, most) if limit else _describe_decision(value, most) or format_data(value, most)
         case {"observation": observation}:
             return format_data(observation, most)
         case {"tool_calls": [*calls]} if calls:
-            return _several([(call["name"], _parsed(call["arguments"])) for call in calls], most)
+            return _several([(call["name"], _parse_arguments(call["arguments"])) for call in calls], most)
         case {"content": str() as content}:
             return shorten(content, most) or "nothing"
         case _:
@@ -120,7 +120,7 @@ def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
     return ", ".join(parts)
 
 
-def _parsed(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except ValueError:
@@ -135,7 +135,7 @@ def _several(calls: Sequence[tuple[str, Any]], most: int) -> str:
     return ", ".join(called(name, given, room) for name, given in first) + more
 
 
-def _decided(value: Any, most: int) -> str | None:
+def _describe_decision(value: Any, most: int) -> str | None:
     match value:
         case {"decision": [*actions]} if actions:
             return _several([(action["tool"], action["tool_input"]) for action in actions], most)

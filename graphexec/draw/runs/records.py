@@ -121,7 +121,7 @@ class Recorder:
             case Entered(node, _, spent):
                 return self._add("entered", node=node, spent=spent_data(spent))
             case Asked(node, effect):
-                return self._add("asked", node=node, effects=[self._asked(one) for one in members_of(effect)])
+                return self._add("asked", node=node, effects=[self._effect_record(one) for one in members_of(effect)])
             case Answered(node, effect, reply, seconds, spent):
                 replies = reply if isinstance(effect, All) else (reply,)
                 told = [
@@ -178,7 +178,7 @@ class Recorder:
         self.records.append(record)
         return record
 
-    def _asked(self, effect: Effect[Any]) -> Record:
+    def _effect_record(self, effect: Effect[Any]) -> Record:
         told = effect_data(effect)
         if isinstance(effect, CallModel):
             before, self._prompt = self._prompt, messages_of(effect.request)
@@ -250,16 +250,16 @@ def recording_of(run: AnyRun) -> Recording:
         case Recorder():
             return run.recording
         case Journal():
-            return _followed(run)
+            return _record_run(run)
         case RunResult(journal=Journal() as journal) | Done(journal=Journal() as journal):
-            return _followed(journal)
+            return _record_run(journal)
         case RunResult() | Done():
             raise InputError("the result has no journal, so its way is not known; give one that executor.run returned")
         case BaseException():
             kept = journal_of(run)
             if kept is None:
                 raise InputError(f"{type(run).__name__} did not end a run, so it has no way; give one that did")
-            return _followed(kept, run)
+            return _record_run(kept, run)
         case _:
             raise InputError(
                 f"{format_value(run)} is not a run; give what executor.run returned, a Recorder or a Recording"
@@ -281,7 +281,7 @@ def ending(outcome: Ending | None) -> Record:
             return {"output": as_data(outcome), "reason": "finished"}
 
 
-def _followed(journal: Journal, error: BaseException | None = None) -> Recording:
+def _record_run(journal: Journal, error: BaseException | None = None) -> Recording:
     """The records of a run, which an exception may have ended: a node that raised it raises it again."""
     run = run_of(journal.start.value)
     recorder = Recorder(journal.graph.verify(journal.limits), inputs=journal.start.value if run is None else run.inputs)

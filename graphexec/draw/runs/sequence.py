@@ -52,7 +52,7 @@ def sequence_mermaid(run: AnyRun) -> str:
     recording = recording_of(run)
     start, visits = recording.records[0], visits_of(recording)
     effects = ((visit.node, effect) for visit in visits for one in visit.exchanges for effect in one.effects)
-    others = dict.fromkeys(_asked_of(effect, node) for node, effect in effects)
+    others = dict.fromkeys(_participant_for(effect, node) for node, effect in effects)
     participants: list[_Participant] = [("user", _ROLES["user"]), ("agent", _ROLES["agent"])]
     participants += sorted(others, key=lambda one: [*_ROLES].index(one[0]))
     places = {one: f"p{place}" for place, one in enumerate(participants)}
@@ -68,7 +68,7 @@ def sequence_mermaid(run: AnyRun) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _asked_of(effect: Record, node: str) -> _Participant:
+def _participant_for(effect: Record, node: str) -> _Participant:
     role = _ASKED.get(effect["effect"], "world")
     return role, str(effect["tool"]) if role == "tool" else _ROLES[role] or node
 
@@ -87,7 +87,7 @@ def _visit(visit: Visit, places: Mapping[_Participant, str]) -> Iterator[str]:
     if visit.iteration is not None:
         yield _note(f"{_USER},p{len(places) - 1}", f"iteration {visit.iteration:,}")
     for exchange in visit.exchanges:
-        yield from _exchange(exchange, [places[_asked_of(effect, visit.node)] for effect in exchange.effects])
+        yield from _exchange(exchange, [places[_participant_for(effect, visit.node)] for effect in exchange.effects])
     if visit.limit is not None:
         yield _note(_AGENT, visit.limit)
 

@@ -50,9 +50,9 @@ class _Rows:
         # The signs of a bar's last cell, from the shortest to the full one.
         self._parts = "#" if ascii_only else "▏▎▍▌▋▊▉█"
         self._began = visits[0].began if visits else 0.0
-        self._took = _took(visits)
+        self._duration = _duration(visits)
         self._bar = _BAR if width >= _WIDE else 0
-        self._time = max(_TIME, len(self._clock(self._took)))
+        self._time = max(_TIME, len(self._clock(self._duration)))
         times = _NUMBER + 2 * (self._time + len(_GAP)) + len(_GAP) + (self._bar + len(_GAP) if self._bar else 0)
         widest = max((cells(self._way_of(visit)) for visit in visits), default=0)
         self._way = min(widest, _WAY, width - times)
@@ -70,51 +70,51 @@ class _Rows:
         columns.append(f"{waited:>{self._time}}")
         if self._bar:
             columns.append(padded(self._bar_of(visit), self._bar))
-        columns.append(padded(self._fitted(self._way_of(visit), self._way), self._way))
+        columns.append(padded(self._fit(self._way_of(visit), self._way), self._way))
         if self._said >= _SAID:
-            columns.append(self._fitted(_said_in(visit), self._said))
+            columns.append(self._fit(_describe_visit(visit), self._said))
         return self.line(_GAP.join(columns))
 
     def line(self, text: str) -> str:
-        return self._fitted(text, self._width)
+        return self._fit(text, self._width)
 
-    def _fitted(self, text: str, room: int) -> str:
-        return fitted(self._typed(text), room, more="..." if self._ascii else "…")
+    def _fit(self, text: str, room: int) -> str:
+        return fitted(self._to_ascii(text), room, more="..." if self._ascii else "…")
 
     def _clock(self, seconds: float) -> str:
-        return f"{seconds:,.2f} s" if self._took >= 1 else f"{seconds * 1000:,.2f} ms"
+        return f"{seconds:,.2f} s" if self._duration >= 1 else f"{seconds * 1000:,.2f} ms"
 
     def _way_of(self, visit: Visit) -> str:
         node = shorten(visit.node, _TEXT)
-        return self._typed(node if visit.outcome is None else f"{node} → {shorten(visit.outcome, _TEXT)}")
+        return self._to_ascii(node if visit.outcome is None else f"{node} → {shorten(visit.outcome, _TEXT)}")
 
     def _bar_of(self, visit: Visit) -> str:
         """A bar where the visit waited, as long as it did: in the parts of which a cell has several."""
-        if not visit.waited or not self._took:
+        if not visit.waited or not self._duration:
             return ""
         parts = self._parts
-        many = min(max(1, round(visit.waited / self._took * self._bar * len(parts))), self._bar * len(parts))
+        many = min(max(1, round(visit.waited / self._duration * self._bar * len(parts))), self._bar * len(parts))
         full, rest = divmod(many, len(parts))
         long = full + bool(rest)
-        before = min(int((visit.began - self._began) / self._took * self._bar), self._bar - long)
+        before = min(int((visit.began - self._began) / self._duration * self._bar), self._bar - long)
         return " " * before + parts[-1] * full + (parts[rest - 1] if rest else "")
 
-    def _typed(self, text: str) -> str:
+    def _to_ascii(self, text: str) -> str:
         if not self._ascii:
             return text
         return text.replace("→", "->").replace("…", "...").encode("ascii", "replace").decode()
 
 
-def _took(visits: Sequence[Visit]) -> float:
+def _duration(visits: Sequence[Visit]) -> float:
     return visits[-1].ended - visits[0].began if visits else 0.0
 
 
-def _said_in(visit: Visit) -> str:
-    said = [_exchanged(exchange) for exchange in visit.exchanges]
+def _describe_visit(visit: Visit) -> str:
+    said = [_describe_exchange(exchange) for exchange in visit.exchanges]
     return "; ".join([*said, *([shorten(visit.limit, _TEXT)] if visit.limit else [])])
 
 
-def _exchanged(exchange: EffectRecord) -> str:
+def _describe_exchange(exchange: EffectRecord) -> str:
     parts = [f"[{shorten(text, _TEXT)}]" for text in exchange.news]
     for index, effect in enumerate(exchange.effects):
         told, reply = "no reply", exchange.reply(index)
@@ -128,7 +128,7 @@ def _exchanged(exchange: EffectRecord) -> str:
 
 def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
     result = recording.result
-    yield "still running" if result is None else _ended(result)
+    yield "still running" if result is None else _describe_ending(result)
     nothing: Record = {}
     spent: Record = next((one["spent"] for one in reversed(recording.records) if one.get("spent")), nothing)
     if spent:
@@ -139,13 +139,13 @@ def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
             counted(spent["tool_calls"], "tool call"),
             tokens if spent["tokens"] else "",
             f"cost {spent['cost']:.6g}" if spent["cost"] else "",
-            duration(_took(visits)),
+            duration(_duration(visits)),
         ]
         yield ", ".join(fact for fact in facts if fact)
     yield from _shares(visits)
 
 
-def _ended(result: Record) -> str:
+def _describe_ending(result: Record) -> str:
     error, output = result.get("error"), result.get("output")
     facts = [
         limit_text(result.get("limit")) or "",
@@ -156,7 +156,7 @@ def _ended(result: Record) -> str:
 
 
 def _shares(visits: Sequence[Visit]) -> Iterator[str]:
-    took = _took(visits)
+    took = _duration(visits)
     if not took:
         return
     waited: dict[str, float] = {}

@@ -112,7 +112,7 @@ def _visits(recording: Recording) -> Iterator[Visit]:
                 iterations.begin(visit)
             yield visit
         visit.ended = now
-        _happened(visit, record)
+        _apply_record(visit, record)
         if (visit.node, visit.outcome) in exhausts and visit.limit is None:
             visit.limit = limit_text(record.get("value")) or "a limit is spent"
             visit.iteration = None if not visit.exchanges else visit.iteration
@@ -147,7 +147,7 @@ class _Iterations:
             visit.iteration = None
 
 
-def _happened(visit: Visit, record: Record) -> None:
+def _apply_record(visit: Visit, record: Record) -> None:
     match record["event"]:
         case "asked":
             visit.exchanges.append(EffectRecord(record["effects"]))

@@ -74,7 +74,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         used = self._own_async.get(loop)
         if used is None:
-            keeper = _kept()
+            keeper = _keep_client()
             used = Used(await anext(keeper), keeper=keeper)
             with self._lock:
                 # Those of loops that ended were closed with them.
@@ -102,7 +102,7 @@ class Connections:
         self.close()
 
 
-async def _kept() -> AsyncGenerator[Any, None]:
+async def _keep_client() -> AsyncGenerator[Any, None]:
     """Give an async client, and close it when this generator is closed.
 
     An event loop closes its async generators before it ends, so the connections go with the loop that they belong to.

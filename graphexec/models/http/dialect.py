@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -38,13 +39,13 @@ class Pieces:
         return ToolCall(self.id, self.name, "".join(self.arguments))
 
 
-def made_up(position: int) -> str:
+def make_call_id(position: int) -> str:
     """Return an id for a call that came without: its result must name one."""
     return f"call_{position}"
 
 
 @dataclass(slots=True)
-class Draft:
+class Draft(ABC):
     """A reply as far as it came. What takes in a piece gives what it adds, and has to be iterated.
 
     A protocol's stream is one that takes in events: `finish` and `usage` are set once the server gave them.
@@ -66,7 +67,7 @@ class Draft:
     def call(self, call_id: str | None, name: str | None) -> Iterator[ReplyDelta]:
         """Begin a call, the last one so far."""
         position = len(self.calls)
-        pieces = Pieces(call_id or made_up(position), name or "")
+        pieces = Pieces(call_id or make_call_id(position), name or "")
         self.calls.append(pieces)
         yield ReplyDelta(index=position, call_id=pieces.id, name=pieces.name)
 
@@ -76,9 +77,9 @@ class Draft:
             self.calls[position].arguments.append(arguments)
             yield ReplyDelta(index=position, arguments=arguments)
 
+    @abstractmethod
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Take in one event, and give what it adds. Raises `ModelError` where it is none, or tells of an error."""
-        raise NotImplementedError
 
     @property
     def complete(self) -> bool:

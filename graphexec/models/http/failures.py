@@ -104,7 +104,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         fact = (
             f"has no quota left for you ({said}); look at your account's plan and billing there"
             if spent
-            else f"has had too many requests ({said}); {_again(advised)}, or ask less often"
+            else f"has had too many requests ({said}); {_advice(advised)}, or ask less often"
         )
         limited = RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised)
         return CallFailure(limited) if spent else _passing(limited, advised)
@@ -115,7 +115,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         kind = ModelNotFoundError
         fact = f"was not found ({said}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
     elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        fact = f"failed ({said}); {_again(advised)}, or look at the server's log"
+        fact = f"failed ({said}); {_advice(advised)}, or look at the server's log"
         return _passing(ServerError(f"{endpoint} {fact}", status=status), advised)
     elif status >= HTTPStatus.BAD_REQUEST:
         kind = BadRequestError
@@ -207,10 +207,10 @@ def error_in_body(endpoint: Endpoint, complaint: Complaint) -> ModelError:
     words = {complaint.code, complaint.kind}
     if words & _LIMITED:
         return RateLimitError(
-            f"{endpoint} has had too many requests ({said}); {_again(None)}, or ask less often", status=200
+            f"{endpoint} has had too many requests ({said}); {_advice(None)}, or ask less often", status=200
         )
     if words & _PASSING:
-        return ServerError(f"{endpoint} failed ({said}); {_again(None)}, or look at the server's log", status=200)
+        return ServerError(f"{endpoint} failed ({said}); {_advice(None)}, or look at the server's log", status=200)
     return InvalidReplyError(f"{endpoint} reports an error in its reply: {said}; try again", status=200)
 
 
@@ -255,7 +255,7 @@ def _key(endpoint: Endpoint) -> str:
     return f"the API key (given, or in {endpoint.provider.key_variable})"
 
 
-def _again(advised: float | None) -> str:
+def _advice(advised: float | None) -> str:
     if advised is None:
         return "try again later"
     when = f"try again in {advised:g} s"

@@ -37,7 +37,7 @@ def write(body: JSON) -> bytes:
     members = {name: value for name, value in body.items() if value is not None}
     try:
         # ASCII: a lone surrogate in a message is escaped instead of failing here.
-        return json.dumps(members, default=_plain, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(members, default=_to_plain, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
             f"the request to {body['model']} cannot be written as JSON ({error}); "
@@ -102,7 +102,7 @@ def instructions(messages: Sequence[Message]) -> str:
 
 
 # Any: the values inside are arbitrary, as in every mapping on its way to JSON.
-def _plain(value: object) -> dict[Any, Any]:
+def _to_plain(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):
         # isinstance cannot tell the types inside, and JSON does not ask.
         mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
 from typing import ClassVar, Self
 
@@ -30,7 +31,7 @@ _ASYNC = Constraint(
 )
 
 
-class ClosableModel:
+class ClosableModel(ABC):
     """A model with connections: its blocking and its async methods, of the three that a subclass writes once."""
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
@@ -77,14 +78,14 @@ class ClosableModel:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
-        raise NotImplementedError
+    @abstractmethod
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply: ...
 
-    def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
-        raise NotImplementedError
+    @abstractmethod
+    def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]: ...
 
-    async def _close(self, io: IO) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _close(self, io: IO) -> None: ...
 
 
 class RemoteModel(ClosableModel):

@@ -140,7 +140,7 @@ class LocalModel(ClosableModel):
                 self._running = self._start()
             running = self._running
             if not running.serves(request):
-                if not _tells_tools(running.process.url, running.key):
+                if not _prompts_tools(running.process.url, running.key):
                     raise BadRequestError(
                         f"the chat template of {self._name} knows no tools, so the model would see none; use the "
                         "structured agent, or give a chat template that knows tools"
@@ -171,7 +171,7 @@ def _has_tools(request: ModelRequest) -> bool:
     return isinstance(request, ChatRequest) and bool(request.tools)
 
 
-def _tells_tools(url: str, key: str) -> bool:
+def _prompts_tools(url: str, key: str) -> bool:
     """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
     import httpx
 

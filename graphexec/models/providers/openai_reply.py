@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.http.dialect import Draft, Pieces, made_up
+from graphexec.models.http.dialect import Draft, Pieces, make_call_id
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import Complaint, error_in_body
 from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
@@ -76,7 +76,7 @@ def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
         raise bad(endpoint, "sent a completion without text")
     message = choice.message if chat and choice.message is not None else _Said(content=choice.text)
     calls = tuple(
-        Pieces(call.id or made_up(position), call.function.name or "", [text_of(call.function.arguments)])
+        Pieces(call.id or make_call_id(position), call.function.name or "", [text_of(call.function.arguments)])
         for position, call in enumerate(message.tool_calls or ())
     )
     return ModelReply(
@@ -137,7 +137,7 @@ class ChatStream(Draft):
         known = self._positions.get(call.index) if call.index is not None else (last if last >= 0 else None)
         if known is not None and call.id in {None, "", calls[known].id}:
             return known
-        calls.append(Pieces(call.id or made_up(len(calls))))
+        calls.append(Pieces(call.id or make_call_id(len(calls))))
         if call.index is not None:
             self._positions[call.index] = len(calls) - 1
         return len(calls) - 1

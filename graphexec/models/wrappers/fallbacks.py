@@ -10,7 +10,7 @@ from graphexec.errors import InputError, ModelError, described
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import FellBack
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend, model_name
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name, recoverable_errors
 from graphexec.runtime.progress import report
 
 _EACH = Constraint("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
@@ -28,7 +28,7 @@ def with_fallbacks(
     check("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:
         raise InputError(f"with_fallbacks was given no model but {model_name(model)}; name the one to ask in its place")
-    mendable = errors_to_mend("with_fallbacks", on)
+    recoverable = recoverable_errors("with_fallbacks", on)
 
     async def flow(call: ModelCall) -> ModelReply:
         earlier: list[str] = []
@@ -36,7 +36,7 @@ def with_fallbacks(
             assert asked is not None, "only the last has no follower"
             try:
                 return await call.ask(asked)
-            except mendable as error:
+            except recoverable as error:
                 if call.begun:
                     raise
                 if following is None or not call.allows(0):

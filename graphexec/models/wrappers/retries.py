@@ -11,7 +11,7 @@ from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
 from graphexec.models.http.failures import LONGEST_ADVISED
 from graphexec.models.progress_reports import report_retry
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, errors_to_mend
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recoverable_errors
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 
@@ -41,10 +41,10 @@ def retrying(
         ("first_wait", first_wait, SECONDS),
         ("longest_wait", longest_wait, SECONDS),
     )
-    mendable = errors_to_mend("retrying", on)
+    recoverable = recoverable_errors("retrying", on)
     policy = RetryPolicy(
         attempts=attempts,
-        may_pass=lambda error: isinstance(error, mendable),
+        may_pass=lambda error: isinstance(error, recoverable),
         first_wait=first_wait,
         longest_wait=longest_wait,
         jitter=JITTER,

@@ -155,7 +155,7 @@ def model_name(model: Model) -> str:
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
-def errors_to_mend(kind: str, on: Sequence[type[Exception]]) -> tuple[type[Exception], ...]:
+def recoverable_errors(kind: str, on: Sequence[type[Exception]]) -> tuple[type[Exception], ...]:
     """Return the classes of errors in `on`. Raises `InputError` for what is none."""
     # Users without a type checker pass a lone class, or asyncio.CancelledError.
     if not isinstance(on, Sequence) or isinstance(on, str):  # pyright: ignore[reportUnnecessaryIsInstance]

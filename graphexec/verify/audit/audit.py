@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.errors import CertificateError
 from graphexec.kernel.node import END
-from graphexec.verify.audit.trace import REPORT, WHOLE, Record, Trace, TraceVisit, Violation, show
+from graphexec.verify.audit.trace import REPORT, WHOLE, Trace, TraceRecord, TraceVisit, Violation, show
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.checker import check_ranks
 from graphexec.verify.proof.flow import Transition
@@ -45,7 +45,7 @@ class Audit:
         return f"CONFORMS  {transitions}{most}; {self.status}"
 
 
-def audit(records: Sequence[Record], certificate: Certificate) -> Audit:
+def audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
     """Check a trace: that it is a walk through the certificate's flow, on which its rank falls, within its bounds.
 
     The certificate itself is checked first; it is not checked against any graph. Costs one pass over the trace.
@@ -57,12 +57,12 @@ def audit(records: Sequence[Record], certificate: Certificate) -> Audit:
     if not records or records[0].get("event") != "start":
         return Audit((Violation(1, "no run begins here", WHOLE),))
     try:
-        return _audited(records, certificate)
+        return _run_audit(records, certificate)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         return Audit((Violation(len(records), f"a record is not as graphexec run --json prints it: {error!r}", WHOLE),))
 
 
-def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
+def _run_audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
     most = certificate.bounds.transitions.number
     trace = Trace(records, certificate.flow)
     visits, result = trace.visits, trace.result
@@ -77,7 +77,7 @@ def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
         fact = f"the run starts at {visits[0].node} and the proof at {certificate.flow.start}"
         faults.append(Violation(visits[0].line, fact, _PROVE))
     for visit in visits:
-        faults += _asking(visit, certificate)
+        faults += _check_requests(visit, certificate)
     # A trace that is cut off has nothing after its last visit, and one that is interrupted nothing that is sure.
     sure = counts if trace.sound else counts[: len(visits)]
     for visit, before, after in zip(visits, sure, sure[1:], strict=False):
@@ -90,11 +90,11 @@ def _audited(records: Sequence[Record], certificate: Certificate) -> Audit:
     return Audit(tuple(sorted(faults, key=lambda fault: fault.line)), moved, most, status)
 
 
-def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
+def _counts(spent: Sequence[TraceRecord], certificate: Certificate) -> list[Counts]:
     """Return the amount spent of everything limited at each point; a call counts as one token at least."""
     flow = certificate.flow
     own = {name for name, _ in flow.budgets}
-    names = dict.fromkeys((*_counted(certificate), *certificate.limits))
+    names = dict.fromkeys((*_counter_names(certificate), *certificate.limits))
     calls, tokens = MODEL_CALLS.name, TOKENS.name
     counts: list[Counts] = []
     for one in spent:
@@ -107,7 +107,7 @@ def _counts(spent: Sequence[Record], certificate: Certificate) -> list[Counts]:
     return counts
 
 
-def _limits(told: Record, certificate: Certificate) -> Iterator[Violation]:
+def _limits(told: TraceRecord, certificate: Certificate) -> Iterator[Violation]:
     own = {name: told.get("budgets", {}).get(name, limit) for name, limit in certificate.flow.budgets}
     ran = {name: limit for name, limit in told.items() if name != "budgets"}
     ran = {name: ran.get(name) for name in (*ran, *certificate.limits)} | own
@@ -128,7 +128,7 @@ def _ending(trace: Trace, last: int) -> Iterator[Violation]:
         yield Violation(last, f"the run {how}", REPORT)
 
 
-def _asking(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
+def _check_requests(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
     row = [one for one in certificate.flow.transitions if one.source == visit.node]
     asked = len(visit.asked)
     if row and asked and not any(one.asks or one.kind == "within" for one in row):
@@ -161,7 +161,7 @@ def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], c
     before, after = counts
     least = dict(way.spends)
     charged, bounded = certificate.flow.charged, certificate.flow.bounded
-    for name in _counted(certificate):
+    for name in _counter_names(certificate):
         was, now, wanted = before[name], after[name], least.get(name, 0)
         if name in way.resets:
             if now:
@@ -176,7 +176,7 @@ def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], c
         return f"asks for {way.asks:,} effects at least, and {asked:,} are told"
     if way.kind == "gate" and asked:
         return f"is taken before anything is asked for, and {visit.asked[0]} is"
-    if way.kind == "gate" and not any(_used_up(cause, before, certificate) for cause in way.causes):
+    if way.kind == "gate" and not any(_is_spent(cause, before, certificate) for cause in way.causes):
         return f"is taken when a limit is spent, and none of {', '.join(way.causes)} is"
     if way.kind == "within" and not any(_stops(cause, way, counts, certificate) for cause in way.causes):
         causes = ", ".join(_causes(way, certificate))
@@ -184,7 +184,7 @@ def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], c
     return None
 
 
-def _used_up(cause: str, before: Counts, certificate: Certificate) -> bool:
+def _is_spent(cause: str, before: Counts, certificate: Certificate) -> bool:
     limit = certificate.limits.get(cause)
     if limit is None:
         return False
@@ -200,7 +200,7 @@ def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certifica
         return limit is not None
     if not way.largest(cause):
         # Time, crashes, and what is only measured.
-        return _used_up(cause, after, certificate)
+        return _is_spent(cause, after, certificate)
     most = way.calls(cause)
     spent = after[cause] if cause in certificate.flow.measured else before[cause]
     if cause == TOKENS.name:
@@ -230,8 +230,8 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
 
 def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
     """Check the limits; of what is measured, the last effect may pass its limit."""
-    for name in _counted(certificate):
-        limit, allowed = certificate.limits.get(name), _allowed(name, certificate)
+    for name in _counter_names(certificate):
+        limit, allowed = certificate.limits.get(name), _limit_of(name, certificate)
         if name in certificate.flow.measured or limit is None or allowed is None:
             continue
         most = f"the limit is {show(limit)}"
@@ -243,7 +243,7 @@ def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Cert
                 break
 
 
-def _allowed(name: str, certificate: Certificate) -> float | None:
+def _limit_of(name: str, certificate: Certificate) -> float | None:
     limit, bound = certificate.limits.get(name), certificate.bounds.meters.get(name)
     if limit is None or bound is None:
         return limit
@@ -252,7 +252,7 @@ def _allowed(name: str, certificate: Certificate) -> float | None:
 
 
 def _beyond(
-    visits: Sequence[TraceVisit], result: Record | None, certificate: Certificate, last: int
+    visits: Sequence[TraceVisit], result: TraceRecord | None, certificate: Certificate, last: int
 ) -> Iterator[Violation]:
     bounds = certificate.bounds
     moved = [visit.left for visit in visits if visit.outcome is not None]
@@ -268,7 +268,7 @@ def _beyond(
             yield Violation(last, fact, REPORT)
 
 
-def _counted(certificate: Certificate) -> tuple[str, ...]:
+def _counter_names(certificate: Certificate) -> tuple[str, ...]:
     return ("iterations", *certificate.flow.charged, *(name for name, _ in certificate.flow.budgets))
 
 

@@ -14,7 +14,7 @@ REPORT = "the trace was changed, or the engine broke its word; keep the trace, a
 WHOLE = "give all that graphexec run --json printed"
 
 # Any: the values of a record are JSON.
-Record: TypeAlias = Mapping[str, Any]
+TraceRecord: TypeAlias = Mapping[str, Any]
 
 # What effects charge, by the names that records give them; that of the users' own is not known.
 _CHARGES: Mapping[str, Mapping[str, int]] = {
@@ -44,7 +44,7 @@ class TraceVisit:
 
     line: int
     node: str
-    spent: Record
+    spent: TraceRecord
     left: int = 0
     outcome: str | None = None
     target: str | None = None
@@ -58,7 +58,7 @@ class Trace:
     The `flow` of the machine has the meters that effects charge.
     """
 
-    def __init__(self, records: Sequence[Record], flow: Flow) -> None:
+    def __init__(self, records: Sequence[TraceRecord], flow: Flow) -> None:
         # Of which no reply reports more than was charged. Those of agents are in every trace.
         self._meters = tuple(dict.fromkeys((MODEL_CALLS.name, TOOL_CALLS.name, *flow.bounded)))
         kinds = dict.fromkeys(kind for one in flow.transitions for kind in one.kinds)
@@ -68,13 +68,13 @@ class Trace:
         self._whole = tuple(dict.fromkeys(("iterations", *self._meters, *flow.charged, "tokens", "restarts")))
         self._rising = tuple(dict.fromkeys((*_RISING, *flow.measured, *sorted(measured))))
         self.visits: list[TraceVisit] = []
-        self.result: Record | None = None
+        self.result: TraceRecord | None = None
         self.faults: list[Violation] = []
         # The visit that goes on, what it waits for, where the last one led to, and what was spent by then.
         self._at: TraceVisit | None = None
         self._waits: list[str] | None = None
         self._due: str | None = None
-        self._spent: Record | None = None
+        self._spent: TraceRecord | None = None
         for line, record in enumerate(records, 1):
             self.faults += self._numbers(line, record)
         if not self.faults:
@@ -89,8 +89,8 @@ class Trace:
     def _fault(self, line: int, fact: str) -> None:
         self.faults.append(Violation(line, fact, REPORT))
 
-    def _numbers(self, line: int, record: Record) -> Iterator[Violation]:
-        spent: Record = record.get("spent", {})
+    def _numbers(self, line: int, record: TraceRecord) -> Iterator[Violation]:
+        spent: TraceRecord = record.get("spent", {})
         counts = {name: spent[name] for name in self._whole if name in spent} | spent.get("budgets", {})
         for name, count in counts.items():
             if type(count) is not int or count < 0:
@@ -101,32 +101,32 @@ class Trace:
             if not 0 <= seconds < float("inf"):
                 yield Violation(line, f"the seconds are {seconds!r}; no time is below 0", REPORT)
 
-    def _read(self, line: int, record: Record) -> None:
+    def _read(self, line: int, record: TraceRecord) -> None:
         match record["event"]:
             case "entered":
-                self._entered(line, record)
+                self._take_entered(line, record)
             case "asked":
-                self._asked(line, record)
+                self._take_asked(line, record)
             case "answered":
-                self._answered(line, record)
+                self._take_answered(line, record)
             case "moved":
-                self._moved(line, record)
+                self._take_moved(line, record)
             case "result":
                 self.result = record
                 if self.sound:
-                    self._charged(line, record["spent"])
+                    self._check_charges(line, record["spent"])
                 elif self.visits:
                     # It may be no more than was known at the last entry.
                     self._rises(line, self.visits[-1].spent, record["spent"])
             case _:
                 pass
 
-    def _entered(self, line: int, record: Record) -> None:
+    def _take_entered(self, line: int, record: TraceRecord) -> None:
         node, spent = record["node"], record["spent"]
         if self._spent is None:
             self._first(line, spent)
         else:
-            self._charged(line, spent)
+            self._check_charges(line, spent)
         if self._at is not None:
             self._fault(line, f"{node} is entered, and {self._at.node} was not left")
         elif self._due is not None and self._due != node:
@@ -134,23 +134,23 @@ class Trace:
         self._at, self._waits, self._spent = TraceVisit(line, node, spent), None, spent
         self.visits.append(self._at)
 
-    def _first(self, line: int, spent: Record) -> None:
+    def _first(self, line: int, spent: TraceRecord) -> None:
         counts = {name: spent.get(name, 0) for name in self._whole} | spent["budgets"]
         if any(counts.values()):
             told = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
             self._fault(line, f"the run begins with {told} spent")
 
-    def _asked(self, line: int, record: Record) -> None:
+    def _take_asked(self, line: int, record: TraceRecord) -> None:
         node, effects = record["node"], [effect["effect"] for effect in record["effects"]]
         if self._at is None or self._at.node != node:
-            self._fault(line, f"{node} asks for {_listed(effects)}, and the run was not at it")
+            self._fault(line, f"{node} asks for {_join(effects)}, and the run was not at it")
             return
         if self._waits is not None:
-            self._fault(line, f"{node} asks for {_listed(effects)} before {_listed(self._waits)} is answered")
+            self._fault(line, f"{node} asks for {_join(effects)} before {_join(self._waits)} is answered")
         self._at.asked += effects
         self._waits = effects
 
-    def _answered(self, line: int, record: Record) -> None:
+    def _take_answered(self, line: int, record: TraceRecord) -> None:
         node, replies = record["node"], [reply["effect"] for reply in record["replies"]]
         if self._at is None or self._at.node != node:
             self._fault(line, f"{node} is answered, and the run was not at it")
@@ -158,21 +158,21 @@ class Trace:
         waits, self._waits = self._waits, None
         # A batch that the deadline cut as a whole has one reply.
         if waits is None or replies not in (waits, waits[:1]):
-            self._fault(line, f"{node} is answered {_listed(replies)} and waits for {_listed(waits or [])}")
-        self._charged(line, record["spent"])
+            self._fault(line, f"{node} is answered {_join(replies)} and waits for {_join(waits or [])}")
+        self._check_charges(line, record["spent"])
 
-    def _moved(self, line: int, record: Record) -> None:
+    def _take_moved(self, line: int, record: TraceRecord) -> None:
         node = record["node"]
         if self._at is None or self._at.node != node:
             self._fault(line, f"{node} is left, which the run was not at")
             return
         if self._waits is not None:
-            self._fault(line, f"{node} is left before {_listed(self._waits)} is answered")
+            self._fault(line, f"{node} is left before {_join(self._waits)} is answered")
         self._at.left, self._at.outcome, self._at.target = line, record["outcome"], record["target"]
         self._due = record["target"]
         self._at, self._waits = None, None
 
-    def _charged(self, line: int, spent: Record) -> None:
+    def _check_charges(self, line: int, spent: TraceRecord) -> None:
         """Compare the charges with the requests, and the clock with its last time."""
         if not self.visits or self._spent is None:
             return
@@ -194,14 +194,14 @@ class Trace:
         if sum(counted.values()) > most and not any(one.line == line for one in self.faults):
             self._fault(line, f"{visit.node} asked for {len(visit.asked):,} effects, and more calls are counted")
 
-    def _rises(self, line: int, before: Record, after: Record) -> None:
+    def _rises(self, line: int, before: TraceRecord, after: TraceRecord) -> None:
         for name in self._rising:
             was, now = before.get(name, 0), after.get(name, 0)
             if now < was:
                 self._fault(line, f"{name} go back from {show(was)} to {show(now)}")
 
 
-def _listed(effects: Sequence[str]) -> str:
+def _join(effects: Sequence[str]) -> str:
     return ", ".join(effects) or "nothing"
 
 

@@ -59,13 +59,13 @@ def shape(value: object, words: Words, depth: int = 0) -> Hashable:
         return (kind, value.node, shape(value.value, words, inner))
     if is_dataclass(value):
         return (kind, *(shape(getattr(value, field.name), words, inner) for field in fields(value)))
-    held = _held(value)
+    held = _fields_of(value)
     return (
         (kind, frozenset((name, shape(one, words, depth + _OBJECT)) for name, one in held.items())) if held else found
     )
 
 
-def _held(value: object) -> dict[str, Any]:
+def _fields_of(value: object) -> dict[str, Any]:
     held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         slots: Any = vars(base).get("__slots__", ())
@@ -100,7 +100,7 @@ def texts(value: object, depth: int = 0) -> frozenset[str]:
     elif is_dataclass(value):
         parts = [getattr(value, field.name) for field in fields(value)]
     else:
-        parts, depth = _held(value).values(), depth + _OBJECT
+        parts, depth = _fields_of(value).values(), depth + _OBJECT
     return frozenset[str]().union(*(texts(part, depth + 1) for part in parts))
 
 

@@ -25,7 +25,7 @@ from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Endless, Events, Space, extent
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping, Waiting
 from graphexec.verify.explorer.temporal import Assertion, unknown_names
-from graphexec.verify.proof.certificate import shown_meters
+from graphexec.verify.proof.certificate import format_meters
 from graphexec.verify.proof.flow import flow_of
 
 S = TypeVar("S")
@@ -97,14 +97,14 @@ class Exploration:
         if self.charges is not None:
             *most, last = [
                 f"{self.longest:,} transitions",
-                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in shown_meters(self.charges)),
+                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in format_meters(self.charges)),
             ]
             lines = [f"{lines[0]}, for {self.paths:,} in all; at most {', '.join(most)} and {last}"]
         lines += [f"endless: {self.endless}"] if self.endless else []
         lines += [f"fails: {failure}" for failure in self.failures]
         lines += [f"raises: {raised}" for raised in self.raised]
-        lines += [f"exceptions of nodes: {_counted(self.exceptions)}"] if self.exceptions else []
-        lines += [f"exceptions of the world: {_counted(self.injected)}"] if self.injected else []
+        lines += [f"exceptions of nodes: {_format_exceptions(self.exceptions)}"] if self.exceptions else []
+        lines += [f"exceptions of the world: {_format_exceptions(self.injected)}"] if self.injected else []
         return "\n".join([*lines, *(f"never taken: {never}" for never in self.never_taken)])
 
 
@@ -198,7 +198,7 @@ def explored(
     )
 
 
-def _counted(exceptions: Mapping[str, int]) -> str:
+def _format_exceptions(exceptions: Mapping[str, int]) -> str:
     return ", ".join(f"{name} in {runs:,} runs" for name, runs in exceptions.items())
 
 

@@ -30,7 +30,7 @@ from graphexec.kernel.node import Edge
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping
 from graphexec.verify.explorer.temporal import BROKEN, Assertion
-from graphexec.verify.proof.settings import AGENT_METERS
+from graphexec.verify.proof.findings import AGENT_METERS
 
 # Of the comment in a test, and of an event that is shown.
 _WIDTH = 110
@@ -149,7 +149,7 @@ def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
         judged = f"    assert (error := raised_by(machine, {limits}, {start}, choices)) is None, repr(error)"
     else:
         source.need(breaks)
-        for named in (*_written(failure.assertion.text), *failure.assertion.uses):
+        for named in (*_sentence_words(failure.assertion.text), *failure.assertion.uses):
             source.need(named)
         name = failure.assertion.text
         held = [f"    assertion = {failure.assertion}"]
@@ -203,7 +203,7 @@ class _Source:
         if isinstance(value, Limits):
             return self._limits(value)
         if is_dataclass(value):
-            return f"{self.need(type(value))}({', '.join(self._given(value))})"
+            return f"{self.need(type(value))}({', '.join(self._format_fields(value))})"
         if not isinstance(value, (str, bytes, int, float, type(None))):
             # What shows itself as it is constructed, as pydantic's models do.
             self.need(type(value))
@@ -228,7 +228,7 @@ class _Source:
         of_meters = f"{{{', '.join(items)}}}"
         return f"{self.need(Limits)}({', '.join([of_meters, *given])})"
 
-    def _given(self, value: Any) -> list[str]:
+    def _format_fields(self, value: Any) -> list[str]:
         usual = {
             field.name: field.default if field.default_factory is MISSING else field.default_factory()
             for field in fields(value)
@@ -257,7 +257,7 @@ def _import_of(graph: Graph[Any, Any]) -> str:
     raise InputError("the graph has no name in any module; pass machine='from yours import executor; machine = ...'")
 
 
-def _written(text: str) -> list[object]:
+def _sentence_words(text: str) -> list[object]:
     words = re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text))
     return [
         vars(temporal)[word]

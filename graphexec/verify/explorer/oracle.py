@@ -76,8 +76,8 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
             raise InputError(f"the replies to {kind.__name__} are {values!r}; give a list of replies")
         given[kind] = [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
     known |= given
-    performed = _performed(graph, given.get(Perform, ()))
-    faults = [fault for kind in _asked(graph) if (fault := _unknown(kind, known))]
+    performed = _opaque_results(graph, given.get(Perform, ()))
+    faults = [fault for kind in _asked_effects(graph) if (fault := _unknown(kind, known))]
     faults += [
         f"nothing is known of what {name} returns; pass replies={{Perform: [{', '.join(missing)}(...)]}}"
         for name, (_, missing) in performed.items()
@@ -186,7 +186,7 @@ def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
     return f"calls {called[0]}" if called else "calls none"
 
 
-def _asked(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
+def _asked_effects(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
     """Return the effects of the nodes; the agent decides where a node may ask a model or a callable agent."""
     either = {CallModel, CallAgent}
     asked = [kind for node in graph for kind in node.effects if kind is not CallModel or not either <= {*node.effects}]
@@ -201,7 +201,7 @@ def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object])
     return f"no replies to {name} are known; pass replies={{{name}: [{reply}(...), ...]}}, one of each kind"
 
 
-def _performed(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:
+def _opaque_results(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:
     """Return what each opaque node can return, and the names of its outcomes without a value."""
     found: dict[str, tuple[list[Reply], list[str]]] = {}
     for node in graph:

@@ -95,7 +95,7 @@ class Search(Generic[P, C]):
                     self._note(self._broken, assertion, length, self._run(before, choice, events[:place]))
             states = following
         if not isinstance(then, Over):
-            number = self._numbered(_Found(then, states, length, before, choice, events))
+            number = self._number_of(_Found(then, states, length, before, choice, events))
             return RunPath(choice, tuple(edges), charges, number)
         if then.how == "raised":
             run = self._run(before, choice, events)
@@ -103,7 +103,7 @@ class Search(Generic[P, C]):
             self._note(self._thrown, (node, then.name), length, run)
         return RunPath(choice, tuple(edges), charges, then)
 
-    def _numbered(self, found: _Found[P, C]) -> int:
+    def _number_of(self, found: _Found[P, C]) -> int:
         key = (self.alike(found.place), found.states)
         number = self._numbers.setdefault(key, len(self._found))
         if number == self.most_states:

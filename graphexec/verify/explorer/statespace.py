@@ -88,7 +88,7 @@ def extent(space: Space[Any]) -> Extent | Endless:
     network = label_edges((number, way.target, way) for number, way in space.rows() if not isinstance(way.target, Over))
     for number, way in space.rows():
         if isinstance(way.target, Over) and way.target.how == "endless":
-            return _repeated(_edges(find_path(network, _BEGIN, number)), way.edges)
+            return _endless_run(_edges(find_path(network, _BEGIN, number)), way.edges)
     following = {
         number: [way.target for way in ways if not isinstance(way.target, Over)]
         for number, ways in enumerate(space.ways)
@@ -98,14 +98,14 @@ def extent(space: Space[Any]) -> Extent | Endless:
         number = min(component)
         if len(component) > 1 or number in following[number]:
             return Endless(_edges(find_path(network, _BEGIN, number)), _edges(find_cycle(network, number)))
-        known[number] = _joined(space.ways[number], known)
-    return _joined([space.first], known)
+        known[number] = _join_extents(space.ways[number], known)
+    return _join_extents([space.first], known)
 
 
 _OVER = Extent(0, {}, 1)
 
 
-def _joined(ways: Iterable[RunPath[Any]], known: Mapping[int, Extent]) -> Extent:
+def _join_extents(ways: Iterable[RunPath[Any]], known: Mapping[int, Extent]) -> Extent:
     pairs = [(way, _OVER if isinstance(way.target, Over) else known[way.target]) for way in ways]
     meters = dict.fromkeys(meter for way, then in pairs for meter in (*way.charges, *then.charges))
     return Extent(
@@ -115,7 +115,7 @@ def _joined(ways: Iterable[RunPath[Any]], known: Mapping[int, Extent]) -> Extent
     )
 
 
-def _repeated(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
+def _endless_run(stem: tuple[Edge, ...], edges: tuple[Edge, ...]) -> Endless:
     """Return the endless run that took these edges without a request; the last round of it is its loop."""
     last = edges[-1].target
     sizes = [size for size in range(1, len(edges) + 1) if edges[-size].source == last]

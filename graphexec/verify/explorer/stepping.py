@@ -22,7 +22,7 @@ from graphexec.verify.explorer.oracle import Oracle, Reply
 
 # replies: in time.  replies late: when the deadline has passed, which only a handler that cannot be cut can do.  cuts:
 # the deadline cuts the effect.  raises: its handler does.  cancels: whoever runs it.  crashes: and the run is resumed.
-Kind: TypeAlias = Literal["replies", "replies late", "cuts", "raises", "cancels", "crashes"]
+Continuation: TypeAlias = Literal["replies", "replies late", "cuts", "raises", "cancels", "crashes"]
 
 # A run that tells so many events without asking for anything is taken for endless; it takes milliseconds.
 _ENDLESS = 10_000
@@ -35,7 +35,7 @@ _COMBINATIONS = 64
 class Choice:
     """The world's answer to a request: its kind, the name of the class of replies, and the reply."""
 
-    kind: Kind
+    kind: Continuation
     name: str = ""
     value: object = None
 
@@ -91,7 +91,7 @@ class Stepping:
             case "cancels":
                 return (), Over("cancelled", "")
             case "crashes":
-                return self._on(Execution(self.graph, _resumed(snapshot, self.graph), self.limits), [], waiting.had)
+                return self._on(Execution(self.graph, _resume(snapshot, self.graph), self.limits), [], waiting.had)
             case "replies" | "replies late" | "cuts":
                 execution = Execution(self.graph, snapshot, self.limits)
                 at = snapshot.spent.seconds if choice.kind == "replies" else execution.deadline or 0.0
@@ -104,7 +104,7 @@ class Stepping:
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Everything that the world can do then."""
         limited = self.limits.seconds is not None
-        replies = _replies(waiting.effect, partial(self._known, oracle))
+        replies = _replies(waiting.effect, partial(self._candidate_replies, oracle))
         for reply in replies:
             yield Choice("replies", reply.name, reply.value)
         if limited:
@@ -117,7 +117,7 @@ class Stepping:
         if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
             yield Choice("crashes")
 
-    def _known(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
+    def _candidate_replies(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
         """Return the replies and, where tokens or money are limited, those of a model that take all of it."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
         known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
@@ -154,7 +154,7 @@ class Stepping:
             path.close()
 
 
-def _resumed(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
+def _resume(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
     """Return the run as resumed after a crash; what cannot be stored is resumed as it is."""
     restarted = snapshot.restarted()
     try:

@@ -31,7 +31,7 @@ from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.temporal import charges_of
-from graphexec.verify.proof.flow import Kind
+from graphexec.verify.proof.flow import TransitionKind
 
 
 class PuppetEffect(Effect[None]):
@@ -95,7 +95,7 @@ class Pulled:
     """The engine's step for a pull: its events, how the visit ended, and the next entry or the end of the run."""
 
     events: Events
-    kind: Kind | None
+    kind: TransitionKind | None
     then: Snapshot | Over
 
     @property
@@ -126,7 +126,7 @@ class Puppets:
         node = self.graph[snapshot.node]
         most = self._limits.restarts
         restarts = most is not None and snapshot.spent.restarts <= most
-        left = self._left(node, snapshot.spent)
+        left = self._remaining(node, snapshot.spent)
         for asks in self._asks(node, left):
             for outcome in node.returns:
                 yield Pull(outcome, asks)
@@ -149,7 +149,7 @@ class Puppets:
         execution = Execution(self.graph, snapshot, self._limits, self._ranks)
         path = execution.path(observed=True)
         events: list[Any] = []
-        kind: Kind | None = None
+        kind: TransitionKind | None = None
         answer: Any = None
         try:
             while True:
@@ -197,13 +197,13 @@ class Puppets:
         spent = node.spent_outcome
         return dataclasses.replace(
             node,
-            function=self._asking if node.kind == "asks" else self._returning,
+            function=self._ask_effects if node.kind == "asks" else self._return_result,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
         )
 
-    def _left(self, node: Node[Any, Any], spent: Spent) -> _Left:
+    def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
         return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
 
     def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[PuppetEffect, ...]]:
@@ -216,7 +216,7 @@ class Puppets:
         effects = self._effects[node.name]
         found: list[tuple[PuppetEffect, ...]] = []
         for effect in effects:
-            rest = _allowed(effect, left)
+            rest = _allowance(effect, left)
             counts = ends if rest is None else ends | {rest, rest + 1}
             found += [(effect,) * count for count in sorted(counts) if _may_ask(node, count)]
         if len(effects) > 1:
@@ -237,17 +237,17 @@ class Puppets:
         if self._limits.seconds is not None:
             yield Pull(node.returns[0], asks, "cut", "one by one")
 
-    def _returning(self, _: object) -> object:
+    def _return_result(self, _: object) -> object:
         self._returned = True
         return bare(self._pull.outcome)
 
-    def _asking(self, value: object) -> Generator[Any, Any, object]:
+    def _ask_effects(self, value: object) -> Generator[Any, Any, object]:
         effects = self._pull.asks
         if len(effects) == 1 or self._pull.order == "one by one":
             yield from effects
         elif effects:
             yield All(effects)
-        return self._returning(value)
+        return self._return_result(value)
 
     def _answer(self, effect: Request, now: float, deadline: float | None) -> tuple[object, float, float]:
         """Return the reply, when it comes and how long it took."""
@@ -258,7 +258,7 @@ class Puppets:
         # Late is when the run's time is just over: whoever has a grace may still ask then.
         at = now if pace == "in time" else max(now, float(self._limits.seconds or 0))
         if isinstance(effect, Perform):
-            return self._returning(None), at, at - now
+            return self._return_result(None), at, at - now
         return ((None,) * len(effect.effects) if isinstance(effect, All) else None), at, at - now
 
 
@@ -274,7 +274,7 @@ def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
     )
 
 
-def _allowed(effect: PuppetEffect, left: _Left) -> int | None:
+def _allowance(effect: PuppetEffect, left: _Left) -> int | None:
     """Return how many of these effects the limits allow; `None` if no limit counts them."""
     counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
     if any(not rest and meter in effect.measures for meter, rest in left.items()):
@@ -293,7 +293,7 @@ def _mixed(count: int, effects: Sequence[PuppetEffect], left: _Left) -> Iterator
         rest = dict(left)
         for kind in kinds:
             open_ = count - len(asks)
-            allowed = None if kind is last else _allowed(kind, rest)
+            allowed = None if kind is last else _allowance(kind, rest)
             several = open_ if allowed is None else min(open_, allowed)
             asks += (kind,) * several
             rest = {meter: amount - several * kind.charges.get(meter, 0) for meter, amount in rest.items()}

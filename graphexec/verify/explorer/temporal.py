@@ -47,10 +47,10 @@ class Predicate:
         return self.holds(event)
 
     def __or__(self, other: Predicate) -> Predicate:
-        return self._joined(f"({self} | {other})", lambda event: self(event) or other(event), other)
+        return self._combine(f"({self} | {other})", lambda event: self(event) or other(event), other)
 
     def __and__(self, other: Predicate) -> Predicate:
-        return self._joined(f"({self} & {other})", lambda event: self(event) and other(event), other)
+        return self._combine(f"({self} & {other})", lambda event: self(event) and other(event), other)
 
     def __invert__(self) -> Predicate:
         return Predicate(f"~{self}", lambda event: not self(event), self.uses, self.nodes, self.tools)
@@ -58,7 +58,7 @@ class Predicate:
     def __str__(self) -> str:
         return self.text
 
-    def _joined(self, text: str, holds: Callable[[Event[Any]], bool], other: Predicate) -> Predicate:
+    def _combine(self, text: str, holds: Callable[[Event[Any]], bool], other: Predicate) -> Predicate:
         return Predicate(text, holds, self.uses + other.uses, self.nodes + other.nodes, self.tools + other.tools)
 
 

@@ -35,8 +35,8 @@ def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits) -> 
     end = None if limits.seconds is None else limits.seconds + beyond
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end)
     return Bounds(
-        _bound(forms.of(lambda _: _ONE), steps),
-        {name: _charged(forms, name, longest, limits) for name, longest in zip(names, charged, strict=True)},
+        _make_bound(forms.of(lambda _: _ONE), steps),
+        {name: _bound_of_charges(forms, name, longest, limits) for name, longest in zip(names, charged, strict=True)},
         seconds,
     )
 
@@ -105,23 +105,23 @@ class _Forms:
         return str(form), form.at(self.caps)
 
 
-def _bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
+def _make_bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
     text, value = form
     number, exact = (value, False) if longest is None else longest
     return Bound(text, number, exact=exact, value=value)
 
 
-def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:
+def _bound_of_charges(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:
     """Return the bound on a charged meter by the flow or by a limit, whichever is less."""
-    own = _allowed(forms, name, limits)
+    own = _bound_of_limit(forms, name, limits)
     charging = [one for one in forms.transitions if one.calls(name) != 0]
     if not charging:
         return NOTHING
     if limits.fan_out is None and any(one.most is None for one in charging):
         return Bound(None, None) if own is None else own
-    again = _again(name, charging, limits)
+    again = _charged_again(name, charging, limits)
     # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing.
-    bound = _bound(forms.of(lambda one: _most(one, name), again), None if limits.restarts else longest)
+    bound = _make_bound(forms.of(lambda one: _most(one, name), again), None if limits.restarts else longest)
     assert bound.number is not None, "a form has a value"
     if own is not None and own.number is not None and own.number < bound.number:
         return own
@@ -129,7 +129,7 @@ def _charged(forms: _Forms, name: str, longest: _Longest | None, limits: Limits)
     return dataclasses.replace(bound, exact=False) if _is_limited(forms.flow, name, limits) else bound
 
 
-def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
+def _bound_of_limit(forms: _Forms, name: str, limits: Limits) -> Bound | None:
     """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
     caps = forms.caps
     bounding = {other: factor for other, factor in forms.flow.factors(name).items() if other in caps}
@@ -140,7 +140,7 @@ def _allowed(forms: _Forms, name: str, limits: Limits) -> Bound | None:
     reserved = [one for one in forms.transitions if one.reserved]
     allowed = polynomial.number(bounding[called]) * polynomial.name(called)
     text, value = forms.of(
-        lambda one: _most(one, name) if one.reserved else _ZERO, allowed + _again(name, reserved, limits)
+        lambda one: _most(one, name) if one.reserved else _ZERO, allowed + _charged_again(name, reserved, limits)
     )
     return Bound(text, value, value=value)
 
@@ -158,7 +158,7 @@ def _most(one: Transition, name: str) -> Polynomial:
     return polynomial.number(one.largest(name)) * effects
 
 
-def _again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
+def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
     """Return the most that is charged again after crashes."""
     if not limits.restarts:
         return _ZERO

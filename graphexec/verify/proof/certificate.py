@@ -48,7 +48,7 @@ class Bound:
 NOTHING = Bound("0", 0, exact=True, value=0)
 
 
-def shown_meters(names: Collection[str]) -> list[str]:
+def format_meters(names: Collection[str]) -> list[str]:
     """Return the meters to show of a machine with those of these names, in their order.
 
     Calls of models and of tools are among them, unless the machine has other meters and none of these.
@@ -77,7 +77,7 @@ class Bounds:
 
     def rows(self) -> tuple[tuple[str, Bound], ...]:
         """Return every bound and its name, in the order in which they are shown."""
-        meters = [(name, self.meters.get(name, NOTHING)) for name in shown_meters(self.meters)]
+        meters = [(name, self.meters.get(name, NOTHING)) for name in format_meters(self.meters)]
         return (("transitions", self.transitions), *meters, ("seconds", self.seconds))
 
 

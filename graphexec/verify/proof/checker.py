@@ -46,12 +46,12 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
         if node not in certificate.ranks or not row:
             yield f"{node} has no rank, or no transition"
         # What effects charge is spent within a visit, and not by its entry.
-        entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asked_for(one, name)}
+        entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asks_for(one, name)}
         if entry and not any(one.kind == "gate" and entry <= {*one.causes} for one in row):
             yield f"{node} has no way out when {', '.join(sorted(entry))} is spent"
 
 
-def _asked_for(one: Transition, name: str) -> bool:
+def _asks_for(one: Transition, name: str) -> bool:
     return any(name == meter for kind in one.kinds for meter, _ in kind)
 
 

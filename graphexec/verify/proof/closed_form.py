@@ -64,7 +64,7 @@ class Ways:
             entries = {name: values[name] for name in component if name in values}
             if not entries:
                 continue
-            passed = self._passed(component, within, entries) if within else _Passed(entries)
+            passed = self._times_passed(component, within, entries) if within else _Passed(entries)
             values.update(passed.values)
             for one in leaving.get(number, ()):
                 length = passed.values[one.source] + self.weight(one)
@@ -75,7 +75,7 @@ class Ways:
                 values[one.target] = length if old is None else old.or_more(length)
         return values
 
-    def _passed(
+    def _times_passed(
         self, component: Sequence[str], within: Sequence[Transition], entries: Mapping[str, Polynomial]
     ) -> _Passed:
         budgets = spent_for_good(within, self.limited)

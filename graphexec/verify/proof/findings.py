@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import Fault, GraphError, GraphexecError
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import ITERATIONS, Limits
 from graphexec.verify.proof.certificate import Bounds, Certificate
 from graphexec.verify.proof.flow import Transition
 
@@ -162,3 +163,33 @@ def finding_of(fault: Fault, witness: Witness | None = None) -> Finding:
     """A fault of a table as a finding."""
     fact, _, remedy = fault.text.partition("; ")
     return Finding(fault.code, "error", fault.node, fault.outcome, fact, remedy, witness)
+
+
+# The meters that executors have options for: `max_tokens`, in `agent_limits` `tokens`.
+AGENT_METERS = (MODEL_CALLS.name, TOOL_CALLS.name, TOKENS.name, COST.name)
+
+
+def meter_limit(name: str) -> str:
+    """Return how a limit on a meter is written: `Limits({PAYMENTS: 5})`. Meters are mostly kept in constants."""
+    return f"Limits({{{name.upper()}: 5}})"
+
+
+def limit_remedy(name: str, meters: Iterable[str]) -> str:
+    """Return what to write so that something has a limit: the iterations, one of the `meters`, or else a budget."""
+    if name == ITERATIONS.name:
+        return f"set max_{name} (Limits({name}=...))"
+    if name in AGENT_METERS and name in meters:
+        return f"set max_{name} (agent_limits({name}=...))"
+    if name in meters:
+        return f"set a limit on {name}: {meter_limit(name)}"
+    nested, _, budget = name.rpartition(".")
+    where = f'embed(..., own=[Budget("{budget}", 3)]) for {nested}' if nested else f'Budget("{budget}", 3)'
+    return f'give the budget {name} a limit: {where}, or Limits(budgets={{"{name}": 3}})'
+
+
+def fan_out_remedy(meters: Iterable[str]) -> str:
+    """Return what to set so that a visit asks for a number of effects that is known: a limit on each of the meters."""
+    names = list(dict.fromkeys(meters))
+    if all(name in AGENT_METERS for name in names):
+        return f"set {', '.join(f'max_{name}' for name in ('fan_out', *names))} (agent_limits has them without max_)"
+    return f"set Limits({{{', '.join(f'{name.upper()}: 5' for name in names)}}}, fan_out=5)"

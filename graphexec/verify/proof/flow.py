@@ -20,7 +20,7 @@ from graphexec.kernel.node import Node
 
 # `move`: the node returned this outcome.  `gate`: it was not entered, because something that its entry costs was used
 # up.  `within`: a limit stopped it after its entry was charged.
-Kind: TypeAlias = Literal["move", "gate", "within"]
+TransitionKind: TypeAlias = Literal["move", "gate", "within"]
 
 # What an effect of some class charges, by meter; 0 of a meter that it only measures, so that it is compared before it.
 Charges: TypeAlias = tuple[tuple[str, int], ...]
@@ -39,7 +39,7 @@ class Transition:
     source: str
     outcome: str
     target: str
-    kind: Kind = "move"
+    kind: TransitionKind = "move"
     spends: tuple[tuple[str, int], ...] = ()
     resets: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()

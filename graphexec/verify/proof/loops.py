@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphexec.kernel.meters import ITERATIONS, Limits
-from graphexec.verify.proof.findings import Finding, Witness
+from graphexec.verify.proof.findings import Finding, Witness, limit_remedy
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lowered
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import Core, rank_nodes
-from graphexec.verify.proof.settings import limit_remedy
 
 # States of the product that are searched for an endless run; then again with small limits, where there are fewer.
 _STATES = 20_000
@@ -22,7 +21,7 @@ def loops_found(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
     timeless = core.transitions if limits.seconds is None else _timeless(core)
     witness = _endless(flow, limits, within=timeless)
     if witness is not None:
-        yield _refuted(flow, core, limits, witness)
+        yield _make_finding(flow, core, limits, witness)
         return
     witness = _endless(flow, limits, within=core.transitions)
     node = (witness.loop[0] if witness else core.transitions[0]).source
@@ -48,7 +47,7 @@ def _endless(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Wit
     return None
 
 
-def _refuted(flow: Flow, core: Core, limits: Limits, witness: Witness) -> Finding:
+def _make_finding(flow: Flow, core: Core, limits: Limits, witness: Witness) -> Finding:
     loop = witness.loop
     code, why = _kind(flow, limits, loop)
     entry = loop[0]
@@ -117,15 +116,15 @@ def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) 
         )
     charged = [] if refills else sorted(name for name in flow.charged if name in spent)
     for name in (*_idle(flow, caps, loop), *charged):
-        if caps[name] is None and _mended(core, core.transitions, [*finite, name]):
+        if caps[name] is None and _would_prove(core, core.transitions, [*finite, name]):
             return limit_remedy(name, flow.charged)
     keeping = [dataclasses.replace(one, resets=()) if one in refills else one for one in core.transitions]
     kept = ""
-    if refills and _mended(core, keeping, finite):
+    if refills and _would_prove(core, keeping, finite):
         nested = _enters(refills[0], sorted(spent))
         kept = "; or let it share the budgets around it (own=)" if nested else f"; or leave out resets= on {refills[0]}"
     for node in _candidates(loop):
-        if not _mended(core, _metered(core, node), [*finite, _NEW]):
+        if not _would_prove(core, _with_meter(core, node), [*finite, _NEW]):
             continue
         if not spent and not refills:
             return f"meter {node}: {_metering(flow, core, node)}{kept}"
@@ -135,7 +134,7 @@ def _remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) 
     return f"meter each of its nodes by a budget that nothing in the loop refills{kept}"
 
 
-def _metered(core: Core, node: str) -> list[Transition]:
+def _with_meter(core: Core, node: str) -> list[Transition]:
     return [
         dataclasses.replace(one, spends=(*one.spends, (_NEW, 1))) if one.source == node else one
         for one in core.transitions
@@ -147,7 +146,7 @@ def _metered(core: Core, node: str) -> list[Transition]:
 _NEW = ""
 
 
-def _mended(core: Core, transitions: Sequence[Transition], finite: Sequence[str]) -> bool:
+def _would_prove(core: Core, transitions: Sequence[Transition], finite: Sequence[str]) -> bool:
     nodes = dict.fromkeys(name for one in core.transitions for name in (one.source, one.target))
     return not isinstance(rank_nodes(nodes, transitions, finite), list)
 

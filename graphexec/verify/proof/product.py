@@ -52,7 +52,7 @@ class Product:
         waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
         self._rows: dict[str, list[_Move]] = {name: [] for name in flow.nodes}
         for one, several in zip(transitions, spending, strict=True):
-            needs = (_surely if sure else _perhaps)(one, known, place)
+            needs = (_needs_at_most if sure else _needs_at_least)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
             row = self._rows[one.source]
             for each in several:
@@ -121,7 +121,7 @@ class Product:
 
         Its loop consists of transitions `within`.
         """
-        explored = list(self._explored(most))
+        explored = list(self._explore(most))
         inside = frozenset(within)
         following: dict[State, list[State]] = {}
         for source, target, one in explored:
@@ -148,7 +148,7 @@ class Product:
             return None
         return find_path(label_edges(explored), self.begin, best[0]) or [], best[1]
 
-    def _explored(self, most: int) -> Iterator[_Labelled]:
+    def _explore(self, most: int) -> Iterator[_Labelled]:
         found = {self.begin}
         waiting = deque(found)
         while waiting and len(found) <= most:
@@ -225,14 +225,14 @@ def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Itera
     yield from found
 
 
-def _perhaps(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
+def _needs_at_least(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
     """Return when a transition may be possible: a `gate` when a counter is at 0, a `within` at any time."""
     if one.kind != "gate" or limits["seconds"] is not None or limits["restarts"] is not None:
         return None
     return tuple((place[name], 1) for name in one.causes if name in place)
 
 
-def _surely(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
+def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
     """Return when a transition is possible without waiting, and without what other visits may have spent."""
     if one.kind == "move":
         return None

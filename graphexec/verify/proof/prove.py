@@ -16,12 +16,11 @@ from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.components import reachable
-from graphexec.verify.proof.findings import Finding, Verdict, Witness, finding_of
+from graphexec.verify.proof.findings import Finding, Verdict, Witness, fan_out_remedy, finding_of
 from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
 from graphexec.verify.proof.loops import loops_found
 from graphexec.verify.proof.paths import find_path, label_edges
 from graphexec.verify.proof.ranking import rank_nodes
-from graphexec.verify.proof.settings import fan_out_remedy
 
 
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
@@ -97,7 +96,7 @@ def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[st
         if _unbounded(node, limits, measured):
             asks = ", ".join(effect.__name__ for effect in node.effects)
             fact = f"nothing bounds how often one visit asks for {asks}"
-            charged = [_counted(effect, measured) for effect in node.effects]
+            charged = [_counted_meters(effect, measured) for effect in node.effects]
             limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
             remedy = f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
             yield Finding("GX013", "warning", node.name, None, fact, remedy)
@@ -106,10 +105,10 @@ def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[st
 def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> bool:
     if node.most is not None or limits.fan_out is not None:
         return False
-    return any(all(limits[name] is None for name in _counted(effect, measured)) for effect in node.effects)
+    return any(all(limits[name] is None for name in _counted_meters(effect, measured)) for effect in node.effects)
 
 
-def _counted(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
+def _counted_meters(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 

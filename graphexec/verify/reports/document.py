@@ -23,9 +23,8 @@ from typing import Any
 
 from graphexec.kernel.meters import Limits
 from graphexec.verify.proof.certificate import Bound, Bounds
-from graphexec.verify.proof.findings import CODES, Finding, Witness
+from graphexec.verify.proof.findings import AGENT_METERS, CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
-from graphexec.verify.proof.settings import AGENT_METERS
 from graphexec.verify.reports.subject import SourceLocation, Subject, status_of
 
 VERSION = 1
@@ -41,18 +40,18 @@ def document(subjects: Sequence[Subject], *, root: str = "") -> str:
     return json.dumps(whole, indent=2) + "\n"
 
 
-def told_bounds(bounds: Bounds) -> dict[str, Any]:
+def bounds_data(bounds: Bounds) -> dict[str, Any]:
     """The bounds as JSON data."""
     return {
-        "transitions": _bound(bounds.transitions),
-        "model_calls": _bound(bounds.model_calls),
-        "tool_calls": _bound(bounds.tool_calls),
-        "seconds": _bound(bounds.seconds),
-        "meters": {name: _bound(bound) for name, bound in bounds.meters.items()},
+        "transitions": _bound_data(bounds.transitions),
+        "model_calls": _bound_data(bounds.model_calls),
+        "tool_calls": _bound_data(bounds.tool_calls),
+        "seconds": _bound_data(bounds.seconds),
+        "meters": {name: _bound_data(bound) for name, bound in bounds.meters.items()},
     }
 
 
-def told_limits(limits: Limits) -> dict[str, Any]:
+def limits_data(limits: Limits) -> dict[str, Any]:
     """The limits as JSON data: those of meters by name, agents' always; the machine's own budgets under `budgets`."""
     return {
         "iterations": limits.iterations,
@@ -73,8 +72,8 @@ def _target(subject: Subject, root: str) -> dict[str, Any]:
         "error": subject.error,
         "place": _place(subject.place, root),
         "digest": None if certificate is None else certificate.flow.digest,
-        "limits": None if verdict is None else told_limits(verdict.limits),
-        "bounds": None if certificate is None else told_bounds(certificate.bounds),
+        "limits": None if verdict is None else limits_data(verdict.limits),
+        "bounds": None if certificate is None else bounds_data(certificate.bounds),
         "assumptions": [] if verdict is None else list(verdict.assumptions),
         "findings": [_finding(subject, finding, root) for finding in subject.findings],
     }
@@ -103,7 +102,7 @@ def _witness(witness: Witness) -> dict[str, Any]:
     return {
         "stem": [_transition(step) for step in witness.stem],
         "loop": [_transition(step) for step in witness.loop],
-        "limits": told_limits(witness.limits),
+        "limits": limits_data(witness.limits),
     }
 
 
@@ -111,5 +110,5 @@ def _transition(step: Transition) -> dict[str, str]:
     return {"source": step.source, "outcome": step.outcome, "target": step.target, "kind": step.kind}
 
 
-def _bound(bound: Bound) -> dict[str, Any]:
+def _bound_data(bound: Bound) -> dict[str, Any]:
     return {"form": bound.form, "number": bound.number, "exact": bound.exact}

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from graphexec.verify.proof.findings import CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
-from graphexec.verify.reports.document import told_bounds
+from graphexec.verify.reports.document import bounds_data
 from graphexec.verify.reports.subject import SourceLocation, Subject, qualified
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -117,5 +117,5 @@ def _physical(place: SourceLocation, root: str) -> dict[str, Any]:
 
 def _verdict(subject: Subject) -> dict[str, Any]:
     bounds = None if subject.verdict is None else subject.verdict.bounds
-    told = None if bounds is None else told_bounds(bounds)
+    told = None if bounds is None else bounds_data(bounds)
     return {"target": subject.name, "status": subject.status, "bounds": told}

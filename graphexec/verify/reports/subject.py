@@ -12,7 +12,7 @@ from graphexec.kernel.node import Node
 from graphexec.verify.proof.findings import Finding, Verdict
 
 # A verdict's status, or that there was nothing to come to one about.
-Told: TypeAlias = Literal["proved", "refuted", "unproved", "error"]
+SubjectStatus: TypeAlias = Literal["proved", "refuted", "unproved", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Subject:
     error: str | None = None
 
     @property
-    def status(self) -> Told:
+    def status(self) -> SubjectStatus:
         """The verdict's; a table that cannot be built is refuted."""
         if self.error is not None:
             return "error"
@@ -88,27 +88,27 @@ def subject_of(name: str, verdict: Verdict, place: SourceLocation | None = None)
     return Subject(name, verdict.findings, verdict, place)
 
 
-def status_of(subjects: Sequence[Subject]) -> Told:
+def status_of(subjects: Sequence[Subject]) -> SubjectStatus:
     """The status of several: an error if one is, else refuted if one is, else unproved if one is."""
-    severity: tuple[Told, ...] = ("proved", "unproved", "refuted", "error")
-    statuses: list[Told] = ["proved", *(subject.status for subject in subjects)]
+    severity: tuple[SubjectStatus, ...] = ("proved", "unproved", "refuted", "error")
+    statuses: list[SubjectStatus] = ["proved", *(subject.status for subject in subjects)]
     return max(statuses, key=severity.index)
 
 
 def place_of(function: Callable[..., Any]) -> SourceLocation | None:
     """Return the place of a function, its first decorator included; `None` for what was not written in Python."""
-    code = getattr(_written(function), "__code__", None)
+    code = getattr(_unwrap_function(function), "__code__", None)
     return None if code is None else SourceLocation(code.co_filename, code.co_firstlineno)
 
 
 def qualified(function: Callable[..., Any]) -> str:
     """The whole name of a function, its module's before it."""
-    written = _written(function)
+    written = _unwrap_function(function)
     name = getattr(written, "__qualname__", type(written).__name__)
     return f"{getattr(written, '__module__', '')}.{name}".removeprefix(".")
 
 
-def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     while True:
         inner: Callable[..., Any] = inspect.unwrap(function)
         if isinstance(inner, functools.partial):

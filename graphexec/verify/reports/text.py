@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.verify.proof.certificate import Bound, Bounds
-from graphexec.verify.proof.findings import CODES, Finding, Witness
+from graphexec.verify.proof.findings import CODES, Finding, Witness, meter_limit
 from graphexec.verify.proof.flow import Transition
-from graphexec.verify.proof.settings import meter_limit
-from graphexec.verify.reports.subject import SourceLocation, Subject, Told
+from graphexec.verify.reports.subject import SourceLocation, Subject, SubjectStatus
 
 # What a status says of the runs.
-_MEANS: Mapping[Told, str] = {
+_MEANS: Mapping[SubjectStatus, str] = {
     "proved": "every run ends",
     "refuted": "not every run ends as it should",
     "unproved": "it is not proved that every run ends",
@@ -38,7 +37,7 @@ def text(subjects: Sequence[Subject], *, root: str = "") -> str:
     """
     paragraphs = [paragraph for subject in subjects for paragraph in _paragraphs(subject, root)]
     if len(subjects) > 1:
-        paragraphs.append(_counted(subjects))
+        paragraphs.append(_summary(subjects))
     return "\n\n".join(paragraphs) + "\n"
 
 
@@ -128,7 +127,7 @@ def _sentence(words: str, node: str | None) -> str:
     return f"{words[:1] if named else words[:1].upper()}{words[1:]}."
 
 
-def _counted(subjects: Sequence[Subject]) -> str:
+def _summary(subjects: Sequence[Subject]) -> str:
     statuses = [subject.status for subject in subjects]
     counts = [
         f"{statuses.count(status)} {'not checked' if status == 'error' else status}"

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import final
 
 from graphexec import Graph, node, on, wrap
-from graphexec.kernel.stepping import begin
-from graphexec.runtime.runner import make_run_context, run
+from graphexec.kernel import begin
+from graphexec.runtime import make_run_context, run
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Sum, Total, halve
 
 

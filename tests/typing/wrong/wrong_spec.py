@@ -1,7 +1,7 @@
 """Limits, handlers and results that are none."""
 
 from graphexec import AgentExecutor, Limits, Snapshot
-from graphexec.runtime.runner import arun, make_run_context, run
+from graphexec.runtime import arun, make_run_context, run
 from tests.kernel.machines import DIAMOND, Number, Question
 
 Limits(15)  # error: mypy arg-type, pyright reportArgumentType

@@ -1,13 +1,31 @@
-"""Drawn values that Hypothesis shows by their `repr`, where it would take a dataclass apart."""
+"""What a failing test raises and shows: exceptions, values by their `repr`, tracebacks of the user's own frames."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final, TypeVar
 
+from graphexec.errors import GraphexecError
+
+
+class ScriptExhaustedError(BaseException):
+    """A scripted tool was called more often than it has results.
+
+    No `Exception`, because that would be an observation for the model, and the test would go on.
+    """
+
+
+class DeadlockError(GraphexecError, RuntimeError):
+    """Nothing can go on under a virtual clock. `waiting` says who waits, and where."""
+
+    def __init__(self, text: str, waiting: Sequence[str]) -> None:
+        self.waiting = tuple(waiting)
+        super().__init__(f"{text}; waiting: {', '.join(self.waiting) or 'nobody'}")
+
 
 class Readable:
-    """Shown by its `repr` in a failure of Hypothesis, too."""
+    """Shown by its `repr` in a failure of Hypothesis, too, where it would take a dataclass apart."""
 
     __slots__ = ()
 
