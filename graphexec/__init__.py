@@ -19,8 +19,8 @@ from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, AskHuman, a
 from graphexec.errors import GraphError, GraphexecError, InputError, LimitsError, ModelError, ParseError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import RunResult
-from graphexec.kernel.effects import All, Asks, Effect, ask, ask_all
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Node, charged, metered, node, opaque
@@ -50,11 +50,13 @@ __all__ = [
     "Asked",
     "Asks",
     "Budget",
+    "CallContext",
     "Done",
     "Effect",
     "Entered",
     "Event",
     "Exhausted",
+    "Failed",
     "Graph",
     "GraphError",
     "GraphexecError",

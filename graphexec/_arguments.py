@@ -79,6 +79,7 @@ def maybe(kind: Constraint, without: str = "none") -> Constraint:
 
 TEXT = Constraint("a text", lambda value: isinstance(value, str))
 NAME = Constraint("a name, as a text", lambda value: isinstance(value, str) and bool(value.strip()))
+FUNCTION = Constraint("a function", callable)
 FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
 SECONDS = number("seconds, 0 or more")
 TIMEOUT = number("seconds above 0", positive=True)

@@ -49,7 +49,7 @@ class AgentStep:
 
     `told` is a shorter observation for the model, where it needs one. `status` is `ok`; `error`, the tool raised;
     `bad_arguments`, it was not called; `unknown_tool`; `timed_out`, the tool's own timeout; `cut`, the run's deadline;
-    `parse_error`, there was no action to run.
+    `parse_error`, there was no action to run. `error` is the class of the exception that the tool failed with.
     """
 
     action: AgentAction
@@ -57,6 +57,8 @@ class AgentStep:
     observation: Any
     status: StepStatus = "ok"
     told: str | None = None
+    # With its module, unless it is a builtin: "ValueError", "my_tools.PaymentError".
+    error: str | None = None
 
     def __iter__(self) -> Iterator[Any]:
         yield self.action

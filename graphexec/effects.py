@@ -1,4 +1,4 @@
-"""The effects of an agent: asking a model, calling a tool, asking a person."""
+"""The effects of an agent: asking a model, calling a tool, asking a person, loading and saving a memory."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def agent_limits(  # noqa: PLR0913
 
     `iterations` counts plans; `model_calls` and `tool_calls` count attempts, charged before the call. `tokens` counts
     prompt and completion tokens, at least one a call; they are known after a call, so the last one can exceed the
-    limit. `cost` is money, compared before each call, of models that are `priced`; calls made by a callable agent or a
-    tool are not seen. A call may cost nothing, so `cost` cannot prove termination. The others are as in `Limits`.
+    limit. `cost` is money, compared before each call, of models that are `priced`; what a callable agent or a tool
+    spends is seen only where it runs a machine or an executor, whose run is within this one. A call may cost nothing,
+    so `cost` cannot prove termination. The others are as in `Limits`.
 
     Raises `LimitsError` as `Limits` does, and for a cost of 0.
     """
@@ -122,7 +123,7 @@ class ToolResult:
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
     `return_direct`: the observation is the run's answer. `told` is a shorter observation for the model, where it needs
-    one.
+    one. `error` is the qualified name of the exception's class, of a call that failed or timed out.
     """
 
     # Whatever the tool returned.
@@ -130,17 +131,27 @@ class ToolResult:
     status: StepStatus = "ok"
     return_direct: bool = False
     told: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallTool(Effect[ToolResult]):
-    """Call the tool `name`, which may be unknown; `run` is the run so far, for tools that ask for it."""
+    """Call the tool `name`, which may be unknown; `run` is the run so far, for tools that ask for it.
+
+    `call_id` is the id that a model's provider gave the call, if it is a native one.
+    """
 
     charges: ClassVar[Mapping[Meter, int]] = {TOOL_CALLS: 1}
     name: str
     # Text for a tool of one argument, or the arguments by name.
     tool_input: str | Mapping[str, Any]
     run: Run | None = field(default=None, compare=False, repr=False)
+    call_id: str | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def provider_id(self) -> str | None:
+        """The `call_id`."""
+        return self.call_id
 
     def cut(self, exhausted: Exhausted) -> ToolResult:
         """Say in the observation that the deadline cut the call: its siblings keep their results."""
@@ -152,3 +163,18 @@ class AskHuman(Effect[str]):
     """Ask a person, who answers with text."""
 
     question: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMemory(Effect[Mapping[str, Any]]):
+    """Load what a memory adds to the `inputs` that the caller passed: further inputs by name."""
+
+    inputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveMemory(Effect[None]):
+    """Save a run that ended: its `inputs`, with those that were loaded, and its `outputs` by name."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]

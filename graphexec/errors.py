@@ -156,6 +156,14 @@ class SnapshotError(GraphexecError, ValueError):
     """Stored text is not a snapshot of this graph."""
 
 
+class ExhaustedError(GraphexecError):
+    """A limit of a run does not allow what a call of it asks for."""
+
+
+class ThreadLimitError(GraphexecError, RuntimeError):
+    """There is no thread for a call: too many that were cut off still run, or the system gives no more."""
+
+
 class AbandonedError(GraphexecError):
     """A run in an abandoned thread: its call was cut, or its batch failed, so nothing waits for its result."""
 
@@ -244,6 +252,11 @@ def described(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception of the user's may fail at that, too
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def qualified_name(kind: type[BaseException]) -> str:
+    """Return the name of an exception's class, with its module unless it is a builtin: `my_tools.PaymentError`."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def format_value(value: object) -> str:

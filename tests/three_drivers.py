@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec import All, Answered, Asked, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
 from graphexec.kernel import Cut, PendingEffect
-from graphexec.kernel.effects import Request
+from graphexec.kernel.effects import CallContext
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import handler_of
 from graphexec.runtime.io import run_sync
@@ -75,9 +76,14 @@ class Told(Generic[F]):
         return self.done.spent
 
     @property
-    def asked(self) -> tuple[Request, ...]:
-        """The effects asked for, batches whole, in order."""
-        return tuple(event.effect for event in self.events if isinstance(event, Asked))
+    def asked(self) -> tuple[Effect[Any], ...]:
+        """The effects asked for, in order."""
+        return self.asked_after(0)
+
+    def asked_after(self, requests: int) -> tuple[Effect[Any], ...]:
+        """The effects asked for after so many requests, batches being one each, were answered."""
+        asked = [event for event in self.events if isinstance(event, Asked)]
+        return tuple(event.effect for event in asked if event.call is None or event.call.sequence > requests)
 
 
 Driver: TypeAlias = Callable[[Script[Any, Any]], Told[Any]]
@@ -105,7 +111,8 @@ def astreamed(script: Script[S, F]) -> Told[F]:
 def amnesiac(script: Script[S, F]) -> Told[F]:
     """Drive by hand, forgetting everything but text: before each effect, and again before each reply.
 
-    So the process that answers is never the one that asked, which is what a pause is.
+    So the process that answers is never the one that asked, which is what a pause is. The members of a batch are
+    answered one by one, the last one first.
     """
     graph, world = script.graph, script.run_context
     limits = world.limits
@@ -118,15 +125,24 @@ def amnesiac(script: Script[S, F]) -> Told[F]:
         return advance(graph, Snapshot.from_json(texts[-1], graph), limits)
 
     while isinstance(state := remembered(), PendingEffect):
-        left = None if state.deadline is None else state.deadline - (world.clock() - began)
-        events.append(Asked(state.snapshot.node, state.effect))
-        answer = _carried_out(world, state.effect, left)
+        events += [Asked(call.node, call.effect, call) for call in state.calls if call.effect is not None]
+        replies = _carried_out(world, state, began)
         at = world.clock() - began
         again = remembered()
         assert isinstance(again, PendingEffect), "a pure engine asks again what it asked"
         assert again.snapshot == state.snapshot
-        reply = again.cut(at=at, finished=answer.finished) if isinstance(answer, Cut) else again.reply(answer, at=at)
-        texts.append(reply.to_json())
+        if not isinstance(state.effect, All) or len(state.calls) == 1:
+            (reply,) = replies
+            whole = (reply,) if isinstance(state.effect, All) else reply
+            after = again.cut(at=at) if isinstance(reply, Cut) else again.reply(whole, at=at)
+            texts.append(after.to_json())
+            continue
+        for call, reply in reversed(list(zip(state.calls, replies, strict=True))):
+            pending = advance(graph, again.snapshot, limits)
+            assert isinstance(pending, PendingEffect), "the others wait"
+            after = pending.reply_member(call.member, reply, at=at)
+            again = dataclasses.replace(pending, snapshot=Snapshot.from_json(after.to_json(), graph))
+        texts.append(again.snapshot.to_json())
     return Told(state, tuple(events), tuple(texts))
 
 
@@ -193,7 +209,26 @@ def _plain(outcome: object) -> object:
 
 
 def _timeless(events: Sequence[Event[Any]]) -> list[object]:
-    return [_without_seconds(event) for event in events]
+    return _in_order([_without_seconds(event) for event in events])
+
+
+def _in_order(events: list[Any]) -> list[object]:
+    """The events, with those of each request in one order: the members of a batch begin and end in any."""
+    ordered: list[object] = []
+    for request, group in itertools.groupby(events, _of):
+        several = list(group)
+        if request:
+            answered = [event for event in several if isinstance(event, Answered)]
+            last = answered[-1].spent if answered else None
+            several = [dataclasses.replace(one, spent=last) if one in answered else one for one in several]
+            several.sort(key=lambda event: (type(event).__name__ == "Answered", event.call.member))
+        ordered += several
+    return ordered
+
+
+def _of(event: Any) -> object:
+    call = getattr(event, "call", None)
+    return call and call.sequence
 
 
 def _without_seconds(event: Event[Any]) -> object:
@@ -209,30 +244,37 @@ def _without_seconds(event: Event[Any]) -> object:
     return event
 
 
-def _kinds(requests: Sequence[Request]) -> list[object]:
-    return [
-        [type(effect).__name__ for effect in request.effects] if isinstance(request, All) else type(request).__name__
-        for request in requests
-    ]
+def _kinds(effects: Sequence[Effect[Any]]) -> list[str]:
+    return [type(effect).__name__ for effect in effects]
 
 
-def _answered(handler: Handler, effect: Effect[Any], left: float | None) -> object:
-    return run_sync(handler.answer(effect, left, BLOCKING))
+@dataclass(frozen=True)
+class _Timed:
+    """The scope of a run that is driven by hand, so many seconds before its deadline."""
+
+    left: float | None
+    run_id: str = ""
+    context: Any = None
+
+    def seconds_left(self) -> float | None:
+        return self.left
 
 
-def _carried_out(world: RunContext, request: Request, left: float | None) -> object:
+def _answered(handler: Handler, call: CallContext[Any]) -> object:
+    return run_sync(handler.answer(call.effect, call, BLOCKING))
+
+
+def _carried_out(world: RunContext, state: PendingEffect, began: float) -> list[object]:
     """Answer as a driver does; a `Cut` says what the deadline cut."""
+    left = None if state.deadline is None else state.deadline - (world.clock() - began)
     if left is not None and left <= 0:
-        return Cut()
-    effects: Sequence[Effect[Any]] = request.effects if isinstance(request, All) else (request,)
-    handlers = [handler_of(world.handlers, effect) for effect in effects]
-    calls = [partial(_answered, handler, effect, left) for handler, effect in zip(handlers, effects, strict=True)]
+        return [Cut() for _ in state.calls]
+    scope = _Timed(left)
+    calls: list[CallContext[Any]] = [
+        CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
+    ]
+    answers = [partial(_answered, handler_of(world.handlers, call.effect), call) for call in calls]
     if left is None:
-        replies: tuple[Any, ...] = tuple([call() for call in calls])
-    else:
-        replies = wait_for_all(calls, left, at_once=world.at_once)
-    if NOT_DONE in replies and not isinstance(request, All):
-        return Cut()
-    if NOT_DONE in replies:
-        return Cut(tuple(Cut() if reply is NOT_DONE else reply for reply in replies))
-    return replies if isinstance(request, All) else replies[0]
+        return [answer() for answer in answers]
+    replies = wait_for_all(answers, left, at_once=world.at_once)
+    return [Cut() if reply is NOT_DONE else reply for reply in replies]

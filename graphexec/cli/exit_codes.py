@@ -8,7 +8,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -150,10 +150,8 @@ def write_bytes(content: bytes, file: Path) -> None:
         raise UsageError(f"{file} cannot be written: {error}; name another file") from error
 
 
-def opened(file: Path | None) -> AbstractContextManager[TextIO | None]:
-    """Open a file that is written as things happen, if there is one; line after line. Raises `UsageError`."""
-    if file is None:
-        return nullcontext()
+def opened(file: Path) -> TextIO:
+    """Open a file that is written as things happen, line after line. Raises `UsageError`."""
     try:
         return file.open("w", buffering=1, encoding="utf-8", newline="\n")
     except OSError as error:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, line_of, read
+from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, line_of, opened, read
 from graphexec.cli.run_loop import Reached, Setup
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, ending
@@ -20,11 +23,18 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """A display that writes records to `out`. They are ASCII, so that every stream can carry them."""
+    """A display that writes records to `out`. They are ASCII, so that every stream can carry them.
 
-    def __init__(self, out: TextIO) -> None:
+    A full disk does not end the run: nothing is written after the first record that cannot be, so that what is there is
+    the beginning of a run. Only where `out` is the standard output, not a `file`, a reader that went away is an error.
+    """
+
+    def __init__(self, out: TextIO, file: Path | None = None) -> None:
         self._out = out
+        self._file = file
         self._recorder: Recorder | None = None
+        self._written = 0
+        self._failure: OSError | None = None
 
     def begun(self, setup: Setup) -> None:
         """Write `start`."""
@@ -59,8 +69,51 @@ class Records:
         last = {**ending(reached.ending), **told}
         self._write(self._recorder.result(status, code, reached.steps, reached.spent, reached.seconds, **last))
 
+    def report_missing(self) -> bool:
+        """Print on stderr which records could not be written, and return whether there are some."""
+        if self._failure is None or self._recorder is None:
+            return False
+        name = "the standard output" if self._file is None else self._file
+        reason = self._failure.strerror or line_of(self._failure)
+        total = len(self._recorder.records)
+        lost = f"the last {total - self._written}" if self._written else "all"
+        missing = f"{lost} of its {total} records are missing"
+        # The same disk may be full for stderr.
+        with suppress(OSError):
+            print(f"graphexec: {name} is incomplete: {reason}; {missing}", file=sys.stderr)
+        return True
+
     def _write(self, record: Record) -> None:
-        print(json.dumps(record), file=self._out, flush=True)
+        if self._failure is not None:
+            return
+        try:
+            print(json.dumps(record), file=self._out, flush=True)
+        except OSError as error:
+            if self._file is None and isinstance(error, BrokenPipeError):
+                raise
+            self._failure = error
+        else:
+            self._written += 1
+
+
+@contextmanager
+def records_in(file: Path | None) -> Generator[Records | None]:
+    """Write the records of a run to a file, if there is one, and print at the end what is missing in it.
+
+    Raises `UsageError` for a file that cannot be opened.
+    """
+    if file is None:
+        yield None
+        return
+    out = opened(file)
+    records = Records(out, file)
+    try:
+        yield records
+    finally:
+        # What could not be written is still in the buffer.
+        with suppress(OSError):
+            out.close()
+        records.report_missing()
 
 
 def recording_at(file: str) -> Recording:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, code_of
 from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.memory_nodes import is_saving
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
@@ -33,7 +34,7 @@ class Setup:
 class Reached:
     """The progress of a run: the node it is at, its steps, what it spent, and the seconds since it began.
 
-    A run that came to its `ending` may still fail or be interrupted, while its memory is saved.
+    A run that came to its `ending` may still fail or be interrupted while its memory is saved.
     """
 
     node: str = ""
@@ -83,7 +84,8 @@ def follow(setup: Setup, displays: Sequence[RunDisplay], *, debug: bool = False)
                         display.failed(error, reached)
                     return code_of(error)
                 if isinstance(event, Entered):
-                    seen = Reached(event.node, _steps(event.value), event.spent)
+                    ending = seen.ending if is_saving(event.node) else None
+                    seen = Reached(event.node, _steps(event.value), event.spent, ending=ending)
                 if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
                     seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)
                 if isinstance(event, Done):

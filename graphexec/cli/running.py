@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from graphexec.cli.exit_codes import ANSWERED, Debug, ending_in_one_line, opened, option, write_proof
-from graphexec.cli.records import Records
+from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, ending_in_one_line, option, write_proof
+from graphexec.cli.records import Records, records_in
 from graphexec.cli.run_loop import RunDisplay, Setup, follow
 from graphexec.cli.run_options import AgentName, chosen_memory, chosen_model, chosen_tools, fetch_weights, made_agent
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
@@ -119,7 +119,8 @@ def run(  # noqa: PLR0913 - each is an option
         option(
             _OUTPUT,
             "FILE",
-            "Write what --json prints there too, as it happens: for graphexec view, draw --run and audit.",
+            "Write what --json prints there too, as it happens: for graphexec view, draw --run and audit. A full disk "
+            "does not end the run.",
         ),
     ] = None,
     certificate: Annotated[
@@ -154,12 +155,16 @@ def run(  # noqa: PLR0913 - each is an option
             from graphexec.verify import verify
 
             write_proof(verify(executor.graph, executor.limits).certificate, certificate)
-        with opened(record) as file:
+        with records_in(record) as recording:
             # Last: it may take minutes, after which nothing is to be found wrong with what was typed.
             fetch_weights(chosen)
-            display: RunDisplay = Records(out) if json else (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
+            printed = Records(out) if json else None
+            display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
             # The file is written first: who is shown the end may look at the file next.
-            displays = [display] if file is None else [Records(file), display]
+            displays = [display] if recording is None else [recording, display]
             code = follow(Setup(question, executor, chosen.name, name), displays, debug=debug)
+        if printed is not None and printed.report_missing():
+            # The answer may be among what is missing.
+            code = code or FAILED
         if code != ANSWERED:
             raise typer.Exit(code)

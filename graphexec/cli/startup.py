@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
-from graphexec.cli.exit_codes import INTERRUPTED, READER_GONE, USAGE, print_json_error
+from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, print_json_error
 from graphexec.cli.terminal import let_go, make_writable
 
 app.add_typer(checks)
@@ -28,15 +28,27 @@ def enter(arguments: Sequence[str]) -> None:
     """Run the command that `arguments` name, and exit with its code."""
     make_writable()
     try:
-        code = _exit_code(arguments)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        code = _flush(_exit_code(arguments))
     except BrokenPipeError:
         let_go()
         code = READER_GONE
     except KeyboardInterrupt:
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _flush(code: int) -> int:
+    """Write what is still to be written; return the exit code, which says so if output is lost."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            # A full disk.
+            let_go()
+            code = code or (FAILED if stream is sys.stdout else code)
+    return code
 
 
 @functools.cache

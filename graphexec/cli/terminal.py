@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from dataclasses import astuple, dataclass
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from rich.console import Console
 
@@ -69,6 +69,20 @@ class Screen(Console):
         raise BrokenPipeError
 
 
+class TraceScreen(Screen):
+    """A screen for lines that a run can do without: on a full disk they are lost, and the run goes on."""
+
+    # Any: as rich has it.
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, if there is room."""
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass
+
+
 def in_one_place(one: TextIO, other: TextIO) -> bool:
     """Whether two streams are read together: on one terminal, or in one file."""
     try:
@@ -87,10 +101,10 @@ def make_writable() -> None:
 
 
 def let_go() -> None:
-    """Give up the streams that nobody reads any more, so that Python does not complain of them at exit."""
+    """Give up the streams that cannot be written any more, so that Python does not complain of them at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(nowhere, stream.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from pydantic_core import to_json
@@ -12,7 +13,7 @@ from rich.text import Text
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.exit_codes import line_of
 from graphexec.cli.run_loop import Reached, Setup
-from graphexec.cli.terminal import Screen, clean, in_one_place, symbols_for
+from graphexec.cli.terminal import Screen, TraceScreen, clean, in_one_place, symbols_for
 from graphexec.draw.model.text import counted, duration
 from graphexec.effects import (
     COMPLETION_TOKENS,
@@ -23,19 +24,23 @@ from graphexec.effects import (
     CallAgent,
     CallModel,
     CallTool,
+    LoadMemory,
+    SaveMemory,
     reported_tokens,
 )
+from graphexec.executor.iteration import name_in_batch
+from graphexec.executor.memory_nodes import NotSaved, is_saving
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Replied
-from graphexec.kernel.effects import Effect, Perform, Request, members_of
+from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
 
 
-def format_request(request: Request) -> str:
+def format_effects(effects: Iterable[Effect[Any]]) -> str:
     """What is waited for: each kind once, however many of it are asked for at a time."""
-    effects = members_of(request)
+    effects = tuple(effects)
     tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
     parts = [f"calling {', '.join(tools)}"] if tools else []
     parts += [_format_effect(effect) for effect in effects if not isinstance(effect, CallTool)]
@@ -51,6 +56,10 @@ def _format_effect(effect: Effect[Any]) -> str:
             return "asking the agent"
         case AskHuman():
             return "asking a person"
+        case LoadMemory():
+            return "loading the memory"
+        case SaveMemory():
+            return "saving the memory"
         case Perform(node):
             return f"running {node}"
         case _:
@@ -75,7 +84,7 @@ class AnswerPrinter:
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
-        self.screen = Screen(err)
+        self.screen = TraceScreen(err)
         self._symbols = symbols_for(err)
 
     def begun(self, setup: Setup) -> None:
@@ -129,10 +138,13 @@ class TracePrinter(AnswerPrinter):
     def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
         self._together = in_one_place(out, err)
-        self._answered: Answered | None = None
+        # What the node that the run is at was answered.
+        self._answers: list[Answered] = []
         self._iteration = 0
         self._parted = False
-        self._waiting: Progress | None = None
+        # The calls that wait, and what says so.
+        self._waiting: dict[CallId | None, Effect[Any]] = {}
+        self._progress: Progress | None = None
 
     def begun(self, setup: Setup) -> None:
         """Say what is run."""
@@ -145,15 +157,17 @@ class TracePrinter(AnswerPrinter):
         """Show an edge when it is taken, and meanwhile what is waited for."""
         match event:
             case Entered():
-                self._answered = None
-            case Asked(_, effect):
-                self._wait(format_request(effect))
+                self._answers = []
+            case Asked(_, effect, call):
+                self._waiting[_id_of(call)] = effect
+                self._wait()
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 self._parted = False
-                self.say(Text(f"   {clean(str(news))}", "dim"))
+                self.say(Text(f"   {clean(name_in_batch(event.call))}{clean(str(news))}", "dim"))
             case Answered():
-                self._stop_waiting()
-                self._answered = event
+                self._waiting.pop(_id_of(event.call), None)
+                self._wait()
+                self._answers.append(event)
             case Moved():
                 self._row(event)
             case _:
@@ -198,11 +212,17 @@ class TracePrinter(AnswerPrinter):
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
 
-    def _wait(self, what: str) -> None:
+    def _wait(self) -> None:
         """Show what is waited for, and for how long: on a terminal only."""
-        if not self.screen.is_terminal:
+        if not self._waiting:
+            self._stop_waiting()
+        if not self._waiting or not self.screen.is_terminal:
             return
-        self._waiting = Progress(
+        what = format_effects(self._waiting.values())
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], description=what)
+            return
+        self._progress = Progress(
             TextColumn("  "),
             SpinnerColumn(self._symbols.spinner, style="cyan"),
             TextColumn("{task.description}", style="dim", markup=False),
@@ -210,13 +230,14 @@ class TracePrinter(AnswerPrinter):
             console=self.screen,
             transient=True,
         )
-        self._waiting.add_task(what)
-        self._waiting.start()
+        self._progress.add_task(what)
+        self._progress.start()
 
     def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.stop()
-            self._waiting = None
+        self._waiting.clear()
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
 
     def _print_gap(self) -> None:
         if not self._parted:
@@ -258,24 +279,24 @@ class TracePrinter(AnswerPrinter):
                 lines.extend([Text(thought, "dim italic")] if thought else [])
                 lines.extend(self._action(action) for action in actions)
             case Observed(actions=actions, results=results):
-                several = len(results) > 1
-                for action, result in zip(actions, results, strict=True):
+                times = self._times_of(len(results))
+                for action, result, seconds in zip(actions, results, times, strict=True):
                     step = AgentStep(action, result.observation, result.status)
-                    lines.append(self._observation(step, named=several))
+                    lines.append(self._observation(step, seconds, named=len(results) > 1))
             case Ready(run=run) if moved.node == "parse" and run.steps:
                 said = self._shorten(run.steps[-1].action.log)
                 lines.append(Text(f"the reply could not be read: {said}", "red"))
                 lines.append(Text(f"told the model: {self._shorten(_format_value(run.steps[-1].observation))}", "dim"))
-            case LimitReached(limit=limit):
+            case LimitReached(limit=limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
-            case AgentFinish(return_direct=True):
+            case AgentFinish(return_direct=True) if not is_saving(moved.node):
                 lines.append(Text("the tool's result is the answer", "dim"))
             case _:
                 pass
         return Text("\n").join(lines)
 
     def _reply(self, reply: ModelReply) -> Text:
-        seconds = "" if self._answered is None else f"{duration(self._answered.seconds)} {self._symbols.dot} "
+        seconds = f"{duration(self._answers[-1].seconds)} {self._symbols.dot} " if self._answers else ""
         usage = reply.usage
         text = Text(f"{seconds}{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens", "dim")
         if reply.finish_reason == "length":
@@ -290,8 +311,16 @@ class TracePrinter(AnswerPrinter):
         arguments = ", ".join(f"{name}={_format_value([value])[1:-1]}" for name, value in given.items())
         return text.append(f"({self._shorten(arguments)})")
 
-    def _observation(self, step: AgentStep, *, named: bool) -> Text:
-        text = Text(f"{clean(step.action.tool)}: " if named else "", "cyan")
+    def _times_of(self, tools: int) -> list[str]:
+        """Return how long each tool took, where all that was asked for was one call of each."""
+        calls = [answer for answer in self._answers if isinstance(answer.effect, CallTool) and answer.call is not None]
+        calls.sort(key=lambda answer: _id_of(answer.call) or ())
+        return [duration(answer.seconds) for answer in calls] if len(calls) == tools else [""] * tools
+
+    def _observation(self, step: AgentStep, seconds: str, *, named: bool) -> Text:
+        text = Text(clean(step.action.tool) if named else "", "cyan")
+        if named:
+            text.append(f" {seconds}: " if seconds else ": ", "dim")
         return text.append(self._shorten(_format_value(step.observation)), "green" if step.status == "ok" else "red")
 
     def _shorten(self, text: str) -> str:
@@ -301,11 +330,15 @@ class TracePrinter(AnswerPrinter):
         return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
 
 
+def _id_of(call: CallContext[Any] | None) -> CallId | None:
+    return None if call is None else call.id
+
+
 def _colour(outcome: object) -> str:
     match outcome:
         case AgentFinish():
             return "bold green"
-        case LimitReached() | StoppedResponse() | Exhausted():
+        case LimitReached() | StoppedResponse() | NotSaved() | Exhausted():
             return "yellow"
         case _:
             return "dim"

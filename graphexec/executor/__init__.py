@@ -5,6 +5,7 @@ from graphexec.executor.handlers import asking_agent, asking_model
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.loop_guard import stop_repeats
+from graphexec.executor.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import ParsePolicy, Trim
 from graphexec.executor.result import RunResult
@@ -39,6 +40,7 @@ __all__ = [
     "Chunk",
     "Inputs",
     "LimitReached",
+    "NotSaved",
     "Observed",
     "Observer",
     "ParsePolicy",
@@ -54,8 +56,11 @@ __all__ = [
     "check_return_direct",
     "dispatch_tools",
     "limit_reached",
+    "load_memory",
     "parse",
     "plan",
+    "return_unsaved",
+    "save_memory",
     "stop_repeats",
     "stopped_response",
 ]

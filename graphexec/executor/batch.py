@@ -11,8 +11,8 @@ from typing import Any, TypeVar, final
 from graphexec._arguments import check, maybe, whole
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_whole
+from graphexec.runtime.handlers import AT_ONCE, RunOptions
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import AT_ONCE
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
 
@@ -28,7 +28,11 @@ class BatchOptions:
 
 
 async def run_batch(
-    invoke: Callable[[I, IO], Coroutine[Any, Any, Any]], many: Sequence[I], io: IO, options: BatchOptions
+    invoke: Callable[[I, IO, RunOptions], Coroutine[Any, Any, Any]],
+    many: Sequence[I],
+    io: IO,
+    options: BatchOptions,
+    of_each: RunOptions,
 ) -> list[Any]:
     """Invoke for each of `many` as `AgentExecutor.batch` does. Raises `InputError` for invalid options."""
     width = _width(many, options.max_concurrency)
@@ -36,7 +40,7 @@ async def run_batch(
 
         async def one(inputs: I) -> Any:
             try:
-                return await invoke(inputs, io)
+                return await invoke(inputs, io, of_each)
             except Exception as error:
                 if options.return_exceptions:
                     return error

@@ -8,10 +8,11 @@ from typing import Final, TextIO, final
 
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.agents.prompt import format_observation, observed
-from graphexec.executor.iteration import NewSteps, calls_tools
+from graphexec.errors import described
+from graphexec.executor.iteration import NewSteps, calls_tools, name_in_batch
 from graphexec.executor.result import Ending
 from graphexec.executor.table import EXCEPTION_TOOL, Acted
-from graphexec.kernel.events import Asked, Done, Entered, Event, Reported
+from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta
 
@@ -23,7 +24,7 @@ _MOST = 2_000
 
 
 @final
-class Printed:
+class ConsolePrinter:
     """An observer that prints a run's steps. `NO_COLOR` in the environment forbids colours."""
 
     __slots__ = ("_begun", "_last", "_new", "_out", "_value")
@@ -47,11 +48,14 @@ class Printed:
                 for action in actions:
                     self._line(action.log.strip(), "said")
                     self._line(f"-> {action.tool}({format_observation(action.tool_input)})", "said")
-            case Reported(news=news) if not isinstance(news, ReplyDelta):
-                self._line(f"   {news}", "aside")
+            case Reported(news=news, call=call) if not isinstance(news, ReplyDelta):
+                self._line(f"   {name_in_batch(call)}{news}", "aside")
             case Done(ending):
                 self._steps(ending)
                 self._print_ending(ending)
+            case Failed(error, snapshot):
+                self._steps(snapshot.value)
+                self._print_failure(error)
             case _:
                 pass
 
@@ -83,6 +87,13 @@ class Printed:
             case StoppedResponse():
                 self._line(f"{ending.output}\n{ending.reason}", "wrong")
         self._line("> the run ends", "aside")
+
+    def _print_failure(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            self._line("> the run is interrupted", "aside")
+            return
+        self._line(described(error), "wrong")
+        self._line("> the run fails", "aside")
 
     def _line(self, text: str, kind: str) -> None:
         if not text:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphexec._arguments import FLAG, check, whole
-from graphexec.actions import NO_STEPS, AgentFinish, StoppedResponse, steps_of
+from graphexec._arguments import FLAG, FUNCTION, check, maybe, whole
+from graphexec.actions import NO_STEPS, AgentFinish, Run, StoppedResponse, steps_of
 from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
-from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
+from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
+from graphexec.executor.as_tool import executor_tool
 from graphexec.executor.batch import BatchOptions, run_batch
-from graphexec.executor.handlers import asking_agent, asking_model
-from graphexec.executor.inputs import Inputs, keys_of, name_inputs, outputs_of, ready
+from graphexec.executor.handlers import Binding, answers_of
+from graphexec.executor.inputs import Inputs, keys_of, name_inputs, outputs_of
 from graphexec.executor.iteration import Stepwise
+from graphexec.executor.memory_nodes import add_memory
 from graphexec.executor.observers import Observer, Observers, validate_observers
 from graphexec.executor.options import ParsePolicy, Trim, policies_of
 from graphexec.executor.result import Ending, RunResult, result_of
@@ -36,10 +38,12 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.surgery import bind
+from graphexec.runtime.calls import MAX_DEPTH
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import HandlerLike, handlers_for
+from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, RunOptions, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
-from graphexec.runtime.runner import AT_ONCE, OnEvent, RunContext, follow
+from graphexec.runtime.loop import follow
+from graphexec.runtime.observers import OnEvent
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, calling
 from graphexec.tools.tool import ErrorPolicy
@@ -47,8 +51,11 @@ from graphexec.tools.tool import ErrorPolicy
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from typing_extensions import Unpack
+
     from graphexec.draw import AnyRun
     from graphexec.memory import Memory
+    from graphexec.runtime.handlers import RunSettings
     from graphexec.verify import Verdict
 
 _TABLES = {
@@ -67,7 +74,7 @@ class AgentExecutor:
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
     `max_cost` (money: the model has to be `priced`, and what a callable agent spends is not known), `max_fan_out` (tool
-    calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0).
+    calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0). Runs within it share them.
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string or a function of the error is feedback
       for the model, which tries again.
@@ -79,11 +86,17 @@ class AgentExecutor:
     - `handle_tool_errors`: the model observes what a tool raises ("observe"), it is raised, or a function of the error
       makes the observation, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is
       how many characters of a result the model sees, `tool_concurrency` how many tools of one step run at a time.
-    - `memory` adds inputs before a run and saves its end, unless an exception ends it; `snapshot_of(error)` of what it
-      raises has the run. Observers receive the end after it.
+    - `memory` adds inputs before the first plan and saves the end, unless an exception ends the run. Nodes of the
+      machine do it, within its limits. A save has 0.1 seconds beyond them; what is not saved then is left behind, and
+      reported. `snapshot_of(error)` of what it raises has the answer, and a run that is resumed there only saves.
     - `return_intermediate_steps` adds the steps to what `invoke` returns.
     - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
-    - `observers` receive each event; `verbose` prints a run to stderr. What an observer raises ends the run.
+    - `observers` are called with each event, the last of which is `Done` or `Failed`; `verbose` prints a run to stderr.
+      What one raises is logged (`graphexec`) and reported once to the others (`ObserverFailed`), and the run goes on,
+      unless the observer has `raise_error = True`: then it ends the run.
+
+    - `around_call` makes a context manager of each `CallContext`, entered in the thread or task of that call, for spans
+      of telemetry, say. `max_depth` is how many runs may be within one another (a tool may run an executor).
 
     An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
     the engine holds each step to it), or with `allow_nonterminating=True`.
@@ -96,6 +109,7 @@ class AgentExecutor:
         "_graph",
         "_keys",
         "_may_run_forever",
+        "_memory",
         "_observers",
         "_settings",
         "_verdict",
@@ -131,6 +145,8 @@ class AgentExecutor:
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         observers: Sequence[Observer] = (),
         verbose: bool = False,
+        around_call: AroundCall | None = None,
+        max_depth: int = MAX_DEPTH,
         allow_nonterminating: bool = False,
     ) -> None:
         # Users without a type checker pass other things, here and below.
@@ -143,6 +159,8 @@ class AgentExecutor:
             ("return_intermediate_steps", return_intermediate_steps, FLAG),
             ("verbose", verbose, FLAG),
             ("allow_nonterminating", allow_nonterminating, FLAG),
+            ("max_depth", max_depth, whole(0)),
+            ("around_call", around_call, maybe(FUNCTION)),
         )
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
@@ -157,23 +175,25 @@ class AgentExecutor:
             fan_out=max_fan_out,
         )
         self._keys = keys_of(self.agent, memory)
-        self._observers = Observers(memory, validate_observers(observers), verbose)
-        answers: dict[type[Effect[Any]], HandlerLike] = {
-            CallTool: calling(
-                self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
-            )
-        }
-        if self.agent.model is not None:
-            answers[CallModel] = asking_model(self.agent.model)
-        if self.agent.function is not None:
-            answers[CallAgent] = asking_agent(self.agent.function)
+        self._memory = memory
+        self._observers = Observers(validate_observers(observers), verbose)
+        answers = answers_of(self.agent, memory)
+        answers[CallTool] = calling(
+            self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+        )
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
-        self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency)
-        self._settings = (self.agent, policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct))
+        self.run_context = RunContext(
+            handlers_for(answers), limits, tool_concurrency, around_call=around_call, max_depth=max_depth
+        )
+        policies = policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct)
+        self._settings = (self.agent, policies, self._keys, Binding.of(self.agent, self.tools, memory, handlers or {}))
         self._may_run_forever = allow_nonterminating
-        self._prove(bind(table, *self._settings), limits)
+        self._prove(self._completed(table), limits)
+
+    def _completed(self, graph: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
+        return bind(graph if self._memory is None else add_memory(graph), *self._settings)
 
     def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
         verdict = graph.verify(limits)
@@ -194,8 +214,8 @@ class AgentExecutor:
 
     @property
     def memory(self) -> Memory | None:
-        """What adds inputs before a run and is told of its end."""
-        return self._observers.memory
+        """What adds inputs to a run and is told of its end."""
+        return self._memory
 
     @property
     def limits(self) -> Limits:
@@ -205,8 +225,11 @@ class AgentExecutor:
     def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
         """Return the same executor with another machine: one made from `executor.graph` by surgery.
 
-        Raises `InputError` unless it starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`, and
-        `UnprovedError` if a run of it may never end.
+        An executor with a memory adds the nodes that load and save it, where the machine lacks them.
+
+        Raises `InputError` unless it starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`, and for
+        nodes of an executor with another agent, other tools or other handlers (embedded, say), which these would
+        replace without a word; and `UnprovedError` if a run of it may never end.
         """
         # Users without a type checker pass what they like.
         if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -214,8 +237,9 @@ class AgentExecutor:
         for edge in graph.edges:
             if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
                 raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")
+        self._settings[-1].require_same(graph)
         changed = copy.copy(self)
-        changed._prove(bind(graph, *self._settings), self.limits)
+        changed._prove(self._completed(graph), self.limits)
         return changed
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
@@ -246,68 +270,88 @@ class AgentExecutor:
 
         return save(self._verdict, path, format=format, runs=runs)
 
-    def run(self, inputs: Inputs | Snapshot) -> RunResult:
+    def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
         """Run to the end, and return all there is to know about it. A stop does not raise.
 
-        `inputs` by name, or the string of the only one; or a snapshot of this machine, to go on from there.
+        `inputs` by name, or the string of the only one; or a snapshot of this machine, to go on from there, where calls
+        without a reply are made again. `context` is a value for tools, handlers and nodes that take a `CallContext`; it
+        is stored nowhere. `run_id` is made up unless given. In a tool, this run is within the run that calls the tool,
+        and within its limits and its time; elsewhere, `host` is the call that it is within.
 
         Raises `InputError` for missing inputs, what the model raises (`ModelError`), and what a tool or a `ParseError`
         raises that is not handled.
         """
-        return run_sync(self._run(inputs, BLOCKING))
+        return run_sync(self._run(inputs, BLOCKING, RunOptions(**options)))
 
-    async def arun(self, inputs: Inputs | Snapshot) -> RunResult:
+    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return await self._run(inputs, ASYNC)
+        return await self._run(inputs, ASYNC, RunOptions(**options))
 
-    def stream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> Generator[Event[Ending], None, None]:
+    def stream(
+        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
+    ) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated.
 
         With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
         """
-        self._check(inputs)
-        return stream_sync(lambda: self._follow(inputs, BLOCKING, emit, tokens=tokens))
+        given, start = RunOptions(**options), self._start(inputs)
+        return stream_sync(lambda: self._follow(start, BLOCKING, given, emit, tokens=tokens))
 
-    def astream(self, inputs: Inputs | Snapshot, *, tokens: bool = False) -> AsyncGenerator[Event[Ending], None]:
+    def astream(
+        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
+    ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
-        self._check(inputs)
-        return stream_async(lambda: self._follow(inputs, ASYNC, emit, tokens=tokens))
+        given, start = RunOptions(**options), self._start(inputs)
+        return stream_async(lambda: self._follow(start, ASYNC, given, emit, tokens=tokens))
 
-    def stream_chunks(self, inputs: Inputs | Snapshot) -> Generator[Chunk, None, None]:
+    def stream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[Chunk, None, None]:
         """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
-        return iterate_sync(self._chunks(inputs, BLOCKING))
+        return iterate_sync(self._chunks(inputs, BLOCKING, RunOptions(**options)))
 
-    def astream_chunks(self, inputs: Inputs | Snapshot) -> AsyncGenerator[Chunk, None]:
+    def astream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[Chunk, None]:
         """Run like `stream_chunks`, on the running event loop."""
-        return self._chunks(inputs, ASYNC)
+        return self._chunks(inputs, ASYNC, RunOptions(**options))
 
-    def stream_answer(self, inputs: Inputs | Snapshot) -> Generator[str, None, None]:
+    def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
         """Run and yield the text of the final answer only, piece by piece as the model says it; see `Answering`."""
-        return iterate_sync(self._answer(inputs, BLOCKING))
+        return iterate_sync(self._answer(inputs, BLOCKING, RunOptions(**options)))
 
-    def astream_answer(self, inputs: Inputs | Snapshot) -> AsyncGenerator[str, None]:
+    def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[str, None]:
         """Run like `stream_answer`, on the running event loop."""
-        return self._answer(inputs, ASYNC)
+        return self._answer(inputs, ASYNC, RunOptions(**options))
 
-    def iter(self, inputs: Inputs | Snapshot) -> Stepwise:
+    def iter(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
+        given = RunOptions(**options)
         return Stepwise(
-            lambda snapshot, io: self._events(inputs if snapshot is None else snapshot, io),
+            lambda snapshot, io, goes_on: self._events(snapshot or inputs, io, given, goes_on=goes_on),
             limits=self.limits,
             clock=self.run_context.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
         )
 
-    def invoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
+    def invoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+    ) -> dict[str, Any]:
         """Run to the end and return the inputs with the answer under `output`: LangChain's shape. Raises as `run` does.
 
         With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`.
         """
-        return run_sync(self._invoke(inputs, BLOCKING, only_outputs=return_only_outputs))
+        return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
 
-    async def ainvoke(self, inputs: Inputs, *, return_only_outputs: bool = False) -> dict[str, Any]:
+    async def ainvoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+    ) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
-        return await self._invoke(inputs, ASYNC, only_outputs=return_only_outputs)
+        return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
+
+    def as_tool(self, name: str, description: str) -> AnyTool:
+        """Return a tool that runs this executor within the run that calls it, and within that run's limits and time.
+
+        Its arguments are the agent's inputs, as strings; it returns the answer, or the text of a stopped run. The
+        context is that of the run around it. Raises `ToolDefinitionError` for an invalid name.
+        """
+        return executor_tool(self, self._keys.passed or ("input",), name, description)
 
     def batch(
         self,
@@ -316,6 +360,7 @@ class AgentExecutor:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         progress: bool = False,
+        context: Any = None,
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
@@ -323,7 +368,7 @@ class AgentExecutor:
         (rich).
         """
         options = BatchOptions(max_concurrency, return_exceptions, progress)
-        return run_sync(run_batch(self._invoke, many, BLOCKING, options))
+        return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context)))
 
     async def abatch(
         self,
@@ -332,65 +377,73 @@ class AgentExecutor:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         progress: bool = False,
+        context: Any = None,
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
         options = BatchOptions(max_concurrency, return_exceptions, progress)
-        return await run_batch(self._invoke, many, ASYNC, options)
+        return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
 
-    async def _run(self, inputs: Inputs | Snapshot, io: IO) -> RunResult:
-        return result_of(await self._follow(inputs, io), self.limits)
+    async def _run(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> RunResult:
+        return result_of(await self._follow(self._start(inputs), io, options), self.limits)
 
     def _follow(
-        self, inputs: Inputs | Snapshot, io: IO, consumer: OnEvent | None = None, *, tokens: bool = False
+        self,
+        start: Ready | Snapshot,
+        io: IO,
+        options: RunOptions,
+        consumer: OnEvent | None = None,
+        *,
+        tokens: bool = False,
+        goes_on: Callable[[], bool] | None = None,
     ) -> Coroutine[Any, Any, Done[Ending]]:
-        if self.memory is not None and not isinstance(inputs, Snapshot):
-            return self._load_and_follow(self.memory, inputs, io, consumer, tokens=tokens)
+        notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, goes_on)
         # Not awaited here: each event would pass through one coroutine more.
-        return self._follow_from(self._start(inputs, {}), io, consumer, tokens=tokens)
+        return follow(self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options)
 
-    def _follow_from(
-        self, start: Ready | Snapshot, io: IO, consumer: OnEvent | None, *, tokens: bool
-    ) -> Coroutine[Any, Any, Done[Ending]]:
-        on_event = self._observers.make_listener(start, io, consumer)
-        return follow(self._graph, start, self.run_context, io, on_event, pieces=tokens)
-
-    async def _load_and_follow(
-        self, memory: Memory, inputs: Inputs, io: IO, consumer: OnEvent | None, *, tokens: bool
-    ) -> Done[Ending]:
-        given = name_inputs(inputs, self._keys)
-        loaded = await io.either(lambda: memory.load(given), lambda: memory.aload(given))
-        return await self._follow_from(self._start(inputs, loaded), io, consumer, tokens=tokens)
-
-    async def _invoke(self, inputs: Inputs, io: IO, *, only_outputs: bool = False) -> dict[str, Any]:
-        result = await self._run(inputs, io)
-        returned = {**({} if only_outputs else name_inputs(inputs, self._keys)), **outputs_of(result.ending)}
+    async def _invoke(
+        self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
+    ) -> dict[str, Any]:
+        result = await self._run(inputs, io, options)
+        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **outputs_of(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
         return returned
 
-    def _events(self, inputs: Inputs | Snapshot, io: IO, *, tokens: bool = False) -> Items[Event[Ending]]:
-        return io.iterate(lambda: self.stream(inputs, tokens=tokens), lambda: self.astream(inputs, tokens=tokens))
+    def _events(
+        self,
+        inputs: Inputs | Snapshot,
+        io: IO,
+        options: RunOptions,
+        *,
+        tokens: bool = False,
+        goes_on: Callable[[], bool] | None = None,
+    ) -> Items[Event[Ending]]:
+        start = self._start(inputs)
 
-    async def _chunks(self, inputs: Inputs | Snapshot, io: IO) -> AsyncGenerator[Chunk, None]:
+        def begin() -> Coroutine[Any, Any, Done[Ending]]:
+            return self._follow(start, io, options, emit, tokens=tokens, goes_on=goes_on)
+
+        return io.iterate(lambda: stream_sync(begin), lambda: stream_async(begin))
+
+    async def _chunks(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[Chunk, None]:
         start = inputs if isinstance(inputs, Snapshot) else None
-        chunks = Chunks(with_steps=self.return_intermediate_steps, start=start)
-        async with aclosing(self._events(inputs, io)) as events:
+        chunks = Chunks(self._graph, with_steps=self.return_intermediate_steps, start=start)
+        async with aclosing(self._events(inputs, io, options)) as events:
             async for event in events:
                 for chunk in chunks.of(event):
                     yield chunk
 
-    async def _answer(self, inputs: Inputs | Snapshot, io: IO) -> AsyncGenerator[str, None]:
-        answering = Answering(self.agent)
-        async with aclosing(self._events(inputs, io, tokens=True)) as events:
+    async def _answer(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[str, None]:
+        answering = Answering(self.agent, self._graph)
+        async with aclosing(self._events(inputs, io, options, tokens=True)) as events:
             async for event in events:
                 if piece := answering.of(event):
                     yield piece
 
-    def _start(self, inputs: Inputs | Snapshot, loaded: Mapping[str, Any]) -> Ready | Snapshot:
+    def _start(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
             return inputs
-        return ready({**loaded, **name_inputs(inputs, self._keys)}, self.agent, self._keys)
-
-    def _check(self, inputs: Inputs | Snapshot) -> None:
-        """Refuse wrong inputs before the first step, which reads the memory: that will have what it provides."""
-        self._start(inputs, dict.fromkeys(() if self.memory is None else self.memory.keys))
+        named = name_inputs(inputs, self._keys.passed)
+        # The memory will have what it provides; whether it has is seen when it is loaded.
+        self._keys.require(*named, *(() if self._memory is None else self._memory.keys))
+        return Ready(Run(named))

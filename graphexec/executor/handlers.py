@@ -1,21 +1,88 @@
-"""The handlers of an agent's effects: a model answers `CallModel`, a function `CallAgent`."""
+"""The handlers of an agent's effects: a model answers `CallModel`, a function `CallAgent`, a memory its two."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
-from graphexec.errors import AgentError, InvalidReplyError, ParseError, TurnTimeoutError
+from graphexec.agents import Agent
+from graphexec.effects import CallAgent, CallModel, CallTool, Decided, LoadMemory, SaveMemory, Unreadable
+from graphexec.errors import AgentError, InputError, InvalidReplyError, ParseError, TurnTimeoutError, format_value
+from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.execution import Cut
+from graphexec.kernel.graph import Graph
 from graphexec.messages import Model, ModelReply
-from graphexec.runtime.handlers import Handler
+from graphexec.runtime.handlers import Handler, HandlerLike
 from graphexec.runtime.io import IO
-from graphexec.runtime.progress import pieces_wanted, report
-from graphexec.runtime.threads import still_waited_for
+from graphexec.runtime.progress import pieces_wanted, report, wait_for_room
+from graphexec.runtime.threads import NOT_DONE, NotDone, still_waited_for, wait_for
+from graphexec.tools import AnyTool
+
+if TYPE_CHECKING:
+    from graphexec.memory import Memory
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What an executor's graph is bound to: its agent, and by the class of an effect what answers it."""
+
+    agent: Agent
+    # Models, functions, and tools by name.
+    answers: Mapping[type[Effect[Any]], object]
+
+    @classmethod
+    def of(
+        cls,
+        agent: Agent,
+        tools: Mapping[str, AnyTool],
+        memory: Memory | None,
+        handlers: Mapping[type[Effect[Any]], HandlerLike],
+    ) -> Binding:
+        """Return the binding of an executor with these; `handlers` come before the others."""
+        answers: dict[type[Effect[Any]], object] = {CallModel: agent.model, CallAgent: agent.function, CallTool: tools}
+        answers |= {LoadMemory: memory, SaveMemory: memory, **handlers}
+        return cls(agent, {kind: answer for kind, answer in answers.items() if answer is not None})
+
+    def require_same(self, graph: Graph[Any, Any]) -> None:
+        """Raise `InputError` if nodes are bound to another agent, or if what they ask would be answered otherwise."""
+        faults: dict[str, list[str]] = {}
+        for node in graph:
+            for difference in dict.fromkeys(found for one in node.bound for found in self._differences(one)):
+                faults.setdefault(difference, []).append(node.name)
+        if faults:
+            nodes = list(dict.fromkeys(name for names in faults.values() for name in names))
+            raise InputError(
+                f"{', '.join(nodes)} {'is' if len(nodes) == 1 else 'are'} bound to {' and '.join(faults)} than this "
+                "executor's; to run an agent with its own, give inner.as_tool(name, description) to tools, or embed a "
+                "table that is bound to no executor, such as AGENT_EXECUTOR, which runs with this executor's"
+            )
+
+    def _differences(self, setting: object) -> list[str]:
+        match setting:
+            case Agent():
+                return [] if _is_same_agent(setting, self.agent) else ["another agent"]
+            case Binding(agent, answers):
+                if not _is_same_agent(agent, self.agent):
+                    # Its model is another one, too.
+                    answers = {kind: answer for kind, answer in answers.items() if kind not in (CallModel, CallAgent)}
+                return [
+                    "other tools" if kind is CallTool else f"another handler of {kind.__name__}"
+                    for kind, answer in answers.items()
+                    if answer is not self.answers.get(kind) and answer != self.answers.get(kind)
+                ]
+            case _:
+                return []
+
+
+def _is_same_agent(one: Agent, other: Agent) -> bool:
+    """Return true for an agent and itself, and for two that were made of one function."""
+    return one is other or (one.function is not None and one.function == other.function)
+
 
 # Seconds that a model has beyond the run's deadline: the runner cuts it there, which stops the run; the model's own
 # timeout, an error, only ends a call that nobody waits for any more.
@@ -28,7 +95,8 @@ def asking_model(model: Model) -> Handler:
     stream: Any = getattr(model, "stream", None)
     astream: Any = getattr(model, "astream", None)
 
-    async def answer(effect: CallModel, left: float | None, io: IO) -> ModelReply | Cut:
+    async def answer(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply | Cut:
+        left = call.seconds_left
         timeout = None if left is None else left + _BEYOND
         try:
             if pieces_wanted() and (stream if io.blocking else astream) is not None:
@@ -52,6 +120,8 @@ def asking_model(model: Model) -> Handler:
                 still_waited_for()
                 if not isinstance(last, ModelReply):
                     report(last)
+                    if not io.blocking:
+                        await wait_for_room()
         return last
 
     return Handler(answer, instant=bool(getattr(model, "instant", False)))
@@ -87,8 +157,8 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
     async def awaited(decision: Any) -> Any:
         return _Chunks([chunk async for chunk in decision]) if inspect.isasyncgen(decision) else await decision
 
-    async def answer(effect: CallAgent, left: float | None, io: IO) -> Decided:
-        del left
+    async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
+        del call
         try:
             run = effect.run
             if is_async:
@@ -154,3 +224,61 @@ def _actions(name: str, chunk: object) -> list[AgentAction]:
             raise AgentError(f"the agent {name} returned a list with {action!r}; return a list of AgentAction only")
         actions.append(action)
     return actions
+
+
+def answers_of(agent: Agent, memory: Memory | None) -> dict[type[Effect[Any]], HandlerLike]:
+    """Return what answers the effects of an agent and of a memory."""
+    answers: dict[type[Effect[Any]], HandlerLike] = {}
+    if agent.model is not None:
+        answers[CallModel] = asking_model(agent.model)
+    if agent.function is not None:
+        answers[CallAgent] = asking_agent(agent.function)
+    if memory is not None:
+        answers |= {LoadMemory: loading(memory), SaveMemory: saving(memory)}
+    return answers
+
+
+def loading(memory: Memory) -> Handler:
+    """Answer `LoadMemory` with a memory: by `load` in sync runs, by `aload` in async ones."""
+
+    async def answer(effect: LoadMemory, call: CallContext[Any], io: IO) -> Mapping[str, Any]:
+        del call
+        inputs = dict(effect.inputs)
+        loaded = await io.either(lambda: memory.load(inputs), lambda: memory.aload(inputs))
+        # A memory of the user's own may know no better.
+        if not isinstance(loaded, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"the memory loaded {format_value(loaded)}; return a dict of inputs by name")
+        return loaded
+
+    return Handler(answer)
+
+
+def saving(memory: Memory) -> Handler:
+    """Answer `SaveMemory` with a memory: by `save` in sync runs, by `asave` in async ones.
+
+    A save that is not done when no seconds are left is not cancelled, but left behind and reported: `MemoryNotSaved`.
+    """
+
+    async def answer(effect: SaveMemory, call: CallContext[Any], io: IO) -> Cut | None:
+        values = dict(effect.inputs), dict(effect.outputs)
+        left = call.seconds_left
+        if left is None:
+            return await io.either(lambda: memory.save(*values), lambda: memory.asave(*values))
+        seconds = max(0.0, left)
+
+        async def awaited() -> NotDone | None:
+            # asyncio is half of what there is to load; a sync run never needs it.
+            from graphexec.runtime.tasks import await_or_leave
+
+            return await await_or_leave(lambda: memory.asave(*values), seconds)
+
+        done = await io.either(lambda: wait_for(lambda: memory.save(*values), seconds), awaited)
+        if done is not NOT_DONE:
+            return None
+        # Most runs never need it.
+        from graphexec.memory import MemoryNotSaved
+
+        report(MemoryNotSaved(seconds))
+        return Cut()
+
+    return Handler(answer, timed=True)

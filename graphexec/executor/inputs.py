@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from graphexec.actions import AgentFinish, Run, run_of
+from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
-from graphexec.executor.table import Ready
-from graphexec.kernel.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
@@ -34,19 +33,26 @@ def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a text")
 
 
-def ready(every: Mapping[str, Any], agent: Agent, keys: Sequence[str]) -> Ready:
-    """Return the beginning of a run. Raises `InputError` for missing inputs; `keys` are those that a caller passes."""
-    missing = [key for key in agent.input_keys if key not in every]
-    if missing:
-        wanted = ", ".join(f"{key!r}: ..." for key in dict.fromkeys([*keys, *missing]))
-        raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}", missing=missing)
-    return Ready(Run(every))
+@final
+@dataclass(frozen=True, slots=True)
+class InputKeys:
+    """The names of the inputs that an agent needs, and of those among them that a caller passes."""
+
+    needed: tuple[str, ...]
+    passed: tuple[str, ...]
+
+    def require(self, *names: str) -> None:
+        """Raise `InputError` unless all that is needed is among the names."""
+        missing = [key for key in self.needed if key not in names]
+        if missing:
+            wanted = ", ".join(f"{key!r}: ..." for key in dict.fromkeys([*self.passed, *missing]))
+            raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}", missing=missing)
 
 
-def keys_of(agent: Agent, memory: Memory | None) -> tuple[str, ...]:
-    """Return the inputs that no memory provides. Raises `InputError` for an invalid memory."""
+def keys_of(agent: Agent, memory: Memory | None) -> InputKeys:
+    """Return the inputs that a run needs: a memory provides some. Raises `InputError` for an invalid memory."""
     if memory is None:
-        return agent.input_keys
+        return InputKeys(agent.input_keys, agent.input_keys)
     # Users without a type checker pass classes, and histories.
     absent = [name for name in ("keys", "load", "save", "aload", "asave") if not hasattr(memory, name)]
     if isinstance(memory, type) or absent:
@@ -64,13 +70,7 @@ def keys_of(agent: Agent, memory: Memory | None) -> tuple[str, ...]:
         raise InputError(
             f"the memory provides {keys}, which the agent does not read; write {{{keys}}} into its prompt{other}"
         )
-    return tuple(key for key in agent.input_keys if key not in memory.keys)
-
-
-def inputs_of(start: Ready | Snapshot) -> Mapping[str, Any]:
-    """The inputs that a run began with; where a node of the user's own carries no run, there are none."""
-    run = run_of(start.value if isinstance(start, Snapshot) else start)
-    return {} if run is None else run.inputs
+    return InputKeys(agent.input_keys, tuple(key for key in agent.input_keys if key not in memory.keys))
 
 
 def outputs_of(ending: Ending) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from typing import Any, final
 from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
+from graphexec.executor.memory_nodes import is_saving
 from graphexec.executor.result import Ending, RunResult, result_of
-from graphexec.kernel.effects import Request, members_of
-from graphexec.kernel.events import Done, Entered, Event
+from graphexec.kernel.effects import CallContext, Request, members_of
+from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
@@ -38,8 +39,17 @@ def calls_tools(effect: Request) -> bool:
     return any(isinstance(member, CallTool) for member in members_of(effect))
 
 
-# From where a run goes on (`None`: from its beginning), to its events.
-Streaming = Callable[[Snapshot | None, IO], Items[Event[Ending]]]
+def name_in_batch(call: CallContext[Any] | None) -> str:
+    """Return which call of several a report is about, `look_up: `; nothing where there is only one."""
+    if call is None or call.request is None or len(members_of(call.request)) == 1:
+        return ""
+    effect = call.effect
+    return f"{effect.name if isinstance(effect, CallTool) else type(effect).__name__}: "
+
+
+# From where a run goes on (`None`: from its beginning), to its events. The function says whether the run goes on when
+# its stream is closed, so that observers do not hear of an end.
+Streaming = Callable[[Snapshot | None, IO, Callable[[], bool]], Items[Event[Ending]]]
 
 
 @final
@@ -51,7 +61,18 @@ class Stepwise:
     `ended`, which may be with its last turn. Iterating again, in a sync or an async `for`, runs it from its beginning.
     """
 
-    __slots__ = ("_began", "_clock", "_entered", "_known", "_limits", "_new", "_result", "_run", "_streaming")
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_entered",
+        "_known",
+        "_limits",
+        "_new",
+        "_result",
+        "_run",
+        "_sequence",
+        "_streaming",
+    )
 
     def __init__(self, streaming: Streaming, *, limits: Limits, clock: Callable[[], float], known: Steps) -> None:
         self._streaming = streaming
@@ -63,6 +84,8 @@ class Stepwise:
     def _begin(self) -> None:
         self._began = 0.0
         self._entered: Entered | None = None
+        # That of the last request, which no later one has.
+        self._sequence = 0
         self._run: Run | None = None
         self._result: RunResult | None = None
         self._new = NewSteps(self._known)
@@ -111,21 +134,27 @@ class Stepwise:
         self._begin()
         start: Snapshot | None = None
         while self._result is None:
-            async with aclosing(self._streaming(start, io)) as events:
+            resumed: Snapshot | None = None
+            async with aclosing(self._streaming(start, io, lambda: resumed is not None)) as events:  # noqa: B023 - asked before the next turn
                 async for event in events:
                     if (steps := self._take_event(event)) is not None:
                         yield steps
-                        if (start := self._resume_point()) is not None:
+                        if (resumed := self._resume_point()) is not None:
                             break
+            start = resumed
 
     def _take_event(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
         # Any: a node's value is whatever the graph's nodes hand on.
         value: Any = None
         if isinstance(event, Entered):
             if self._entered is None:
-                # As the run's own clock does, which knows nothing of what a memory has taken.
                 self._began = self._clock() - event.spent.seconds
-            self._entered, value = event, event.value
+            self._entered = event
+            # Behind the last step there is nothing but the end: with that, its steps come.
+            value = None if is_saving(event.node) else event.value
+        elif isinstance(event, Asked):
+            if event.call is not None:
+                self._sequence = event.call.sequence
         elif isinstance(event, Done):
             self._result = result_of(event, self._limits)
             return self._new.of(self._result.steps) or None
@@ -144,4 +173,5 @@ class Stepwise:
         value = dataclasses.replace(value, run=run)
         self._new = NewSteps(run.steps)
         spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
-        return Snapshot(entered.node, value, spent=spent)
+        run_id = "" if entered.call is None else entered.call.run_id
+        return Snapshot(entered.node, value, spent=spent, sequence=self._sequence, run_id=run_id)

@@ -23,7 +23,9 @@ class RunResult:
     """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
 
     `steps` holds every action with its observation, parse errors included, in order. `journal` holds the replies, from
-    which the run is drawn and replayed, from where it was begun or resumed.
+    which the run is drawn and replayed, from where it was begun or resumed. `observer_seconds` is the time that
+    observers took, but for the last event, and `node_seconds` that of the nodes and of the policies that they call
+    (`handle_parsing_errors`, say): no deadline cuts either.
     """
 
     ending: Ending
@@ -31,6 +33,8 @@ class RunResult:
     spent: Spent
     limits: Limits
     journal: Journal | None = field(default=None, compare=False, repr=False)
+    observer_seconds: float = field(default=0.0, compare=False)
+    node_seconds: float = field(default=0.0, compare=False)
 
     @property
     def output(self) -> Any:
@@ -71,4 +75,4 @@ def result_of(done: Done[Ending], limits: Limits) -> RunResult:
     """Return the result of a run that is over."""
     # A node of the user's own may end a run and leave its steps out of the finish; the value has them.
     steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
-    return RunResult(done.outcome, steps, done.spent, limits, done.journal)
+    return RunResult(done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds)

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, steps_of
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.prompt import observed
 from graphexec.effects import CallModel
 from graphexec.executor.iteration import NewSteps, calls_tools
 from graphexec.executor.result import Ending
-from graphexec.executor.table import Acted, plan, stopped_response
+from graphexec.executor.table import (
+    Acted,
+    Observed,
+    Ready,
+    Replied,
+    generate_response,
+    parse,
+    parse_or_raise,
+    plan,
+)
+from graphexec.kernel.effects import Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.node import END, Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
 from graphexec.tools.formatting import format_observation
@@ -23,36 +37,69 @@ Chunk: TypeAlias = dict[str, Any]
 
 @final
 class Chunks:
-    """Turns the events of one run into chunks.
+    """Turns the events of one run of `graph` into chunks.
 
     Each action is a chunk before any tool of its step runs, `{"actions": [action], "messages": [...]}`; each step is
     one when it is done, `{"steps": [step], "messages": [...]}`, also a parse error, which had no action; the last is
     `{"output": ..., "messages": [...]}`, `with_steps` with `intermediate_steps`. Steps up to `start` are not new.
+
+    The actions of a node that dispatches them without asking for anything come right before their steps.
     """
 
-    __slots__ = ("_new", "_value", "_with_steps")
+    __slots__ = ("_announced", "_graph", "_new", "_pending", "_with_steps")
 
-    def __init__(self, *, with_steps: bool = False, start: Snapshot | None = None) -> None:
+    def __init__(self, graph: Graph[Any, Any], *, with_steps: bool = False, start: Snapshot | None = None) -> None:
+        value = None if start is None else start.value
+        self._graph = graph
         self._with_steps = with_steps
-        self._value = None if start is None else start.value
-        self._new = NewSteps(steps_of(None if start is None else start.value))
+        self._new = NewSteps(steps_of(value))
+        # Of the last decision, the actions that are not announced, and those that are and have no step yet. A
+        # dispatching node may hand on the rest as another `Acted`.
+        self._pending = value.actions if isinstance(value, Acted) else ()
+        self._announced: list[AgentAction] = []
 
     def of(self, event: Event[Ending]) -> list[Chunk]:
         """The chunks that an event brings."""
         match event:
             case Entered(_, value):
-                self._value = value
-                return self._step_chunks(value)
-            case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
-                actions, self._value = self._value.actions, None
-                return [{"actions": [action], "messages": model_messages(action)} for action in actions]
+                return self._enter(value)
+            case Asked(node, effect) if self._pending and _dispatches(self._graph[node], effect):
+                chunks, self._pending = self._announce(self._pending), ()
+                return chunks
             case Done(ending):
                 return [*self._step_chunks(ending), self._last(ending)]
             case _:
                 return []
 
+    def _enter(self, value: object) -> list[Chunk]:
+        chunks = self._step_chunks(value)
+        match value:
+            case Acted(_, actions):
+                self._pending = tuple(_without(self._announced, actions))
+            # Where nothing was announced, another agent may have carried them out.
+            case Observed(_, actions, _) if self._pending or not self._announced:
+                chunks += self._announce(actions)
+                self._pending = ()
+            case Ready() | Replied():
+                self._pending = ()
+                self._announced.clear()
+            case _:
+                pass
+        return chunks
+
     def _step_chunks(self, value: object) -> list[Chunk]:
-        return [{"steps": [step], "messages": [_observation_message(step)]} for step in self._new.of(steps_of(value))]
+        steps = self._new.of(steps_of(value))
+        carried_out = [step.action for step in steps if self._pending and step.status != "parse_error"]
+        chunks = self._announce(carried_out)
+        self._announced = _without([step.action for step in steps], self._announced)
+        chunks += [{"steps": [step], "messages": [_observation_message(step)]} for step in steps]
+        return chunks
+
+    def _announce(self, actions: Sequence[AgentAction]) -> list[Chunk]:
+        """The chunks of those of the actions that had none yet."""
+        new = _without(self._announced, actions)
+        self._announced += new
+        return [{"actions": [action], "messages": model_messages(action)} for action in new]
 
     def _last(self, ending: Ending) -> Chunk:
         values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
@@ -60,6 +107,29 @@ class Chunks:
             values["intermediate_steps"] = pairs(ending.steps)
         log = ending.log if isinstance(ending, AgentFinish) else ""
         return {**values, "messages": [AssistantMessage(log)]}
+
+
+def _without(known: Sequence[AgentAction], actions: Sequence[AgentAction]) -> list[AgentAction]:
+    """The actions that `known` does not hold, duplicates counted; by identity, as two decisions may be equal."""
+    left = list(map(id, known))
+    new: list[AgentAction] = []
+    for action in actions:
+        if id(action) in left:
+            left.remove(id(action))
+        else:
+            new.append(action)
+    return new
+
+
+def _dispatches(source: Node[Any, Any], effect: Request) -> bool:
+    """Return true if a node carries actions out by asking for this effect.
+
+    A node that may also hand the actions on can be one that approves them: there it takes a call of a tool.
+    """
+    observes = Observed in source.outcomes
+    if Acted in source.outcomes:
+        return observes and calls_tools(effect)
+    return observes or calls_tools(effect)
 
 
 def pairs(steps: Any) -> list[tuple[AgentAction, Any]]:
@@ -77,19 +147,63 @@ def _observation_message(step: AgentStep) -> Message:
     return UserMessage(observed(step)) if call_id is None else ToolMessage(call_id, observed(step))
 
 
+# The node that stores an ending, and returns it unchanged.
+_SAVE = "save_memory"
+
+
+def _ends_with(graph: Graph[Any, Any], source: str, outcome: type) -> bool:
+    """Return true if a node's `outcome` is the end of the run as it is: no node may change or withhold it."""
+    target = _target_of(graph, source, outcome)
+    # Of an embedded agent it is `inner.save_memory`.
+    if target.rpartition(".")[2] == _SAVE:
+        target = _target_of(graph, target, outcome)
+    return target == END.name
+
+
+def _target_of(graph: Graph[Any, Any], source: str, outcome: type) -> str:
+    return next((edge.target for edge in graph.edges if edge.source == source and edge.outcome is outcome), "")
+
+
+def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
+    """Return true if a node is one of the executor's own, bound or renamed; a wrapped one may do something else."""
+    # Any: the parameters of a partial object are unknown.
+    function: Any = source.function
+    while isinstance(function, partial):
+        function = function.func
+    return any(function is one.function for one in stock)
+
+
+def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
+    """The nodes whose model's words are the final answer, if they are an answer at all: no node can withhold them."""
+    found: set[str] = set()
+    for source in graph:
+        if _is_stock(source, plan):
+            reads = _target_of(graph, source.name, Replied)
+            if (
+                reads in graph
+                and _is_stock(graph[reads], parse, parse_or_raise)
+                and _ends_with(graph, reads, AgentFinish)
+            ):
+                found.add(source.name)
+        elif _is_stock(source, generate_response) and _ends_with(graph, source.name, StoppedResponse):
+            found.add(source.name)
+    return frozenset(found)
+
+
 @final
 class Answering:
-    """Turns the events of one run into the pieces of its final answer.
+    """Turns the events of one run of `graph` into the pieces of its final answer.
 
     An answer that is known as one only when the reply is whole comes in one piece (native tool calls may follow any
-    text; in JSON the `action` has to come first), and so does the text of a stopped run. Pieces that turn out to be no
-    answer are followed by a line end and the answer.
+    text; in JSON the `action` has to come first), and so do the text of a stopped run and an answer that a node of the
+    graph may still change or withhold. Pieces that turn out to be no answer are followed by a line end and the answer.
     """
 
-    __slots__ = ("_again", "_agent", "_given", "_read")
+    __slots__ = ("_again", "_agent", "_given", "_nodes", "_read")
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, graph: Graph[Any, Any]) -> None:
         self._agent = agent
+        self._nodes = _answering_nodes(graph)
         self._given = ""
         self._again = False
         self._read: AnswerReader | None = None
@@ -98,8 +212,7 @@ class Answering:
         """What an event adds to the answer."""
         match event:
             case Asked(node, CallModel()):
-                # What nodes of the user's own ask is another question.
-                answers = self._agent.answer if node in (plan.name, stopped_response.name) else None
+                answers = self._agent.answer if node in self._nodes else None
                 self._read = None if answers is None else answers()
                 self._again = bool(self._given)
             case Answered():

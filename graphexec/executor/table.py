@@ -165,7 +165,9 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 @node
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     """Call the tools, all at once; the results come in the order of the actions."""
-    results = yield from ask_all([CallTool(action.tool, action.tool_input, acted.run) for action in acted.actions])
+    results = yield from ask_all(
+        [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in acted.actions]
+    )
     return Observed(acted.run, acted.actions, results)
 
 
@@ -178,7 +180,7 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     actions, results = observed.actions, observed.results
     run = observed.run.observed(
         [
-            AgentStep(action, result.observation, result.status, result.told)
+            AgentStep(action, result.observation, result.status, result.told, result.error)
             for action, result in zip(actions, results, strict=True)
         ]
     )

@@ -1,12 +1,12 @@
 """The state machine: nodes, tables, the engine, snapshots. Pure: no I/O, no clock, no randomness, and no agents."""
 
-from graphexec.kernel.effects import All, Askable, Asks, Effect, Perform, ask, ask_all
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, journal_of
+from graphexec.kernel.counters import Ranks
+from graphexec.kernel.effects import All, Askable, Asks, CallContext, CallId, Effect, Perform, ask, ask_all
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, renamed, reserved
-from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
 from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
@@ -20,6 +20,8 @@ __all__ = [
     "Asked",
     "Asks",
     "Budget",
+    "CallContext",
+    "CallId",
     "Cut",
     "Done",
     "Edge",
@@ -27,6 +29,7 @@ __all__ = [
     "Entered",
     "Event",
     "Exhausted",
+    "Failed",
     "Graph",
     "Journal",
     "Limits",

@@ -1,20 +1,35 @@
 """Effects: values with typed replies, which nodes yield (`page = yield from ask(Fetch(url))`) and handlers answer.
 
-An effect is a frozen dataclass, `class Fetch(Effect[Page])`.
+An effect is a frozen dataclass, `class Fetch(Effect[Page])`. A call is one effect of one run: `CallContext`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, final
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    final,
+    get_args,
+    get_origin,
+)
 
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.meters import Exhausted, Meter, is_whole
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
+D_co = TypeVar("D_co", covariant=True)
 E = TypeVar("E")
 R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
@@ -61,6 +76,11 @@ class Effect(Generic[R_co]):
         """
         del reply
         return ()
+
+    @property
+    def provider_id(self) -> str | None:
+        """The id that a model's provider gave the call, if it has one."""
+        return None
 
     def cut(self, exhausted: Exhausted) -> Any:
         """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
@@ -112,8 +132,192 @@ def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R,
 
 @dataclass(frozen=True, slots=True)
 class Perform(Effect[Any]):
-    """Run an opaque node's function on its value; the reply is the node's outcome."""
+    """Run an opaque node's function on its value; the reply is the node's outcome.
+
+    `call_parameter` is the function's parameter for the call's `CallContext`, if it has one.
+    """
 
     node: str
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
     value: object
+    call_parameter: str | None = None
+
+
+class CallId(NamedTuple):
+    """The identity of a call: the same after a retry and after a resume.
+
+    `sequence` numbers the requests of a run from 1 on, `member` the effects of one request from 0 on.
+    """
+
+    run: str
+    sequence: int
+    member: int
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.sequence}.{self.member}"
+
+
+class RunScope(Protocol):
+    """What the calls of one run have in common."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        ...
+
+    @property
+    def context(self) -> Any:
+        """What the caller passed as `run(..., context=value)`."""
+        ...
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the run's deadline, 0 or more; `None` without one."""
+        ...
+
+
+@final
+class CallContext(Generic[D_co]):
+    """A call of a run: the `effect` that `node` asks for, and the run around it.
+
+    Tools, handlers and nodes get it for a parameter annotated `CallContext[User]`, where `User` is the class of the
+    run's `context`; events have it as `call`. `charged` is what runs within the call were charged, by meter.
+    """
+
+    __slots__ = ("charged", "closed", "effect", "listener", "member", "node", "request", "scope", "sequence")
+
+    def __init__(
+        self,
+        scope: RunScope,
+        node: str,
+        effect: Effect[Any] | None,
+        request: Request | None,
+        sequence: int,
+        member: int,
+    ) -> None:
+        self.scope = scope
+        self.node = node
+        # `None` of an event that is about no effect, such as the entry into a node.
+        self.effect = effect
+        # What the node asked for: the effect, or the batch that it is in.
+        self.request = request
+        self.sequence = sequence
+        self.member = member
+        self.charged: Mapping[str, float] | None = None
+        # Once it is answered nothing more is charged within it.
+        self.closed = False
+        # Who hears what is reported while it is carried out; the runner's.
+        self.listener: Any = None
+
+    @property
+    def id(self) -> CallId:
+        """The identity of the call."""
+        return CallId(self.scope.run_id, self.sequence, self.member)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, which its snapshots keep."""
+        return self.scope.run_id
+
+    # Any: a covariant class cannot hold it, and the runner has checked it.
+    @property
+    def context(self) -> D_co:
+        """What the caller passed as `run(..., context=value)`; it is stored nowhere."""
+        context: D_co = self.scope.context
+        return context
+
+    @property
+    def provider_id(self) -> str | None:
+        """The id that a model's provider gave the call, if the effect has one."""
+        return None if self.effect is None else self.effect.provider_id
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds until the run's deadline, 0 or more; `None` without one."""
+        return self.scope.seconds_left()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallContext) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<call {self.id} of {self.node}>"
+
+
+def call_parameter_of(hints: Mapping[str, Any]) -> tuple[str | None, type | None]:
+    """Return the parameter that is annotated `CallContext`, and the class of context that it wants, if it says one."""
+    for name, annotation in hints.items():
+        hint = _bare(annotation)
+        if hint is CallContext:
+            return name, None
+        if get_origin(hint) is CallContext:
+            (wanted,) = get_args(hint)
+            # `Any` is a class, too.
+            return name, wanted if isinstance(wanted, type) and wanted not in (object, Any) else None
+    return None, None
+
+
+def _bare(hint: Any) -> Any:
+    """Return an annotation without `Annotated` and `None`."""
+    if get_origin(hint) is Annotated:
+        return _bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        return _bare(kinds[0]) if len(kinds) == 1 else hint
+    return hint
+
+
+@final
+class Batch:
+    """Several calls at once: the members of one request."""
+
+    __slots__ = ("calls", "open", "request")
+
+    def __init__(
+        self, request: All[Effect[Any]], calls: tuple[CallContext[Any], ...], open_: dict[int, object]
+    ) -> None:
+        self.request = request
+        self.calls = calls
+        # The positions of those without a reply, now: in a resumed run, not all.
+        self.open = open_
+
+
+@final
+class Detached:
+    """The scope of a run that nobody drives: one that is stepped by hand, or replayed."""
+
+    __slots__ = ("context", "run_id")
+
+    def __init__(self, run_id: str, context: object = None) -> None:
+        self.run_id = run_id
+        self.context: Any = context
+
+    def seconds_left(self) -> float | None:
+        """Return nothing: no clock goes."""
+        return None
+
+
+class Around(Protocol):
+    """The runs around a run that is within a call of theirs: what they allow, and what is charged to them."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The second of the inner run's clock at which the first of their deadlines is; `None` without one."""
+        ...
+
+    @property
+    def refused(self) -> Exhausted | None:
+        """Why the inner run may not do anything: it is too deep within others."""
+        ...
+
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+        """Charge every run around, by meter, or none; return what does not allow it.
+
+        `stops` are meters that are only compared with their limits. Raises `AbandonedError` if a call around is over.
+        """
+        ...
+
+    def settle(self, amounts: Mapping[str, float]) -> None:
+        """Charge every run around what a reply has reported beyond what was paid."""
+        ...

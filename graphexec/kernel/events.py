@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
-from graphexec.kernel.effects import Request
+from graphexec.kernel.effects import CallContext, Effect, RunScope
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.snapshot import Snapshot, found_at
 
-# What an effect was answered with (or that it was cut), the second of the run's clock, and how many seconds it took.
+
+@final
+@dataclass(frozen=True, slots=True)
+class MemberBegun:
+    """Sent to the path of a run: the member at this position of the open batch is being carried out."""
+
+    member: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MemberReply:
+    """Sent to the path of a run: the reply (or `Cut`) to the member at this position of the open batch."""
+
+    member: int
+    reply: object
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ChargedReply:
+    """A reply in a journal, with what runs within the call were charged, by meter."""
+
+    reply: object
+    charged: Mapping[str, float]
+
+
+# What was sent to the run's path, the second of the run's clock, and how many seconds it took.
 JournalEntry: TypeAlias = tuple[object, float, float]
 
 
@@ -22,9 +49,18 @@ class Journal:
     It holds the very objects that handlers returned. It belongs to this process: a pickled result has none.
     """
 
-    __slots__ = ("_parts", "graph", "limits", "start")
+    __slots__ = ("_parts", "graph", "limits", "scope", "start")
 
-    def __init__(self, graph: Graph[Any, Any], limits: Limits, start: Snapshot, parts: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        graph: Graph[Any, Any],
+        limits: Limits,
+        start: Snapshot,
+        parts: Sequence[Any],
+        scope: RunScope | None = None,
+    ) -> None:
+        # With the run's context, which nodes may have been given.
+        self.scope = scope
         self.graph = graph
         self.limits = limits
         self.start = start
@@ -60,7 +96,7 @@ def keep(error: BaseException, journal: Journal) -> None:
 
 def journal_of(error: BaseException) -> Journal | None:
     """Return the journal of the run that this exception ended, or `None`: `recording_of(error)` draws it."""
-    found = error.__dict__.get("graphexec_journal")
+    found = found_at(error, "graphexec_journal")
     return found if isinstance(found, Journal) else None
 
 
@@ -75,36 +111,40 @@ class Entered:
     node: str
     value: object
     spent: Spent
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`node` asks for `effect` (or several: `All`); it is charged already, and not carried out yet."""
+    """`node` asks for `effect`, which is charged already and is carried out now; of a batch each has its own event."""
 
     node: str
-    effect: Request
+    effect: Effect[Any]
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A handler reports `news` (a `ReplyDelta`, or a notice) while `effect` is answered; a memory, about no effect."""
+    """A handler reports `news` (a `ReplyDelta`, or a notice) while `effect` is answered."""
 
     node: str
-    effect: Request | None
+    effect: Effect[Any] | None
     # Whatever handlers report.
     news: Any
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """`effect` was answered with `reply` (a tuple for `All`) after `seconds`; `spent` contains what it cost."""
+    """`effect` was answered with `reply` after `seconds`; `spent` contains what it cost."""
 
     node: str
-    effect: Request
+    effect: Effect[Any]
     # The reply of whatever effect it was.
     reply: Any
     seconds: float
     spent: Spent
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +154,7 @@ class Moved:
     node: str
     outcome: object
     target: str
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
 @final
@@ -122,11 +163,15 @@ class Done(Generic[F_co]):
     """The run is over, with the result `outcome`: the last event, unless an exception ended the run.
 
     `snapshot` is the run at its last node, with all that it spent; `journal` has its replies, if it was driven whole.
+    `observer_seconds` is the time that observers took before this event, and `node_seconds` that of the nodes, and of
+    the policies that they call: neither can be cut.
     """
 
     outcome: F_co
     snapshot: Snapshot
     journal: Journal | None = field(default=None, compare=False, repr=False)
+    observer_seconds: float = field(default=0.0, compare=False)
+    node_seconds: float = field(default=0.0, compare=False)
 
     @property
     def spent(self) -> Spent:
@@ -134,4 +179,21 @@ class Done(Generic[F_co]):
         return self.snapshot.spent
 
 
-Event: TypeAlias = Entered | Asked | Reported | Answered | Moved | Done[F]
+@final
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An exception ends the run at `snapshot`: the last event of observers; whoever iterates gets `error` itself.
+
+    What is not an `Exception` has ended the run from outside: an interrupt, a cancellation, or a closed stream.
+    """
+
+    error: BaseException
+    snapshot: Snapshot
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has spent."""
+        return self.snapshot.spent
+
+
+Event: TypeAlias = Entered | Asked | Reported | Answered | Moved | Done[F] | Failed

@@ -5,9 +5,8 @@ Pure: no clock, no I/O, no randomness. The runner keeps an `Execution`; `steppin
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from types import GeneratorType
 from typing import Any, final
 
@@ -17,19 +16,29 @@ from graphexec.errors import (
     NodeError,
     SnapshotError,
     UndeclaredCountError,
-    UndeclaredEffectError,
     UndeclaredOutcomeError,
     UnhandledOutcomeError,
     an,
 )
-from graphexec.kernel.effects import All, Effect, Perform, Request, members_of
-from graphexec.kernel.events import Answered, Asked, Entered, Moved
+from graphexec.kernel.counters import HIGHEST, Counters, Ranks
+from graphexec.kernel.effects import (
+    All,
+    Around,
+    Batch,
+    CallContext,
+    Detached,
+    Effect,
+    Perform,
+    Request,
+    RunScope,
+    members_of,
+)
+from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, MemberBegun, MemberReply, Moved
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent
-from graphexec.kernel.node import END
-from graphexec.kernel.program import Charge, Step, Tariff, compiled
-from graphexec.kernel.ranks import HIGHEST, Ranks, lines_of
-from graphexec.kernel.snapshot import Snapshot, Stored
+from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.kernel.node import END, close_asking
+from graphexec.kernel.program import Step, check_request
+from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, Stored
 
 # A set, because a checker that narrowed a node to the class would forget what it yields.
 _GENERATORS = frozenset({GeneratorType})
@@ -43,75 +52,99 @@ class Cut:
     finished: tuple[object, ...] = ()
 
 
-@final
-class Execution:
-    """One run: its counters, and its path, which is sent each reply with the second it came at and those it took."""
+# The state of a request with one member, which is being carried out.
+_ONE_PAID = (PAID,)
 
-    def __init__(self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, ranks: Ranks | None = None) -> None:
+
+@final
+class Execution(Counters):
+    """One run: its counters, and its path, which is sent each reply with the second it came at and those it took.
+
+    `scope` is what its calls know of it. `around` are the runs that it is within: what it charges they are charged too.
+    """
+
+    __slots__ = (
+        "_by_member",
+        "_entered",
+        "_notify",
+        "_observed",
+        "_open",
+        "_replies",
+        "_sequence",
+        "_value",
+        "graph",
+        "scope",
+    )
+
+    def __init__(
+        self,
+        graph: Graph[Any, Any],
+        snapshot: Snapshot,
+        limits: Limits,
+        ranks: Ranks | None = None,
+        *,
+        scope: RunScope | None = None,
+        around: Around | None = None,
+    ) -> None:
         self.graph = graph
-        self._limits = limits
-        program = self._program = compiled(graph, limits)
-        if snapshot.node not in program.steps:
+        self.scope = Detached(snapshot.run_id) if scope is None else scope
+        super().__init__(graph, snapshot.spent, limits, ranks, around)
+        if snapshot.node not in self._program.steps:
             raise SnapshotError(
                 f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
             )
-        self._step: Step = program.steps[snapshot.node]
+        self._step = self._program.steps[snapshot.node]
         self._value = snapshot.value
         self._replies = list(snapshot.replies)
-        self._entered = snapshot.entered or bool(snapshot.replies)
-        spent = snapshot.spent
-        self._counts: list[float] = [
-            spent.iterations,
-            *(spent.budgets.get(name, 0) for name in program.budgets),
-            *(spent.meters.get(name, 0) for name in program.meters),
-        ]
-        self.seconds = spent.seconds
-        # Read more often than it changes.
-        self._spent: Spent | None = None
-        # A restart is allowed or not before anything else is.
-        self._restarts = spent.restarts
-        over = limits.restarts is not None and spent.restarts > limits.restarts
-        self._over = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
-        self._ranks = ranks
-        self._lines = None if ranks is None else lines_of(ranks, limits.iterations)
-
-    def spent(self) -> Spent:
-        """Return what is spent so far."""
-        if self._spent is None:
-            counts, program, own = self._counts, self._program, self._program.own
-            self._spent = Spent(
-                iterations=int(counts[0]),
-                seconds=self.seconds,
-                restarts=self._restarts,
-                budgets=Counts(program.budgets, tuple(counts[1:own])) if own > 1 else NOTHING,
-                meters=Counts(program.meters, tuple(counts[own:])),
-            )
-        return self._spent
+        # Of the open request, for each member its reply, PAID or UNPAID.
+        self._open: Sequence[object] = snapshot.open
+        # How many requests were answered.
+        self._sequence = snapshot.sequence
+        self._observed = self._by_member = False
+        self._notify: Callable[[Any], object] | None = None
+        self._entered = snapshot.entered or bool(snapshot.replies or snapshot.open)
 
     def snapshot(self) -> Snapshot:
         """Return the run as it stands."""
-        return Snapshot(self._step.name, self._value, tuple(self._replies), self.spent(), self._entered)
+        return Snapshot(
+            self._step.name,
+            self._value,
+            tuple(self._replies),
+            self.spent(),
+            self._entered,
+            tuple(self._open),
+            self._sequence,
+            self.scope.run_id,
+        )
+
+    @property
+    def context_types(self) -> tuple[type, ...]:
+        """The classes that nodes want the run's context to be of."""
+        return self._program.context_types
 
     @property
     def node(self) -> str:
         """The node that the run is at."""
         return self._step.name
 
-    @property
-    def grace(self) -> float:
-        """How many seconds beyond the run's limit the node's effects may take."""
-        return self._step.grace
+    def call(self) -> CallContext[Any]:
+        """Return the context of the visit: the id is that of its first request, in a resumed visit, too."""
+        return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)
 
-    @property
-    def deadline(self) -> float | None:
-        """The second of the run's clock at which what the node asks for is cut, if there is one."""
-        seconds = self._limits.seconds
-        return None if seconds is None else seconds + self._step.grace
+    def path(
+        self, *, observed: bool = False, by_member: bool = False, notify: Callable[[Any], object] | None = None
+    ) -> Generator[Any, tuple[Any, float, float], Any]:
+        """Follow the run from here to its end.
 
-    def path(self, *, observed: bool = False) -> Generator[Any, tuple[Any, float, float], Any]:
-        """Follow the run from here to its end. What is yielded is an effect, or an `Event` (answered with anything)."""
+        What is yielded is a call, a `Batch`, or, `observed`, an `Event` (answered with anything). A batch is yielded
+        until it is answered: `by_member` with `MemberBegun` and `MemberReply`, else as a whole. With a `notify`, that
+        is called with the events instead, and none is yielded.
+        """
+        self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
         ranks, lines, counts = self._ranks, self._lines, self._counts
+        # What is about no call is about the run.
+        whole: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
         # In the middle of a node the rank at its entry is not known any more.
         before = HIGHEST if ranks is None or self._entered else self._rank(step.name)
         while True:
@@ -120,18 +153,19 @@ class Execution:
             # A resumed run may be in the middle of a node, whose entry is paid for.
             if not self._entered:
                 if observed:
-                    yield Entered(step.name, value, self.spent())
+                    event: Any = Entered(step.name, value, self.spent(), whole)
+                    (yield event) if notify is None else notify(event)
                 if step.entry:
                     exhausted = self._enter(step)
                 # A refused entry is not recorded: a resumed run tries it again.
                 self._entered = exhausted is None
             if exhausted is None:
                 if step.asks:
-                    outcome = yield from self._drive_asking(step, value, observed=observed)
+                    outcome = yield from self._drive_asking(step, value)
                     if type(outcome) is Exhausted:
                         exhausted = outcome
                 else:
-                    outcome = step.function(value)
+                    outcome = step.function(value) if step.call_parameter is None else self._call_node(step, value)
             if exhausted is not None:
                 assert step.when_spent is not None, "a graph is not built without it"
                 outcome = step.when_spent(value, exhausted)
@@ -146,7 +180,8 @@ class Execution:
                 # Only a draft lacks an edge.
                 raise UnhandledOutcomeError(step.name, outcome) from None
             if observed:
-                yield Moved(step.name, outcome, END.name if following is None else following.name)
+                event = Moved(step.name, outcome, END.name if following is None else following.name, whole)
+                (yield event) if notify is None else notify(event)
             if following is None:
                 return outcome
             # Not before the move is made: a run that is resumed at this node has refilled nothing.
@@ -178,47 +213,57 @@ class Execution:
     def answered(self, effect: Request, answer: object, at: float) -> Snapshot:
         """Return the run with `effect`, for which it stands waiting, answered."""
         # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
-        self._replies.append(self._settle(effect, answer, at))
+        if isinstance(effect, All):
+            self._open = self._settle_all(effect, self._states(effect), answer, at)
+            self._close_batch()
+        else:
+            self._close(self._settle(effect, answer, at))
         return self.snapshot()
 
-    def _enter(self, step: Step) -> Exhausted | None:
-        seconds, counts = self._limits.seconds, self._counts
-        if seconds is not None and self.seconds >= seconds:
-            return Exhausted("seconds", seconds, self.seconds)
-        if self._over is not None:
-            return self._over
-        for slot, amount, limit in step.entry:
-            if counts[slot] + amount > limit:
-                return self._refund(step.entry, slot, limit, amount)
-            counts[slot] += amount
-        self._spent = None
-        return None
+    def answered_member(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
+        """Return the run with one member of the batch `request` answered, for which it stands waiting."""
+        states = self._open = self._states(request)
+        states[member] = self._settle(request.effects[member], answer, at)
+        if not any(state is PAID for state in states):
+            self._close_batch()
+        return self.snapshot()
 
-    def _rank(self, node: str) -> tuple[float, ...]:
-        assert self._ranks is not None, "asked for where there are ranks"
-        if self._lines is not None:
-            height, slope, most = self._lines[node]
-            return (height + slope * max(0, most - self._counts[0]),)
-        value: list[float] = []
-        for component, budgets in self._ranks[node]:
-            value.append(component)
-            value.extend([self._remaining(name) for name in budgets])
-        return tuple(value)
+    def _states(self, request: All[Effect[Any]]) -> list[object]:
+        """Return the replies to the members of the open batch, and which are open."""
+        return [
+            state.read(effect, self.graph.outcomes) if type(state) is Stored else state
+            for state, effect in zip(self._open or (PAID,) * len(request.effects), request.effects, strict=True)
+        ]
 
-    def _remaining(self, name: str) -> float:
-        """Return what is left of a counter: 0 where more is spent, by a measured call, or under lower limits."""
-        limit = self._program.caps.get(name)
-        if limit is None:
-            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
-        return max(0, limit - self._counts[self._program.slots[name]])
+    def _close(self, reply: object) -> None:
+        """Take in the reply to the open request."""
+        # In this order no interrupt comes in between: Python looks for one after a call.
+        self._open = ()
+        self._sequence += 1
+        self._replies.append(reply)
+        if self._within:
+            self._fold()
 
-    def _drive_asking(self, step: Step, value: Any, *, observed: bool) -> Generator[Any, tuple[Any, float, float], Any]:
+    def _close_batch(self) -> object:
+        """Take in the replies to the open batch; return them, or what is exhausted where the node must be left."""
+        states = self._open
+        cut = next((state for state in states if type(state) is Exhausted), None)
+        reply: object = tuple(states) if cut is None else cut
+        self._close(reply)
+        return reply
+
+    def _call_node(self, step: Step, value: Any) -> Any:
+        return step.function(value, **{str(step.call_parameter): self.call()})
+
+    def _drive_asking(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
         """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
-        node: Generator[Any, Any, Any] = step.generator(value)
+        node: GeneratorType[Any, Any, Any]
+        node = step.generator(value) if step.call_parameter is None else self._call_node(step, value)
         if type(node) not in _GENERATORS:
             given = an(type(node).__name__)
             raise NodeError(f"{step.name} is to ask and returned {given} at once; write reply = yield from ask(...)")
         replay = iter(self._replies) if self._replies else None
+        observed, notify = self._observed, self._notify
         asked = 0
         reply: Any = None
         try:
@@ -232,7 +277,7 @@ class Execution:
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                wanted, tariff = _request(step, effect, asked)
+                wanted, single, tariff = check_request(step, effect, asked)
                 if not wanted:
                     # To ask for nothing is no effect: it is answered at once, and no limit stops it.
                     reply = ()
@@ -243,139 +288,139 @@ class Execution:
                     reply = stored.read(effect, self.graph.outcomes) if type(stored) is Stored else stored
                 else:
                     replay = None
-                    exhausted = self._charge(step, effect, tariff, asked - wanted)
+                    exhausted = (
+                        self._charge_unpaid(step, effect, asked - wanted)
+                        if self._open
+                        else self._charge(step, effect, tariff, asked - wanted)
+                    )
                     if exhausted is not None:
                         return exhausted
-                    if observed:
-                        yield Asked(step.name, effect)
-                    answer, at, took = yield effect
-                    reply = self._settle(effect, answer, at)
-                    if observed:
-                        yield Answered(step.name, effect, reply, took, self.spent())
-                    if type(reply) is not Exhausted:
-                        self._replies.append(reply)
+                    if wanted > 1:
+                        reply = yield from self._drive_batch(step, effect)
+                    else:
+                        call: CallContext[Any] = CallContext(
+                            self.scope, step.name, single, effect, self._sequence + 1, 0
+                        )
+                        self._open = _ONE_PAID
+                        if observed:
+                            event: Any = Asked(step.name, single, call)
+                            (yield event) if notify is None else notify(event)
+                        answer, at, took = yield call
+                        settled = self._settle(single, answer, at)
+                        reply = settled if single is effect or type(settled) is Exhausted else (settled,)
+                        # Before the event: an observer may raise, and a consumer close the stream.
+                        self._close(reply)
+                        if observed:
+                            event = Answered(step.name, single, settled, took, self.spent(), call)
+                            (yield event) if notify is None else notify(event)
                 if type(reply) is Exhausted:
                     return reply
         finally:
-            node.close()
+            # One that has ended needs no call.
+            if node.gi_frame is not None:
+                close_asking(node)
 
-    def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
-        """Charge an effect, or a batch (without `tariff`) as a whole; return what does not allow it.
+    def _drive_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], Any]:
+        """Yield a batch until each member is answered, one by one or as a whole; return the replies."""
+        sequence = self._sequence + 1
+        observed, notify = self._observed, self._notify
+        calls: tuple[CallContext[Any], ...] = tuple(
+            CallContext(self.scope, step.name, effect, request, sequence, member)
+            for member, effect in enumerate(request.effects)
+        )
+        states = self._open = self._states(request)
+        batch = Batch(request, calls, {member: state for member, state in enumerate(states) if state is PAID})
+        if observed and not self._by_member:
+            for member in batch.open:
+                event: Any = Asked(step.name, request.effects[member], calls[member])
+                (yield event) if notify is None else notify(event)
+        while batch.open:
+            answer, at, took = yield batch
+            if type(answer) is MemberBegun:
+                if observed:
+                    event = Asked(step.name, request.effects[answer.member], calls[answer.member])
+                    (yield event) if notify is None else notify(event)
+                continue
+            if type(answer) is MemberReply:
+                states[answer.member] = self._settle(request.effects[answer.member], answer.reply, at)
+                answered = [answer.member]
+                del batch.open[answer.member]
+            else:
+                answered, batch.open = list(batch.open), {}
+                states[:] = self._settle_all(request, states, answer, at)
+            if observed:
+                for member in answered:
+                    effect, call = request.effects[member], calls[member]
+                    event = Answered(step.name, effect, states[member], took, self.spent(), call)
+                    (yield event) if notify is None else notify(event)
+        return self._close_batch()
 
-        `asked` is how many effects this visit has asked for before.
-        """
-        limits, counts = self._limits, self._counts
-        if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
-            return Exhausted("seconds", limits.seconds, self.seconds)
-        if self._over is not None:
-            return self._over
-        if limits.fan_out is not None and step.most is None:
-            wanted = len(members_of(effect))
-            if asked + wanted > limits.fan_out:
-                return Exhausted("fan_out", limits.fan_out, asked, wanted=wanted)
-        if tariff is None or tariff.stops:
-            return self._charge_together(step, members_of(effect))
-        for slot, amount, limit in tariff.charges:
-            if counts[slot] + amount > limit:
-                return self._refund(tariff.charges, slot, limit, amount)
-            counts[slot] += amount
-        self._spent = None
-        return None
+    def _charge_unpaid(self, step: Step, effect: Request, asked: int) -> Exhausted | None:
+        """Charge the members of a resumed request that are not paid; return what does not allow it."""
+        members = members_of(effect)
+        if len(members) != len(self._open):
+            raise SnapshotError(
+                f"the snapshot has {len(self._open)} open calls, and {step.name} asks for {len(members)}; resume it "
+                "with its own graph"
+            )
+        unpaid = tuple(one for one, state in zip(members, self._open, strict=True) if state is UNPAID)
+        if not unpaid:
+            return None
+        exhausted = self._charge(step, All(unpaid), None, asked)
+        if exhausted is None:
+            self._open = [PAID if state is UNPAID else state for state in self._open]
+        return exhausted
 
-    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
-        """Charge several effects, all or none."""
-        counts = self._counts
-        wanted: dict[int, int] = {}
-        limits: dict[int, float] = {}
-        stops: dict[int, float] = {}
-        for member in members:
-            tariff = step.tariffs[type(member)]
-            stops.update(tariff.stops)
-            for slot, amount, limit in tariff.charges:
-                wanted[slot] = wanted.get(slot, 0) + amount
-                limits[slot] = limit
-        for slot, total in wanted.items():
-            if counts[slot] + total > limits[slot]:
-                return self._exhaust(slot, limits[slot], total)
-        for slot, limit in stops.items():
-            if counts[slot] >= limit:
-                return self._exhaust(slot, limit, 1)
-        for slot, total in wanted.items():
-            counts[slot] += total
-        self._spent = None
-        return None
-
-    def _refund(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
-        """Give back what was paid of the charges before that of `slot`, and return what is exhausted."""
-        for paid, given, _ in takewhile(lambda charge: charge[0] != slot, charges):
-            self._counts[paid] -= given
-        return self._exhaust(slot, limit, amount)
-
-    def _exhaust(self, slot: int, limit: float, wanted: int) -> Exhausted:
-        return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
-
-    def _settle(self, effect: Request, answer: object, at: float) -> Any:
-        """Apply an answer (clock, measures, cuts); return the reply, or what is exhausted."""
+    def _settle(self, effect: Effect[Any], answer: Any, at: float) -> Any:
+        """Apply an answer (clock, measures, a cut); return the reply, or what is exhausted."""
         self._spent = None
         # A clock that seems to go backwards, as after a resume, does not give time back.
         if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
             self.seconds = at
-        kind = type(answer)
+        # Not what it was narrowed to, here and below.
+        kind: type[Any] = type(answer)  # pyright: ignore[reportUnknownVariableType]
+        if kind is ChargedReply:
+            self.charge(answer.charged)
+            answer = answer.reply
+            kind = type(answer)  # pyright: ignore[reportUnknownVariableType]
         if kind is Exhausted:
             raise _not_a_reply(self._step, effect, "only the engine says that a limit is spent")
         if kind is Cut:
-            return self._cut(effect, answer)
+            return self._cut(effect)
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise _undeclared(self._step, answer, self._step.returns)
-        elif type(effect) is All:
-            # The runner answers a batch with a tuple of as many replies.
-            replies: Any = answer
-            for member, reply in zip(effect.effects, replies, strict=True):
-                self._measure(member, reply)
         elif self._step.tariffs[type(effect)].measure is not None:
             self._measure(effect, answer)
         return answer
 
-    # Any: it is a Cut, and its replies are those of whatever effects.
-    def _cut(self, effect: Request, answer: Any) -> Any:
+    def _settle_all(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
+        """Apply an answer to a whole batch: a tuple of replies, or a `Cut`, perhaps with those that have finished."""
+        answers: Any = answer
+        if type(answer) is Cut:
+            answers = answer.finished or (answer,) * len(request.effects)
+        elif type(answer) is Exhausted:
+            raise _not_a_reply(self._step, request, "only the engine says that a limit is spent")
+        # The members that a resumed run has replies of keep them.
+        return [
+            self._settle(effect, one, at) if state is PAID else state
+            for effect, one, state in zip(request.effects, answers, states, strict=True)
+        ]
+
+    def _cut(self, effect: Effect[Any]) -> Any:
         """Return the reply to what the deadline cut, or what is exhausted where the node must be left."""
-        limit = self._limits.seconds
-        if limit is None:
+        deadline = self.deadline
+        if deadline is None:
             raise _not_a_reply(self._step, effect, "there is no deadline that could cut it")
         # A cut call used all remaining time, even if the clock lags slightly.
-        self.seconds = max(self.seconds, limit + self._step.grace)
-        exhausted = Exhausted("seconds", limit, self.seconds)
-        if not isinstance(effect, All):
-            reply = effect.cut(exhausted)
-            return exhausted if reply is None else reply
-        settled: list[object] = []
-        left = False
-        for member, one in zip(effect.effects, answer.finished or (answer,) * len(effect.effects), strict=True):
-            if type(one) is Cut:
-                settled.append(reply := member.cut(exhausted))
-                left = left or reply is None
-            else:
-                settled.append(one)
-                # What has finished is paid for, also where the node is left.
-                self._measure(member, one)
-        return exhausted if left else tuple(settled)
-
-    def _measure(self, effect: Effect[Any], reply: object) -> None:
-        """Count what a reply reports beyond what was prepaid."""
-        tariff = self._step.tariffs[type(effect)]
-        if tariff.measure is None:
-            return
-        counts = self._counts
-        for (slot, prepaid, meter), amount in zip(tariff.measures, tariff.measure(effect, reply), strict=True):
-            if amount is None:
-                if meter is not None:
-                    asked = f"{self._step.name} asked for {type(effect).__name__}"
-                    raise InputError(
-                        f"{asked}, and the reply does not say its {meter}, which is limited; {meter.remedy}"
-                    )
-            elif amount > prepaid:
-                counts[slot] += amount - prepaid
+        self.seconds = max(self.seconds, deadline)
+        limit, outer = self._limits.seconds, self._outer_seconds
+        if limit is None or (outer is not None and deadline == outer):
+            exhausted = Exhausted("seconds", deadline, self.seconds, outer=True)
+        else:
+            exhausted = Exhausted("seconds", limit, self.seconds)
+        reply = effect.cut(exhausted)
+        return exhausted if reply is None else reply
 
 
 def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
@@ -385,17 +430,3 @@ def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
 
 def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
     return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])
-
-
-def _request(step: Step, effect: Request, asked: int) -> tuple[int, Tariff | None]:
-    """Return how many effects a node asks for, and the tariff of a single one; refuse what it does not declare."""
-    tariffs = step.tariffs
-    # As `members_of`, without a call for each effect.
-    members = effect.effects if isinstance(effect, All) else (effect,)
-    for member in members:
-        if type(member) not in tariffs:
-            raise UndeclaredEffectError(step.name, effect, [kind.__name__ for kind in step.effects])
-    wanted = len(members)
-    if step.most is not None and asked + wanted > step.most:
-        raise UndeclaredCountError(step.name, asked + wanted, step.least, step.most)
-    return wanted, tariffs[type(members[0])] if wanted == 1 else None

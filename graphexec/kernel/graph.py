@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import networkx as nx
+    from typing_extensions import Unpack
 
     from graphexec.draw import AnyRun, Marks
     from graphexec.kernel.effects import Effect
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import HandlerLike
-    from graphexec.runtime.runner import RunContext
+    from graphexec.runtime.handlers import HandlerLike, RunContext, RunSettings
     from graphexec.verify import Verdict
 
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -188,19 +188,22 @@ class Graph(Generic[S_contra, F_co]):
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         allow_nonterminating: bool = False,
+        **options: Unpack[RunSettings],
     ) -> Done[F_co]:
         """Run the machine from `value`, or on from a snapshot, to its end; return the outcome, and what it spent.
 
         `handlers` answer the effects, `{Fetch: function}`: functions of the effect, `def` or `async def`. Every run is
         proved to end within `limits` (`Limits()` unless given) before its first step, unless it `allow_nonterminating`.
+        `options` are the fields of `RunOptions`: the `context` of the run's calls, its `run_id`, the `host` around it.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
         `MissingHandlerError`, and what a node or a handler raises: `snapshot_of(error)` is where the run was.
         """
         # As with proofs: what runs a machine is above it. So here and below.
-        from graphexec.runtime.runner import run
+        from graphexec.runtime.runner import RunOptions, run
 
-        return run(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
+        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return run(self, value, world, options=RunOptions(**options))
 
     async def arun(
         self,
@@ -209,11 +212,13 @@ class Graph(Generic[S_contra, F_co]):
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         allow_nonterminating: bool = False,
+        **options: Unpack[RunSettings],
     ) -> Done[F_co]:
         """Run like `run`, on the running event loop; functions that block run in threads."""
-        from graphexec.runtime.runner import arun
+        from graphexec.runtime.runner import RunOptions, arun
 
-        return await arun(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
+        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return await arun(self, value, world, options=RunOptions(**options))
 
     def stream(
         self,
@@ -222,11 +227,13 @@ class Graph(Generic[S_contra, F_co]):
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         allow_nonterminating: bool = False,
+        **options: Unpack[RunSettings],
     ) -> Generator[Event[F_co], None, None]:
         """Run like `run`, and yield each event, the last of which is `Done`. Closing the generator ends the run."""
-        from graphexec.runtime.runner import stream
+        from graphexec.runtime.runner import RunOptions, stream
 
-        return stream(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
+        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return stream(self, value, world, options=RunOptions(**options))
 
     def astream(
         self,
@@ -235,11 +242,13 @@ class Graph(Generic[S_contra, F_co]):
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
         limits: Limits | None = None,
         allow_nonterminating: bool = False,
+        **options: Unpack[RunSettings],
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
-        from graphexec.runtime.runner import astream
+        from graphexec.runtime.runner import RunOptions, astream
 
-        return astream(self, value, self._world(handlers, limits, allow_nonterminating=allow_nonterminating))
+        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return astream(self, value, world, options=RunOptions(**options))
 
     def _world(
         self,

@@ -301,15 +301,24 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """The limit or budget that stopped a run: name, value, how much was spent, how much more wanted."""
+    """The limit or budget that stopped a run: name, value, how much was spent, how much more wanted.
+
+    It may be that of an `outer` run, which this one runs within.
+    """
 
     limit: str
     # Not `float` alone: as JSON, a whole number stays one.
     value: int | float
     reached: int | float
     wanted: int = field(default=1, compare=False)
+    outer: bool = False
 
     def __str__(self) -> str:
+        return f"{self._text()}, by the run around it" if self.outer else self._text()
+
+    def _text(self) -> str:
+        if self.limit == "depth":
+            return f"the limit of {self.value} runs within one another was reached"
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit: the limit on the cost.

@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import (
     Any,
     Concatenate,
@@ -22,7 +24,7 @@ from typing import (
 )
 
 from graphexec.errors import NodeError, format_value
-from graphexec.kernel.effects import Effect, O, Perform
+from graphexec.kernel.effects import Effect, O, Perform, call_parameter_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
 from graphexec.kernel.signatures import accepts, classes_of, effects_of, hints_of, name_of, spent_outcome_of
 
@@ -97,7 +99,7 @@ class Node(Generic[In_contra, Out_co]):
     `takes` and `outcomes` are the annotated classes, `effects` what it may ask for. An entry costs one of each of
     `meters`. `when_spent` makes the outcome (a `spent_outcome`) when a limit stops it. A visit asks for `least` to
     `most` effects (`None`: any number). A node with a `grace` is `reserved`. `settings` are what `bind` has still to
-    supply. Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
+    supply, `bound` what it was given. Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
     """
 
     name: str
@@ -118,8 +120,13 @@ class Node(Generic[In_contra, Out_co]):
     grace: float | None = None
     # Parameters of the function that are not bound yet, by name, with their classes.
     settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
+    # All that `bind` was given when it bound the node: they say where a node that asks is at home.
+    bound: tuple[object, ...] = ()
     # The graph that stands in the node's place.
     inner: Subgraph | None = None
+    # The function's parameter for the `CallContext`, and the class of context that it wants.
+    call_parameter: str | None = None
+    context_type: type | None = None
 
     @property
     def metered(self) -> bool:
@@ -146,6 +153,7 @@ def node(function: Callable[..., Any], /) -> Node[Any, Any]:
     - `def f(x: A) -> Asks[Fetch, B | C]` asks for effects with `yield from ask(...)`.
     - `async def f(x: A) -> B | C` runs arbitrary code: it is one opaque effect, cut at the deadline.
 
+    A parameter annotated `CallContext[User]` gets the visit's `CallContext`, for the `context` that the run was given.
     Further parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings, which `bind`
     supplies by class.
 
@@ -313,9 +321,12 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not positional:
         raise NodeError(f"{name} takes no value; write def {name}(value: In) -> Out")
+    call_parameter, context_type = call_parameter_of({name: hint for name, hint in hints.items() if name != "return"})
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     settings = [
-        p.name for p in parameters if p is not positional[0] and p.default is p.empty and p.kind not in variadic
+        p.name
+        for p in parameters
+        if p is not positional[0] and p.default is p.empty and p.kind not in variadic and p.name != call_parameter
     ]
     for what in (positional[0].name, *settings, "return"):
         if what not in hints:
@@ -351,6 +362,8 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         # An opaque node is one effect itself.
         least=int(kind == "opaque"),
         most={"pure": 0, "opaque": 1}.get(kind),
+        call_parameter=call_parameter,
+        context_type=context_type,
         settings={setting: classes_of(name, f"takes {setting}", hints[setting]) for setting in settings},
     )
 
@@ -369,3 +382,21 @@ def renamed(source: Node[I, O], name: str) -> Node[I, O]:
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
     return dataclasses.replace(source, name=name)
+
+
+# How often a node may ask while it is closed, before it is left to itself.
+_PATIENCE = 100
+
+
+def close_asking(node: GeneratorType[Any, Any, Any]) -> None:
+    """Close a node that may ask in a `finally` or a bare `except`: nothing of it is carried out, the stop wins."""
+    try:
+        node.close()
+    except RuntimeError:
+        if node.gi_frame is None:
+            raise
+    for _ in range(_PATIENCE):
+        if node.gi_frame is None:
+            return
+        with suppress(GeneratorExit, StopIteration):
+            node.throw(GeneratorExit)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias, final
 from weakref import WeakKeyDictionary
 
-from graphexec.errors import LimitsError
-from graphexec.kernel.effects import Effect, Perform
+from graphexec.errors import LimitsError, UndeclaredCountError, UndeclaredEffectError
+from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
@@ -25,7 +25,7 @@ class Tariff:
     of it is prepaid, and the meter, if it is limited.
     """
 
-    __slots__ = ("charges", "measure", "measures", "stops")
+    __slots__ = ("charges", "compared", "measure", "measures", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -39,6 +39,8 @@ class Tariff:
             for meter in kind.measures
             if meter not in kind.charges and (limit := _limit(limits, meter)) < math.inf and not reserved
         )
+        # As the stops, whatever this run's own limits are: those of a run around may be others.
+        self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
         self.measures: tuple[tuple[int, int, Meter | None], ...] = tuple(
             (slots[meter.name], kind.charges.get(meter, 0), None if limits[meter] is None else meter)
             for meter in kind.measures
@@ -60,7 +62,8 @@ class Step:
         slots, caps = program.slots, program.caps
         self.name = source.name
         self.function = source.function
-        self.generator = _perform_function(source) if source.kind == "opaque" else source.function
+        # Any: what it makes is looked at when it is there.
+        self.generator: Callable[..., Any] = _perform_function(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         # Iterations come first: of several spent limits, the first one is named.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)
@@ -78,13 +81,14 @@ class Step:
         self.tariffs: Mapping[type, Tariff] = {
             kind: Tariff(kind, program, reserved=source.grace is not None) for kind in source.effects
         }
+        self.call_parameter = None if source.kind == "opaque" else source.call_parameter
         self.following: dict[type, Step | None] = {}
         self.resets: dict[type, tuple[int, ...]] = {}
 
 
 def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
     def perform(value: Any) -> Generator[Perform, Any, Any]:
-        outcome = yield Perform(source.name, source.function, value)
+        outcome = yield Perform(source.name, source.function, value, source.call_parameter)
         return outcome
 
     return perform
@@ -94,7 +98,7 @@ def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perfo
 class Program:
     """The steps of a graph, and its counters: the iterations, then the machine's own budgets, then the meters."""
 
-    __slots__ = ("budgets", "caps", "limits", "measured", "meters", "names", "own", "slots", "steps")
+    __slots__ = ("budgets", "caps", "context_types", "limits", "measured", "meters", "names", "own", "slots", "steps")
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
         check_meters(graph, limits)
@@ -114,6 +118,10 @@ class Program:
             **{name: limits[name] for name in self.meters},
         }
         self.steps: Mapping[str, Step] = {node.name: Step(node, self) for node in graph.nodes.values()}
+        # The classes of contexts that nodes want.
+        self.context_types = tuple(
+            dict.fromkeys(node.context_type for node in graph.nodes.values() if node.context_type is not None)
+        )
         for edge in graph.edges:
             step = self.steps.get(edge.source)
             # A draft may name nodes that it does not have.
@@ -121,6 +129,24 @@ class Program:
                 step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]
                 if edge.resets:
                     step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
+
+
+# What is asked for by a batch of none.
+_NOTHING: Effect[Any] = Effect()
+
+
+def check_request(step: Step, effect: Request, asked: int) -> tuple[int, Effect[Any], Tariff | None]:
+    """Return how many effects a node asks for, the first, and the tariff of a single one; refuse undeclared ones."""
+    tariffs = step.tariffs
+    # As `members_of`, without a call for each effect.
+    members = effect.effects if isinstance(effect, All) else (effect,)
+    for member in members:
+        if type(member) not in tariffs:
+            raise UndeclaredEffectError(step.name, effect, [kind.__name__ for kind in step.effects])
+    wanted = len(members)
+    if step.most is not None and asked + wanted > step.most:
+        raise UndeclaredCountError(step.name, asked + wanted, step.least, step.most)
+    return wanted, members[0] if members else _NOTHING, tariffs[type(members[0])] if wanted == 1 else None
 
 
 def check_meters(graph: Graph[Any, Any], limits: Limits) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from graphexec.errors import SnapshotError
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from graphexec.kernel.graph import Graph
 
 
+class OpenCall(Enum):
+    """The state of a call without a reply: charged already, or to be charged when the run goes on."""
+
+    PAID = "paid"
+    UNPAID = "unpaid"
+
+
+PAID, UNPAID = OpenCall.PAID, OpenCall.UNPAID
+
 # Of the JSON form. Version 1 had a fixed list of meters.
 VERSION = 2
 
@@ -27,6 +37,9 @@ class Snapshot:
 
     `value` is what `node` was given; `replies` are those to its effects so far, from which the node's function is
     brought back to where it was (the last may be an `Exhausted`). `entered`: the node's entry is charged already.
+
+    `open` is the request that waits for replies: for each of its members the reply, or an `OpenCall`. `sequence` is how
+    many requests of the run were answered, and `run_id` its id.
     """
 
     node: str
@@ -34,27 +47,40 @@ class Snapshot:
     replies: tuple[object, ...] = ()
     spent: Spent = field(default=Spent())
     entered: bool = False
+    open: tuple[object, ...] = ()
+    sequence: int = 0
+    run_id: str = field(default="", compare=False)
+
+    def retried(self) -> Snapshot:
+        """Return the run with its open calls to be made, and charged, again; those that have a reply keep it."""
+        states = tuple(UNPAID if state is PAID else state for state in self.open)
+        kept = any(state is not UNPAID for state in states)
+        return dataclasses.replace(self, open=states if kept else ())
 
     def restarted(self) -> Snapshot:
-        """Return the run as resumed after a crash, one more of `restarts` spent; store it before going on."""
+        """Return the run as resumed after a crash, one more of `restarts` spent; store it before going on.
+
+        Its open calls are made, and charged, again.
+        """
         spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
-        return dataclasses.replace(self, spent=spent)
+        return dataclasses.replace(self.retried(), spent=spent)
 
     def to_json(self) -> str:
         """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
         # pydantic, which does it, is loaded by those who store.
-        from graphexec.kernel.serialization import INEXPRESSIBLE, dump_value, spent_data, stored_reply
+        from graphexec.kernel.serialization import INEXPRESSIBLE, dump_value, spent_data
 
         try:
             data = {
                 "version": VERSION,
                 "node": self.node,
                 "value": dump_value(self.value),
-                "replies": [
-                    {"reply": reply.data} if type(reply) is Stored else stored_reply(reply) for reply in self.replies
-                ],
+                "replies": [_reply_data(reply) for reply in self.replies],
                 "spent": spent_data(self.spent),
                 "entered": self.entered,
+                "open": [state.value if isinstance(state, OpenCall) else _reply_data(state) for state in self.open],
+                "sequence": self.sequence,
+                "run": self.run_id,
             }
         except INEXPRESSIBLE as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
@@ -68,7 +94,8 @@ class Snapshot:
         try:
             data = json.loads(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
-            entered = data.get("entered", False)
+            entered, states = data.get("entered", False), data.get("open", [])
+            sequence, run_id = data.get("sequence", 0), data.get("run", "")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SnapshotError(
                 f"this is not a snapshot, which has node, value, replies and spent: {error!r}"
@@ -84,15 +111,28 @@ class Snapshot:
             return Snapshot(
                 node,
                 load_value(value, graph.outcomes),
-                tuple(
-                    read_as(Exhausted, reply["exhausted"]) if "exhausted" in reply else Stored(reply["reply"])
-                    for reply in replies
-                ),
+                tuple(_read_reply(reply) for reply in replies),
                 read_spent(spent),
                 read_as(bool, entered),
+                tuple(read_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
+                read_as(int, sequence),
+                read_as(str, run_id),
             )
         except UNFIT as error:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
+
+
+def _reply_data(reply: object) -> dict[str, Any]:
+    from graphexec.kernel.serialization import stored_reply
+
+    return {"reply": reply.data} if type(reply) is Stored else stored_reply(reply)
+
+
+# Any: one of JSON's values.
+def _read_reply(data: Any) -> object:
+    from graphexec.kernel.serialization import read_as
+
+    return read_as(Exhausted, data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +168,20 @@ def remember(error: BaseException, snapshot: Snapshot) -> None:
 
 
 def snapshot_of(error: BaseException) -> Snapshot | None:
-    """Return where the run was that this exception ended (`KeyboardInterrupt` included), or `None`."""
-    found = error.__dict__.get("graphexec_snapshot")
+    """Return where the run was that this exception ended (`KeyboardInterrupt` included), or `None`.
+
+    `error` may also be what asyncio raises in the place of a run's cancellation: `TimeoutError`, `KeyboardInterrupt`.
+    """
+    found = found_at(error, "graphexec_snapshot")
     return found if isinstance(found, Snapshot) else None
+
+
+def found_at(error: BaseException, name: str) -> object:
+    """Return the attribute of this name of an exception, or of the cancellation in whose place it was raised."""
+    seen: BaseException | None = error
+    # Not of an `Exception` that was being handled: that may have ended another run, before this one.
+    while seen is not None and name not in seen.__dict__:
+        seen = seen.__cause__ or seen.__context__
+        if isinstance(seen, Exception):
+            return None
+    return None if seen is None else seen.__dict__[name]

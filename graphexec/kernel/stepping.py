@@ -6,17 +6,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 from graphexec.errors import InputError, an
-from graphexec.kernel.effects import All, Request
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, JournalEntry, Moved
+from graphexec.kernel.counters import Ranks
+from graphexec.kernel.effects import All, Batch, CallContext, Request
+from graphexec.kernel.events import (
+    Answered,
+    Asked,
+    ChargedReply,
+    Done,
+    Entered,
+    Event,
+    Journal,
+    JournalEntry,
+    MemberReply,
+    Moved,
+)
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 
 S = TypeVar("S")
@@ -28,14 +39,23 @@ F = TypeVar("F")
 class PendingEffect:
     """The run waits for a reply to `effect`, which is charged already.
 
-    `deadline` is the second of the run's clock at which it is to be cut, if any. `snapshot` is the run at this point:
-    resumed from it, the effect is asked for, and charged, again.
+    `calls` are those of its members that have no reply. `deadline` is the second of the run's clock at which it is to
+    be cut, if any. `snapshot` is the run at this point: to `advance` from it asks for the same and charges nothing;
+    `snapshot.retried()` charges the calls without a reply again.
     """
 
     effect: Request
+    calls: tuple[CallContext[Any], ...]
     snapshot: Snapshot
     deadline: float | None
-    _answered: Callable[[Any, float], Snapshot]
+    _graph: Graph[Any, Any]
+    _limits: Limits
+
+    def _execution(self) -> Execution:
+        return Execution(self._graph, self.snapshot, self._limits)
+
+    def _second(self, at: float | None) -> float:
+        return self.snapshot.spent.seconds if at is None else _not_before_the_run(at)
 
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run with the effect answered at the second `at` of the run's clock (by default at once).
@@ -50,7 +70,19 @@ class PendingEffect:
                 asked = len(self.effect.effects)
                 raise InputError(f"a batch of {asked} is answered by {value!r}; give a tuple with a reply to each")
             value = tuple(replies)
-        return self._answered(value, self.snapshot.spent.seconds if at is None else _not_before_the_run(at))
+        return self._execution().answered(self.effect, value, self._second(at))
+
+    def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
+        """Return the run with one call of a batch answered; the others wait on. `Cut()` cuts it.
+
+        Raises `InputError` where the effect is no batch, and for a member that has its reply or does not exist.
+        """
+        if not isinstance(self.effect, All):
+            raise InputError(f"{type(self.effect).__name__} is no batch; answer it with reply(value)")
+        waiting = [call.member for call in self.calls]
+        if member not in waiting:
+            raise InputError(f"the batch waits for the members {waiting}, not for {member!r}; answer one of them")
+        return self._execution().answered_member(self.effect, member, value, self._second(at))
 
     def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
         """Return the run with the effect cut by the deadline; `finished` is as in `Cut`.
@@ -64,7 +96,7 @@ class PendingEffect:
             asked, given = len(self.effect.effects), len(finished)
             if given != asked:
                 raise InputError(f"a batch of {asked} is cut with {given} replies; give a reply or a Cut() for each")
-        return self._answered(Cut(finished), _not_before_the_run(at))
+        return self._execution().answered(self.effect, Cut(finished), _not_before_the_run(at))
 
 
 def _not_before_the_run(at: float) -> float:
@@ -98,23 +130,20 @@ def advance(
     execution = Execution(graph, snapshot, limits, ranks)
     path = execution.path()
     try:
-        effect = next(path)
+        item: CallContext[Any] | Batch = next(path)
     except StopIteration as end:
         return Done(end.value, execution.snapshot())
     finally:
         path.close()
-    asked = execution.snapshot()
-
-    def answered(value: object, at: float) -> Snapshot:
-        return Execution(graph, asked, limits).answered(effect, value, at)
-
-    return PendingEffect(effect, asked, execution.deadline, answered)
+    calls = tuple(item.calls[member] for member in item.open) if isinstance(item, Batch) else (item,)
+    assert item.request is not None, "a call is asked for"
+    return PendingEffect(item.request, calls, execution.snapshot(), execution.deadline, graph, limits)
 
 
 def replay(journal: Journal) -> Iterator[Event[Any]]:
     """Follow a run again by its replies, and yield its events, without reports; pure nodes are called anew."""
-    execution = Execution(journal.graph, journal.start, journal.limits)
-    path = execution.path(observed=True)
+    execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
+    path = execution.path(observed=True, by_member=True)
     replies = iter(journal)
     answer: JournalEntry | None = None
     try:
@@ -128,7 +157,17 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
                 answer = next(replies, None)
                 if answer is None:
                     return
+                _restore_charges(item, answer[0])
     except StopIteration as end:
         yield Done(end.value, execution.snapshot(), journal)
     finally:
         path.close()
+
+
+def _restore_charges(asked: CallContext[Any] | Batch, answer: object) -> None:
+    """Say again of a call what was charged within it."""
+    if isinstance(asked, Batch):
+        if isinstance(answer, MemberReply):
+            _restore_charges(asked.calls[answer.member], answer.reply)
+    elif isinstance(answer, ChargedReply):
+        asked.charged = answer.charged

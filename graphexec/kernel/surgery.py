@@ -6,17 +6,19 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from graphexec.errors import Fault, GraphError, NodeError
 from graphexec.kernel.effects import O
-from graphexec.kernel.graph import Graph, Table, check_table, edges_of
+from graphexec.kernel.graph import Graph, Table, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Budget, Limits
 from graphexec.kernel.node import END, I, Node, Subgraph, renamed
 
 S = TypeVar("S")
 F = TypeVar("F")
 G = TypeVar("G")
+S_contra = TypeVar("S_contra", contravariant=True)
+F_co = TypeVar("F_co", covariant=True)
 
 
 def replace(
@@ -74,26 +76,42 @@ def splice(
     return changed if allow_nonterminating else _check_still_proved(changed, machine)
 
 
-def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
+class HasGraph(Protocol[S_contra, F_co]):
+    """An object with a `graph`, such as an executor."""
+
+    @property
+    def graph(self) -> Graph[S_contra, F_co]:
+        """The machine itself."""
+        ...
+
+
+def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
     """Return a node that is a whole graph: what it takes starts `child`, what ends `child` are its outcomes.
 
     In a table its nodes stand inlined, named `name.plan`. Its `own` budgets are full again at each entry:
-    `own=[Budget("iterations", 5)]` gives it 5 iterations each time. Other budgets, limits and handlers are shared.
+    `own=[Budget("iterations", 5)]` gives it 5 iterations each time. Other budgets, limits and handlers are those of the
+    run: of an executor (`child` may be one) only the graph is embedded, and an executor with another agent, other tools
+    or other handlers refuses it (`with_graph`).
 
-    Raises `NodeError` for a name that is not an identifier, and for a budget that meters nothing in `child`.
+    Raises `NodeError` for a name that is not an identifier, and for a budget that meters nothing in `child`, and
+    `InputError` if `child` has no graph.
     """
-    spent = dict.fromkeys(budget.name for node in child for budget in node.meters)
+    # Users without a type checker pass tables, and functions.
+    given: Any = getattr(child, "graph", child)
+    require_graph(given, "embed(graph, name)")
+    machine: Graph[S, F] = given
+    spent = dict.fromkeys(budget.name for node in machine for budget in node.meters)
     for budget in own:
         if budget.name not in spent:
             raise NodeError(
                 f"{name} cannot own {budget.name}, which meters no node of it; own one of {', '.join(spent) or 'none'}"
             )
-    endings = tuple(dict.fromkeys(edge.outcome for edge in child.edges if edge.target == END.name))
+    endings = tuple(dict.fromkeys(edge.outcome for edge in machine.edges if edge.target == END.name))
 
     def stands_for_a_graph(value: Any) -> Any:
         raise AssertionError(f"{name} is inlined, so {value!r} does not come here")
 
-    takes = child[child.start].takes
+    takes = machine[machine.start].takes
     whole: Node[S, F] = Node(
         name,
         "pure",
@@ -101,7 +119,7 @@ def embed(child: Graph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[
         takes=takes,
         outcomes=endings,
         returns=endings,
-        inner=Subgraph(tuple(child), child.edges, child.start, tuple(own)),
+        inner=Subgraph(tuple(machine), machine.edges, machine.start, tuple(own)),
     )
     return renamed(whole, name)
 
@@ -128,7 +146,8 @@ def wrap(
 def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
 
-    Unused settings are ignored. Raises `GraphError` if a parameter fits none of them, or several.
+    Unused settings are ignored, and nodes that are bound stay so. Raises `GraphError` if a parameter fits none of
+    them, or several.
     """
     faults: list[Fault] = []
     nodes: list[Node[Any, Any]] = []
@@ -144,7 +163,10 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
             text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
             faults.append(Fault("GX024", node.name, None, text))
         if found:
-            node = dataclasses.replace(node, function=functools.partial(node.function, **found), settings={})  # noqa: PLW2901
+            function = functools.partial(node.function, **found)
+            node = dataclasses.replace(node, function=function, settings={}, bound=settings)  # noqa: PLW2901
+        elif node.kind == "asks" and not node.bound:
+            node = dataclasses.replace(node, bound=settings)  # noqa: PLW2901
         nodes.append(node)
     if faults:
         raise GraphError(faults)

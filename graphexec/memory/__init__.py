@@ -1,6 +1,13 @@
 """Memory: what a conversation leaves behind for its next run, and where it is kept."""
 
-from graphexec.memory.conversation import BufferMemory, Memory, TokenWindowMemory, WindowMemory, estimated_tokens
+from graphexec.memory.conversation import (
+    BufferMemory,
+    Memory,
+    MemoryNotSaved,
+    TokenWindowMemory,
+    WindowMemory,
+    estimated_tokens,
+)
 from graphexec.memory.file_history import FileHistory
 from graphexec.memory.history import History, MemoryHistory, Turn
 from graphexec.memory.sqlite_history import SQLiteHistory
@@ -13,6 +20,7 @@ __all__ = [
     "History",
     "Memory",
     "MemoryHistory",
+    "MemoryNotSaved",
     "SQLiteHistory",
     "SummaryFailed",
     "SummaryMemory",

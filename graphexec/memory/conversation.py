@@ -42,6 +42,20 @@ class Memory(Protocol):
         """Remember a run, as `save` does."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class MemoryNotSaved:
+    """News: the run's time was over before it was saved; the save had `seconds`, and the run ended without it.
+
+    A save that was begun goes on, in its thread or task, until the process or the event loop ends.
+    """
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"the memory had not saved this run after {self.seconds:.3g} seconds; the run ended without it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnMemory:
     """What the memories of a conversation's turns have in common.

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from graphexec._arguments import MODEL, check, whole
+from graphexec._arguments import MODEL, TIMEOUT, check, maybe, whole
 from graphexec.agents.prompt import Template, template
+from graphexec.effects import CallModel
 from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
+from graphexec.runtime.calls import ask_within, current_call
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 
@@ -52,16 +54,18 @@ class SummaryMemory(TurnMemory):
     nothing: it is reported as `SummaryFailed`, and the next save tries again. An empty summary, or one that was cut
     short, has failed too. So `save` raises only where the turn is not stored.
 
-    Summaries are turns of the history `summaries`; give it a file to have them outlive the process. Its model calls are
-    beyond the run's limits. The summary is told as `Summary: ...` before the turns, or as a system message. `prompt` is
-    a template with `{summary}` and `{turns}`, and perhaps `{human}` and `{ai}`. Raises `InputError` for an invalid
-    option, and where `summaries` is the history itself.
+    The model is given `timeout` seconds at most, and no more than the run has left; what it is asked is charged to the
+    run whose end is saved, and where a limit does not allow it the summary has failed. Summaries are turns of the
+    history `summaries`; give it a file to have them outlive the process. The summary is told as `Summary: ...` before
+    the turns, or as a system message. `prompt` is a template with `{summary}` and `{turns}`, and perhaps `{human}` and
+    `{ai}`. Raises `InputError` for an invalid option, and where `summaries` is the history itself.
     """
 
     model: Model
     keep_turns: int = field(default=0, kw_only=True)
     prompt: str = field(default=SUMMARY_PROMPT, kw_only=True, repr=False)
     summaries: History = field(default_factory=MemoryHistory, kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
     _template: Template = field(init=False, repr=False)
     # Whoever holds it asks the model; nobody waits for it.
     _asking: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -73,6 +77,7 @@ class SummaryMemory(TurnMemory):
             ("model", self.model, MODEL),
             ("keep_turns", self.keep_turns, whole(0)),
             ("summaries", self.summaries, HISTORY),
+            ("timeout", self.timeout, maybe(TIMEOUT)),
         )
         if self.summaries == self.history:
             raise InputError("SummaryMemory's summaries are its history; give them a history of their own")
@@ -115,9 +120,22 @@ class SummaryMemory(TurnMemory):
         request = await self._call(lambda: self._request(turns, older), io)
         if request is None:
             return
-        reply = await io.either(lambda: self.model.complete(request), lambda: self.model.acomplete(request))
+        reply = await self._ask(request, io)
         summary = Turn(_fingerprints(older)[-1], _read(reply))
         await self._call(lambda: self.summaries.add(summary), io)
+
+    async def _ask(self, request: ChatRequest, io: IO) -> ModelReply:
+        call = current_call()
+        left = None if call is None else call.seconds_left
+        timeout = min((one for one in (left, self.timeout) if one is not None), default=None)
+
+        async def ask() -> ModelReply:
+            return await io.either(
+                lambda: self.model.complete(request, timeout=timeout),
+                lambda: self.model.acomplete(request, timeout=timeout),
+            )
+
+        return await ask_within(call, CallModel(request), ask)
 
     def _request(self, turns: Sequence[Turn], older: Sequence[Turn]) -> ChatRequest | None:
         summary, covered = self._summary_of(turns)

@@ -1,9 +1,12 @@
 """Everything that waits: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
 
-from graphexec.runtime.handlers import Handler, HandlerLike, Handlers
+from graphexec.runtime.calls import current_call
+from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
+from graphexec.runtime.observers import ObserverFailed
 from graphexec.runtime.progress import report
-from graphexec.runtime.runner import RunContext, arun, astream, make_run_context, run, stream
+from graphexec.runtime.runner import arun, astream, make_run_context, run, stream
+from graphexec.runtime.threads import count_abandoned
 
 __all__ = [
     "ASYNC",
@@ -12,9 +15,13 @@ __all__ = [
     "Handler",
     "HandlerLike",
     "Handlers",
+    "ObserverFailed",
     "RunContext",
+    "RunOptions",
     "arun",
     "astream",
+    "count_abandoned",
+    "current_call",
     "make_run_context",
     "report",
     "run",

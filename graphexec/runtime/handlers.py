@@ -1,14 +1,21 @@
-"""Handlers: which function answers which class of effects."""
+"""Handlers: which function answers which class of effects; and the context of runs, which holds them."""
 
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias, TypedDict, final
 
-from graphexec.errors import InputError, MissingHandlerError
-from graphexec.kernel.effects import Effect, Perform
+from graphexec.errors import InputError, MissingHandlerError, an
+from graphexec.kernel.counters import Ranks
+from graphexec.kernel.effects import CallContext, Effect, Perform, call_parameter_of
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.signatures import resolved
+from graphexec.runtime.calls import MAX_DEPTH
 from graphexec.runtime.io import IO
 
 
@@ -16,32 +23,49 @@ from graphexec.runtime.io import IO
 class Handler:
     """Answers one class of effects, in sync and in async runs.
 
-    `answer` is a coroutine function of the effect, the seconds left until the run's deadline (`None`: no deadline), and
-    the `IO`; it returns the reply. The runner enforces the deadline. An `instant` handler never waits: it runs without
-    a thread or a task.
+    `answer` is a coroutine function of the effect, its `CallContext`, and the `IO`; it returns the reply. The runner
+    enforces the deadline (`call.seconds_left`); a `timed` handler does it itself, and is called even if no seconds are
+    left. An `instant` handler never waits: it runs without a thread or a task. A run's context must be one of each of
+    `context_types`.
     """
 
     # Effects and replies are paired by type only where a handler is made: a mapping cannot say it.
-    answer: Callable[[Any, float | None, IO], Coroutine[Any, Any, Any]]
+    answer: Callable[[Any, CallContext[Any], IO], Coroutine[Any, Any, Any]]
     instant: bool = False
+    context_types: tuple[type, ...] = ()
+    timed: bool = False
 
 
-# A plain function from an effect to its reply, `def` or `async def`, or a whole handler.
-HandlerLike: TypeAlias = Handler | Callable[[Any], Any]
+# A plain function from an effect (and its `CallContext`) to its reply, `def` or `async def`, or a whole handler.
+HandlerLike: TypeAlias = Handler | Callable[[Any], Any] | Callable[[Any, CallContext[Any]], Any]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
 
 
 def answering(function: HandlerLike) -> Handler:
-    """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere."""
+    """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere.
+
+    A parameter annotated `CallContext` gets the call's.
+    """
     if isinstance(function, Handler):
         return function
     is_async = inspect.iscoroutinefunction(function)
+    parameter, context_type = _call_parameter(function)
 
-    async def answer(effect: Any, left: float | None, io: IO) -> Any:
-        del left
-        return await _call_or_await(function, effect, io, is_async=is_async)
+    async def answer(effect: Any, call: CallContext[Any], io: IO) -> Any:
+        # Any: of one argument, now.
+        called: Any = function if parameter is None else partial(function, **{parameter: call})
+        return await _call_or_await(called, effect, io, is_async=is_async)
 
-    return Handler(answer)
+    return Handler(answer, context_types=() if context_type is None else (context_type,))
+
+
+def _call_parameter(function: Callable[..., Any]) -> tuple[str | None, type | None]:
+    """Return the parameter for the call's context, if the annotations say one; those of a handler may be missing."""
+    try:
+        hints = resolved(function)
+    except (NameError, TypeError):
+        return None, None
+    return call_parameter_of({name: hint for name, hint in hints.items() if name != "return"})
 
 
 # Any: the function's own argument and result.
@@ -53,10 +77,11 @@ async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, 
     return await io.call_async(lambda: result) if inspect.iscoroutine(result) else result
 
 
-async def _perform(effect: Perform, left: float | None, io: IO) -> Any:
-    del left
+async def _perform(effect: Perform, call: CallContext[Any], io: IO) -> Any:
+    function, parameter = effect.function, effect.call_parameter
+    is_async = inspect.iscoroutinefunction(function)
     return await _call_or_await(
-        effect.function, effect.value, io, is_async=inspect.iscoroutinefunction(effect.function)
+        function if parameter is None else partial(function, **{parameter: call}), effect.value, io, is_async=is_async
     )
 
 
@@ -82,3 +107,75 @@ def handler_of(handlers: Handlers, effect: object) -> Handler:
         return handlers[kind]
     except KeyError:
         raise MissingHandlerError(effect) from None
+
+
+# How many effects of one batch are carried out at a time, unless the caller says otherwise: enough for any sensible
+# fan-out, few enough threads for a laptop.
+AT_ONCE = 64
+
+
+# What goes around each call.
+AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[object]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The handlers, the limits, how many effects run at once, and a clock in seconds.
+
+    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`). `around_call`
+    makes a context manager for each call, which is entered in the thread or task in which the call is carried out: for
+    spans of telemetry, say. `max_depth` is how many runs may be within one another below this one.
+    """
+
+    handlers: Handlers
+    limits: Limits
+    at_once: int = AT_ONCE
+    clock: Callable[[], float] = time.monotonic
+    ranks: Ranks | None = None
+    around_call: AroundCall | None = None
+    max_depth: int = MAX_DEPTH
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What belongs to one run alone: its `context`, which its calls are given and which is stored nowhere.
+
+    `run_id` is made up unless given; a snapshot has that of its run. `host` is the call that the run is within, where
+    it is not the one that the code runs in (`current_call`).
+    """
+
+    context: Any = field(default=None, repr=False)
+    run_id: str | None = None
+    host: CallContext[Any] | None = None
+
+
+NO_OPTIONS = RunOptions()
+
+
+class RunSettings(TypedDict, total=False):
+    """The fields of `RunOptions`, as keyword arguments."""
+
+    context: Any
+    run_id: str | None
+    host: CallContext[Any] | None
+
+
+def check_context(handlers: Handlers, of_nodes: tuple[type, ...], context: object) -> None:
+    """Raise `InputError` where a tool, a handler or a node wants another class of context."""
+    for wanted in (*of_nodes, *(kind for handler in handlers.values() for kind in handler.context_types)):
+        if not _may_be(context, wanted):
+            name = wanted.__name__
+            raise InputError(
+                f"the run's context is {an(type(context).__name__)}, and what runs in it takes CallContext[{name}]; "
+                f"pass run(..., context={name}(...))"
+            )
+
+
+def _may_be(context: object, wanted: type) -> bool:
+    try:
+        return isinstance(context, wanted)
+    # Python cannot tell: of a typed dict, of a protocol that is not made for it, of Any.
+    except TypeError:
+        return True

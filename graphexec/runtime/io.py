@@ -7,6 +7,7 @@ an async run passes `ASYNC` and awaits it. Only this module, `threads` and `task
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -19,13 +20,14 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
+    Crew,
     NotDone,
-    overheard,
     own_loop,
     sleep_while_waited_for,
     still_waited_for,
@@ -36,6 +38,7 @@ from graphexec.runtime.threads import (
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
 
 Call: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
@@ -56,12 +59,39 @@ class Items(Protocol[T_co]):
         ...
 
 
+# Any: a future of asyncio or of concurrent.futures; both have `exception` and `result`.
+Came: TypeAlias = tuple[int, Any, object]
+
+
+class CrewOf(Protocol[T_contra]):
+    """Carries out several calls at once, each with a position; what comes of them is taken one by one, as it comes."""
+
+    def start(self, position: int, call: Callable[[], Coroutine[Any, Any, T_contra]]) -> None:
+        """Start a call. Raises `ThreadLimitError` where there is no thread for it."""
+        ...
+
+    def report(self, position: int, news: object) -> None:
+        """Take in what the call at this position reports."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until reports are taken, on an event loop; in a thread, `report` itself waits."""
+
+    async def take(self, seconds: float | None) -> Came | None:
+        """Return the position of a call with its future, or with `None` and a report; `None` after `seconds`."""
+        ...
+
+
 class IO(Protocol):
     """How a coroutine waits: `BLOCKING` in the caller's thread, `ASYNC` on the running event loop."""
 
     @property
     def blocking(self) -> bool:
         """Whether waiting blocks the caller's thread: true in a sync run."""
+        ...
+
+    def now(self) -> float:
+        """Return the seconds of the clock by which it waits."""
         ...
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
@@ -107,8 +137,8 @@ class IO(Protocol):
         """
         ...
 
-    async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
-        """Return what `call()` returns; meanwhile models stream, and reports are passed to `hear` as they come."""
+    def crew(self) -> AbstractAsyncContextManager[CrewOf[Any]]:
+        """Return who carries out several calls at once; at the end of `async with` the rest is abandoned."""
         ...
 
     async def checkpoint(self) -> None:
@@ -148,11 +178,43 @@ class _BlockingItems(Generic[T]):
 
 
 @final
+class _BlockingCrew:
+    """`Crew`, for coroutines that wait through `BLOCKING`."""
+
+    __slots__ = ("_crew",)
+
+    def __init__(self) -> None:
+        self._crew: Crew[Any] = Crew()
+
+    async def __aenter__(self) -> Self:
+        self._crew.__enter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._crew.__exit__(*raised)
+
+    def start(self, position: int, call: Call[Any]) -> None:
+        self._crew.start(position, partial(_run, call))
+
+    def report(self, position: int, news: object) -> None:
+        self._crew.report(position, news)
+
+    async def room(self) -> None:
+        """Return at once: `report` waits."""
+
+    async def take(self, seconds: float | None) -> Came | None:
+        return self._crew.take(seconds)
+
+
+@final
 class _BlockingIO:
     """Wait in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
     __slots__ = ()
     blocking = True
+
+    def now(self) -> float:
+        return time.monotonic()
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
         del awaiting
@@ -188,15 +250,8 @@ class _BlockingIO:
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
 
-    async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
-        with closing(overheard(partial(_run, call))) as reports:
-            while True:
-                try:
-                    report = next(reports)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                await hear(report)
+    def crew(self) -> AbstractAsyncContextManager[CrewOf[Any]]:
+        return _BlockingCrew()
 
     async def checkpoint(self) -> None:
         still_waited_for()
@@ -208,6 +263,11 @@ class _AsyncIO:
 
     __slots__ = ()
     blocking = False
+
+    def now(self) -> float:
+        import asyncio
+
+        return asyncio.get_running_loop().time()
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
         del blocking
@@ -258,16 +318,11 @@ class _AsyncIO:
 
         return await await_all([call() for call in calls], seconds, at_once=at_once)
 
-    async def overhear(self, call: Call[T], hear: Callable[[object], Awaitable[None]]) -> T:
-        from contextlib import aclosing
+    def crew(self) -> AbstractAsyncContextManager[CrewOf[Any]]:
+        from graphexec.runtime.tasks import TaskCrew
 
-        from graphexec.runtime.tasks import Overheard
-
-        overheard_call = Overheard(call())
-        async with aclosing(overheard_call.news()) as reports:
-            async for report in reports:
-                await hear(report)
-        return overheard_call.result
+        crew: TaskCrew[Any] = TaskCrew()
+        return crew
 
     async def checkpoint(self) -> None:
         import asyncio
@@ -280,9 +335,12 @@ ASYNC = _AsyncIO()
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends."""
+    """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends.
+
+    It has context variables of its own, as a task has: an interrupt leaves nothing of it behind.
+    """
     try:
-        coroutine.send(None)
+        copy_context().run(coroutine.send, None)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -3,50 +3,69 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
+
+from graphexec.runtime.calls import listening_call
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who hears: `hear` takes each piece of news, from whatever thread. `pieces`: those of replies are wanted too."""
+    """Who hears: `hear` takes each piece of news, from whatever thread. `pieces`: those of replies are wanted too.
+
+    `room` waits, on an event loop, until what was heard is taken.
+    """
 
     hear: Callable[[object], None]
     pieces: bool = False
+    room: Callable[[], Awaitable[None]] | None = None
+
+
+@final
+class Reports(list[object]):
+    """A listener that keeps what it hears, made and used in half the time of a `Listener` with a list."""
+
+    __slots__ = ()
+    hear = list[object].append
+    pieces = False
+    room = None
 
 
 _listener: contextvars.ContextVar[Listener | None] = contextvars.ContextVar("graphexec_listener", default=None)
 
 
+def _listener_here() -> Listener | Reports | None:
+    call = listening_call()
+    return _listener.get() if call is None else call.listener
+
+
 def report(news: object) -> None:
     """Report to whoever watches the run, if anybody does; for handlers, models and tools, while they answer."""
-    listener = _listener.get()
+    listener = _listener_here()
     if listener is not None:
         listener.hear(news)
 
 
+async def wait_for_room() -> None:
+    """Wait, on an event loop, until whoever hears has taken what was reported; in a thread, `report` itself waits."""
+    listener = _listener_here()
+    if listener is not None and listener.room is not None:
+        await listener.room()
+
+
 def pieces_wanted() -> bool:
-    """Whether somebody wants the pieces of a reply while they come, so that it is to be streamed."""
-    listener = _listener.get()
+    """Return whether somebody wants the pieces of a reply while they come, so that it is to be streamed."""
+    listener = _listener_here()
     return listener is not None and listener.pieces
 
 
-@final
-class heard_by:  # noqa: N801 - it is used as a function
-    """Let a listener hear what is reported inside of `with heard_by(listener):`."""
-
-    __slots__ = ("_listener", "_token")
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def __enter__(self) -> None:
-        self._token = _listener.set(self._listener)
-
-    def __exit__(self, *raised: object) -> None:
-        try:  # noqa: SIM105 - three calls fewer at each effect that is observed
-            _listener.reset(self._token)
-        # A call that was abandoned while it waited is closed elsewhere, where it was never set.
-        except ValueError:
-            pass
+@contextmanager
+def heard_by(listener: Listener) -> Generator[None, None, None]:
+    """Let a listener hear what is reported outside of a run."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

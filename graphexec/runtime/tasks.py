@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.progress import Listener, heard_by
-from graphexec.runtime.threads import NOT_DONE, NotDone, in_thread, somebody_waits
+from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, NotDone, in_thread, somebody_waits
 
 T = TypeVar("T")
 
@@ -84,65 +85,125 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
                 task.result()
         return tuple(NOT_DONE if task in late else task.result() for task in tasks)
     finally:
-        await _abandon([task for task in tasks if not task.done()])
+        await abandon([task for task in tasks if not task.done()])
         for call in calls:
             # One that never got through the gate would be reported as never awaited.
             if inspect.iscoroutine(call) and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
                 call.close()
 
 
+async def await_or_leave(call: Callable[[], Awaitable[T]], seconds: float) -> T | NotDone:
+    """Return what `call()` returns, or `NOT_DONE` after `seconds`: then it runs on by itself, and is not cancelled.
+
+    It is not begun without seconds. Cancelling this cancels it.
+    """
+    if seconds <= 0:
+        return NOT_DONE
+    task = asyncio.ensure_future(call())
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    except BaseException:
+        await abandon([task])
+        raise
+    if task.done():
+        return task.result()
+    _keep(task)
+    return NOT_DONE
+
+
 @final
-class Overheard(Generic[T]):
-    """A call in a task, and what is reported meanwhile: go through the `news`, then take the `result`."""
+class _Held(NamedTuple):
+    """What a thread reports, which makes room when it is taken."""
 
-    __slots__ = ("_call", "_task")
+    news: object
 
-    def __init__(self, call: Awaitable[T]) -> None:
-        self._call = call
-        self._task: asyncio.Future[T] | None = None
 
-    async def news(self) -> AsyncGenerator[object, None]:
-        """What is reported, when it is; last, what the call raises is raised. Closing it abandons the call."""
-        coming: asyncio.Queue[object] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        ended = object()
+@final
+class TaskCrew(Generic[T]):
+    """Calls in tasks, whose results and reports are taken one by one, as they come: `Crew` has it for threads."""
 
-        def hear(one: object) -> None:
-            # From whatever thread; the loop may be closed when an abandoned call reports at last.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(coming.put_nowait, one)
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._tasks: dict[int, asyncio.Future[T]] = {}
+        self._coming: deque[tuple[int, asyncio.Future[T] | None, object]] = deque()
+        self._news = asyncio.Event()
+        self._taken = asyncio.Event()
+        # For what threads report.
+        self._room = threading.Semaphore(MOST_REPORTS)
+        self._left = False
 
-        async def heard() -> T:
-            with heard_by(Listener(hear, pieces=True)):
-                return await self._call
+    async def __aenter__(self) -> Self:
+        return self
 
-        task = self._task = asyncio.ensure_future(heard())
-        task.add_done_callback(lambda _: hear(ended))
-        try:
-            while (one := await coming.get()) is not ended:
-                yield one
-            task.result()
-        finally:
-            if not task.done():
-                await _abandon([task])
+    async def __aexit__(self, *_: object) -> None:
+        self._left = True
+        self._room.release()
+        await abandon([task for task in self._tasks.values() if not task.done()])
 
-    @property
-    def result(self) -> T:
-        """What the call returned."""
-        assert self._task is not None, "asked for behind the news"
-        return self._task.result()
+    def start(self, position: int, call: Callable[[], Awaitable[T]]) -> None:
+        """Start a call."""
+        task = self._tasks[position] = asyncio.ensure_future(call())
+        task.add_done_callback(lambda done: self._put((position, done, None)))
+
+    def report(self, position: int, news: object) -> None:
+        """Take in a report of the call at this position, from whatever thread; another one waits for room."""
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(self._put, (position, None, news))
+            return
+        self._room.acquire()
+        if self._left:
+            # Nobody hears it, nor what others wait to report.
+            self._room.release()
+            return
+        # The loop may be closed when an abandoned call reports at last.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._put, (position, None, _Held(news)))
+
+    async def room(self) -> None:
+        """Wait until the reports are taken."""
+        # What was reported just now is put by the loop.
+        await asyncio.sleep(0)
+        while len(self._coming) >= MOST_REPORTS:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def take(self, seconds: float | None) -> tuple[int, asyncio.Future[T] | None, object] | None:
+        """Return what comes next, or `None` after `seconds`."""
+        if not self._coming:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                return None
+        position, done, news = self._coming.popleft()
+        self._taken.set()
+        if type(news) is _Held:
+            self._room.release()
+            news = news.news
+        return position, done, news
+
+    def _put(self, came: tuple[int, asyncio.Future[T] | None, object]) -> None:
+        self._coming.append(came)
+        self._news.set()
 
 
 # The loop keeps none of its tasks alive: one that is abandoned and waits on is kept here until it is done.
 _abandoned: set[asyncio.Future[Any]] = set()
 
 
-async def _abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
+async def abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel tasks, and wait a moment for them; one that goes on is nobody's."""
     for task in tasks:
         task.cancel()
-        _abandoned.add(task)
-        task.add_done_callback(_abandoned.discard)
-        # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        _keep(task)
     if tasks:
         await asyncio.wait(tasks, timeout=GRACE)
+
+
+def _keep(task: asyncio.Future[Any]) -> None:
+    _abandoned.add(task)
+    task.add_done_callback(_abandoned.discard)
+    # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -10,13 +10,12 @@ from typing import Any, Literal, TypeAlias
 from graphexec.actions import Run
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallAgent, CallModel, CallTool
 from graphexec.errors import ModelError
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest
-from graphexec.runtime.handlers import Handler
+from graphexec.runtime.handlers import Handler, RunContext
 from graphexec.runtime.io import IO
-from graphexec.runtime.runner import RunContext
 from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, delay
@@ -91,8 +90,8 @@ class Adversary:
         kinds = {kind for node in graph for kind in node.effects}
         return RunContext(dict.fromkeys(kinds, handler), limits, clock=clock)
 
-    async def _carry_out(self, effect: Effect[Any], left: float | None, io: IO) -> Any:
-        del left
+    async def _carry_out(self, effect: Effect[Any], call: CallContext[Any], io: IO) -> Any:
+        del call
         move = self._next(effect)
         # A sync run has no virtual time to wait in.
         if move.seconds and not io.blocking:

@@ -21,6 +21,7 @@ from concurrent.futures import Executor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
+from graphexec.runtime.threads import last_call, threads_since
 from graphexec.testing.failures import DeadlockError, is_own
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ SPIN: Final = 20_000
 
 # Real seconds between two looks at the threads that are waited for: those that end without waking the loop are rare.
 _LOOK: Final = 0.01
-
-# Names of the threads in which graphexec calls what blocks.
-_CALLS: Final = "graphexec-call"
 
 # Virtual seconds that what is left at the end gets to obey its cancellation: asyncio.run would wait for ever.
 _ENDING: Final = 60.0
@@ -123,6 +121,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         self.ending = False
         self._executing = 0
         self._before = frozenset(threading.enumerate())
+        self._last_call = last_call()
         super().__init__(_Selector(self))
 
     def time(self) -> float:
@@ -145,16 +144,18 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         del timeout
 
     def working(self) -> bool:
-        calls = (thread.name == _CALLS and thread not in self._before for thread in threading.enumerate())
-        return not self.ending and (self._executing > 0 or any(calls))
+        return not self.ending and (self._executing > 0 or bool(threads_since(self._last_call)))
 
     def called(self) -> list[tuple[str, str]]:
         """Return the functions of the threads that were started here, and where each stands."""
         # There is no other way to see where a thread stands.
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         found: list[tuple[str, str]] = []
+        calls = threads_since(self._last_call)
         for thread in threading.enumerate():
-            if thread not in self._before and thread.ident in frames and (own := _own(frames[thread.ident])):
+            # A thread of graphexec's may have been there before.
+            began_here = thread not in self._before or thread.ident in calls
+            if began_here and thread.ident in frames and (own := _own(frames[thread.ident])):
                 code = own.f_code
                 found.append((code.co_qualname, f"{code.co_filename}:{own.f_lineno}"))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -48,11 +48,18 @@ class EdgeCoverage:
         """Record from now on: every run is observed, which makes it slower."""
         original = self._path
 
-        def path(execution: Execution, *, observed: bool = False) -> Generator[Any, Any, Any]:
+        def path(
+            execution: Execution,
+            *,
+            observed: bool = False,
+            by_member: bool = False,
+            notify: Callable[[Any], object] | None = None,
+        ) -> Generator[Any, Any, Any]:
             if _of_puppets(execution.graph):
                 # They take every edge, whatever the nodes would do.
-                return original(execution, observed=observed)
-            return self._recorder_for(execution.graph, original(execution, observed=True), observed=observed)
+                return original(execution, observed=observed, by_member=by_member, notify=notify)
+            events = original(execution, observed=True, by_member=by_member)
+            return self._recorder_for(execution.graph, events, observed=observed, notify=notify)
 
         # The one place where all runs pass: drivers, `advance`, and the explorer.
         self._execution.path = path
@@ -85,7 +92,12 @@ class EdgeCoverage:
             yield from _draw(Path(destination), [(name, taken) for name, taken in named if _untaken(taken)] or named)
 
     def _recorder_for(
-        self, graph: Graph[Any, Any], path: Generator[Any, Any, Any], *, observed: bool
+        self,
+        graph: Graph[Any, Any],
+        path: Generator[Any, Any, Any],
+        *,
+        observed: bool,
+        notify: Callable[[Any], object] | None,
     ) -> Generator[Any, Any, Any]:
         taken = self._taken.setdefault((graph.start, graph.edges), _Taken(graph))
         answer: Any = None
@@ -95,8 +107,10 @@ class EdgeCoverage:
                 answer = None
                 if type(item) is Moved:
                     (taken.checks if self.own else taken.tests).add((item.node, type(item.outcome)))
-                if observed or not isinstance(item, _EVENTS):
+                if not isinstance(item, _EVENTS) or (observed and notify is None):
                     answer = yield item
+                elif notify is not None:
+                    notify(item)
         except StopIteration as end:
             return end.value
         finally:

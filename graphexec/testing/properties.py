@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphexec._arguments import check, whole
-from graphexec.kernel.effects import Effect, members_of
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.effects import CallId, Effect
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
@@ -230,12 +230,17 @@ def check_ending(trial: Trial, told: RunReport) -> None:
 
 
 def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
-    """The events are a path of the table, with the effects that each node declares, each answered before the next."""
+    """The events are a path of the table, with the effects that each node declares, each answered before the next.
+
+    The members of a batch are asked for and answered in any order, each once.
+    """
     __tracebackhide__ = True
     edges = {(edge.source, edge.outcome, edge.target) for edge in graph.edges}
     at = graph.start
     asked: list[Effect[Any]] = []
-    waiting = False
+    calls: set[CallId] = set()
+    # The calls without an answer: all of one request.
+    waiting: set[CallId] = set()
     for event in events:
         match event:
             case Entered():
@@ -243,17 +248,23 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
                 asked = []
             case Asked():
                 assert event.node == at, f"{event.node} asks while the run is at {at}"
-                assert not waiting, f"{event.node} asks again before it has an answer"
-                asked += members_of(event.effect)
-                waiting = True
+                call = _id_of(event)
+                together = all(other.sequence == call.sequence for other in waiting)
+                assert together, f"{event.node} asks again before it has an answer"
+                assert call not in calls, f"{event.node} asks for {call} twice"
+                calls.add(call)
+                asked.append(event.effect)
+                waiting.add(call)
                 strangers = {type(one) for one in asked} - {*graph[at].effects}
                 assert not strangers, f"{at} asks for {strangers}, which it does not declare"
             case Reported():
-                assert waiting, f"{event.node} hears of an answer, and did not ask"
+                heard = event.effect is None or _id_of(event) in waiting
+                assert heard, f"{event.node} hears of an answer, and did not ask"
             case Answered():
-                assert waiting, f"{event.node} is answered, and did not ask"
-                waiting = False
+                assert _id_of(event) in waiting, f"{event.node} is answered, and did not ask"
+                waiting.remove(_id_of(event))
             case Moved():
+                assert not waiting, f"{event.node} is left before {', '.join(map(str, waiting))} is answered"
                 assert (event.node, type(event.outcome), event.target) in edges, f"no edge is {event}"
                 node = graph[at]
                 cut = type(event.outcome) is node.spent_outcome
@@ -262,6 +273,13 @@ def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
                 at = event.target
             case Done():
                 assert at == END.name, f"the run is done at {at}"
+            case Failed():
+                raise AssertionError("only observers hear of a failure")
+
+
+def _id_of(event: Asked | Answered | Reported) -> CallId:
+    assert event.call is not None, f"{event} says no call"
+    return event.call.id
 
 
 def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[Any, Any]) -> None:
@@ -269,11 +287,9 @@ def check_bounds(told: RunReport, bounds: Bounds, limits: Limits, graph: Graph[A
     __tracebackhide__ = True
     moved = sum(isinstance(event, Moved) for event in told.events)
     requests = [event for event in told.events if isinstance(event, Asked)]
-    asked = [one for event in requests for one in members_of(event.effect)]
+    asked = [event.effect for event in requests]
     charged = charges_of(asked)
-    limited = charges_of(
-        one for event in requests if graph[event.node].grace is None for one in members_of(event.effect)
-    )
+    limited = charges_of(event.effect for event in requests if graph[event.node].grace is None)
     _within(moved, bounds.transitions, "transitions", limits)
     for name, bound in bounds.meters.items():
         _within(charged[name], bound, name.replace("_", " "), limits)

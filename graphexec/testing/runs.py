@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphexec.errors import SnapshotError
-from graphexec.kernel.effects import All, members_of
+from graphexec.kernel.counters import Ranks
+from graphexec.kernel.effects import All
 from graphexec.kernel.events import Done, Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
+from graphexec.runtime.handlers import handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
@@ -117,7 +118,7 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
             if isinstance(state, Done):
                 break
             answers = tuple(
-                run_sync(handlers[type(one)].answer(one, None, BLOCKING)) for one in members_of(state.effect)
+                run_sync(handler_of(handlers, call.effect).answer(call.effect, call, BLOCKING)) for call in state.calls
             )
             snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
     except SnapshotError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import NoneType, UnionType
-from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, NotRequired, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
@@ -13,14 +13,21 @@ from typing_extensions import TypedDict
 
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError
+from graphexec.kernel.effects import call_parameter_of
 from graphexec.kernel.signatures import resolved
 
 
-def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
-    """The arguments as a typed dict, which pydantic validates to a dict and describes as an object.
+class Arguments(NamedTuple):
+    """A tool's `arguments`, and the parameters that no model gives: those for the run, and that for the call."""
 
-    Apart from them, the names of the parameters that take the run, which no model gives.
-    """
+    arguments: TypeAdapter[Any]
+    given_the_run: tuple[str, ...]
+    call_parameter: str | None
+    context_type: type | None
+
+
+def arguments_of(function: Callable[..., Any], name: str) -> Arguments:
+    """Return the arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
     try:
         hints = resolved(function, extras=True)
     except NameError as error:
@@ -31,6 +38,8 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[A
         raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
     fields: dict[str, Any] = {}
     given_the_run: list[str] = []
+    parameters = {key: hint for key, hint in hints.items() if key != "return"}
+    call_parameter, context_type = call_parameter_of(parameters)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")
@@ -39,6 +48,8 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[A
         kind = hints[parameter.name]
         if _is_run(kind):
             given_the_run.append(parameter.name)
+            continue
+        if parameter.name == call_parameter:
             continue
         if isinstance(parameter.default, FieldInfo):
             text = f"{name} has Field(...) as the default of {parameter.name}, which the function would be called with"
@@ -55,7 +66,7 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[TypeAdapter[A
     except PydanticUserError as error:
         first = str(error).splitlines()[0]
         raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
-    return adapter, tuple(given_the_run)
+    return Arguments(adapter, tuple(given_the_run), call_parameter, context_type)
 
 
 def _is_run(kind: object) -> bool:

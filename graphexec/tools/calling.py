@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, check, maybe
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, ToolDefinitionError, close_names, described
+from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
+from graphexec.kernel.effects import CallContext
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
@@ -71,8 +72,7 @@ def calling(
     known = _by_name(with_defaults, lookup)
 
     # Written as one function: each call in between is one more for every step of a run.
-    async def answer(effect: CallTool, left: float | None, io: IO) -> ToolResult:
-        del left
+    async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
         tool = known.get(effect.name if exact else effect.name.casefold())
         if tool is None:
             return ToolResult(_unknown(effect.name, tools), "unknown_tool")
@@ -84,6 +84,8 @@ def calling(
             return _failed(tool, error)
         if tool.given_the_run:
             arguments.update(dict.fromkeys(tool.given_the_run, Run({}) if effect.run is None else effect.run))
+        if tool.call_parameter is not None:
+            arguments[tool.call_parameter] = call
         if tool.timeout is None and tool.retry is None:
             came = await _call(tool, arguments, io)
         else:
@@ -96,7 +98,8 @@ def calling(
             # From Python 3.13 on the traceback of the error holds this frame, too.
             del came
 
-    return Handler(answer)
+    wanted = {one.context_type for one in known.values() if one.context_type is not None}
+    return Handler(answer, context_types=tuple(wanted))
 
 
 def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
@@ -151,13 +154,15 @@ async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
     came = await io.within(partial(_call, tool, arguments, io), tool.timeout)
     if isinstance(came, NotDone):
         late = f"{tool.name} timed out: it did not answer within {tool.timeout:g} seconds."
-        return ToolResult(late, "timed_out")
+        return ToolResult(late, "timed_out", error=qualified_name(TimeoutError))
     return came
 
 
 def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, Came]:
-    call = partial(_call_tool, tool, arguments)
-    return io.either(call, partial(_await_tool, tool, arguments)) if tool.is_async else io.call(call)
+    if not io.blocking and (tool.is_async or tool.async_function is not None):
+        # Not through `io.either`, whose coroutine each waiting call would keep.
+        return _await_tool(tool, arguments)
+    return io.call(_call_tool, tool, arguments)
 
 
 def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
@@ -178,7 +183,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
 
 async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
     try:
-        return _make_result(tool, await tool.function(**arguments))
+        return _make_result(tool, await (tool.async_function or tool.function)(**arguments))
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -215,4 +220,5 @@ def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
             raise InputError(
                 f"on_error of {tool.name} returned {observation!r}; return the text that the model is told"
             )
-    return ToolResult(observation, "error", told=shorten_observation(observation, tool.max_observation))
+    told = shorten_observation(observation, tool.max_observation)
+    return ToolResult(observation, "error", told=told, error=qualified_name(type(error)))

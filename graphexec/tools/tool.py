@@ -70,6 +70,7 @@ _LIST = Constraint(
     "a list of tools, [] for none",
     lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
 )
+_ASYNC_FUNCTION = Constraint("a function (async def)", inspect.iscoroutinefunction)
 LENGTH = whole(1, "a whole number of characters, 1 or more")
 
 
@@ -82,8 +83,9 @@ class Tool(Generic[P, R_co]):
     """A function as a model sees it; calling the tool calls the function.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far. `on_error` and
-    `max_observation` (characters): `None` is the executor's default.
+    `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far, and the
+    `call_parameter` the `CallContext`, whose context must be a `context_type`. `on_error` and `max_observation`
+    (characters): `None` is the executor's default. An `async_function` is called instead in async runs.
     """
 
     name: str
@@ -99,6 +101,9 @@ class Tool(Generic[P, R_co]):
     retry: RetryPolicy | None = None
     max_observation: int | None = None
     given_the_run: tuple[str, ...] = ()
+    call_parameter: str | None = None
+    context_type: type | None = None
+    async_function: Callable[..., Any] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself: no validation, no timeout, and its exceptions are raised."""
@@ -206,6 +211,7 @@ def tool(
     retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
     retry_wait: float = 0.0,
     max_observation: int | None = None,
+    async_function: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 # One keyword per setting is what people know from other decorators of tools.
 def tool(  # noqa: PLR0913
@@ -221,16 +227,19 @@ def tool(  # noqa: PLR0913
     retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
     retry_wait: float = 0.0,
     max_observation: int | None = None,
+    async_function: Callable[..., Any] | None = None,
 ) -> Any:
     """Make a tool of a typed function, `def` or `async def`.
 
     Its name is the function's, its description the docstring, its schema what pydantic makes of the annotations
-    (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` gets the run so far.
+    (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` gets the run so far,
+    and one annotated `CallContext[User]` the call's `CallContext`: its id, the run's `context`, the seconds left.
 
     An exception becomes an observation; `on_error` may be "raise", or a function from the exception to the observation.
     Before, the function is called up to `retries` more times where it raises `retry_on`: `retry_wait` seconds later,
     then twice that, up to a minute. `timeout` is in seconds, for one attempt, and ends the attempts. All attempts count
-    as one tool call. The model sees the first `max_observation` characters of an observation.
+    as one tool call. The model sees the first `max_observation` characters of an observation. An `async_function` with
+    the same parameters is called instead in async runs.
 
     Raises `ToolDefinitionError` for an argument without an annotation or a schema, for `*args` and `**kwargs`, for a
     missing description, and for an invalid option.
@@ -250,6 +259,7 @@ def tool(  # noqa: PLR0913
         ("retries", retries, whole(0, "a whole number, 0 for none")),
         ("retry_wait", retry_wait, SECONDS),
         ("max_observation", max_observation, maybe(LENGTH, "the executor's")),
+        ("async_function", async_function, maybe(_ASYNC_FUNCTION, "the function, in a thread")),
         error=ToolDefinitionError,
     )
     retry = _retry(retries, retry_on, retry_wait, subject)
@@ -262,6 +272,7 @@ def tool(  # noqa: PLR0913
             on_error=on_error,
             retry=retry,
             max_observation=max_observation,
+            async_function=async_function,
         )
 
     return made if function is None else made(function)
@@ -314,11 +325,21 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
     # pydantic, which reads the annotations, is loaded by those who make tools.
     from graphexec.tools.arguments import arguments_of
 
-    adapter, given_the_run = arguments_of(function, called)
-    schema = adapter.json_schema()
+    read = arguments_of(function, called)
+    schema = read.arguments.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})
     for argument in schema["properties"].values():
         argument.pop("title", None)
     is_async = inspect.iscoroutinefunction(function)
-    return Tool(called, described, schema, function, adapter, is_async=is_async, given_the_run=given_the_run)
+    return Tool(
+        called,
+        described,
+        schema,
+        function,
+        read.arguments,
+        is_async=is_async,
+        given_the_run=read.given_the_run,
+        call_parameter=read.call_parameter,
+        context_type=read.context_type,
+    )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from graphexec.cli import records
 from tests.cli.conversations import Silence, serving
-from tests.cli.terminals import Program, command
+from tests.cli.terminals import ARGUMENTS, PATIENCE, Program, command, environment
 from tests.cli.test_run import SOLVED, asking
 
 
@@ -51,3 +56,113 @@ def test_the_records_are_there_as_they_happen_and_the_last_is_of_ctrl_c(tmp_path
         ended = running.interrupt()
     assert ended.code == 130
     assert json.loads(file.read_text(encoding="utf-8").splitlines()[-1])["status"] == "interrupted"
+
+
+# ---- a full disk
+
+
+class FullDisk:
+    """A file on a disk that has room for some lines."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines: list[str] = []
+        self.room = lines
+        self.closed = False
+
+    def write(self, text: str) -> int:
+        if text.strip():
+            if not self.room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.room -= 1
+            self.lines.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """What is written is there."""
+
+    def close(self) -> None:
+        self.closed = True
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    """What --record writes to."""
+    full = FullDisk(0)
+
+    def opened(file: Path) -> Any:
+        assert file == Path("run.jsonl")
+        return full
+
+    monkeypatch.setattr(records, "opened", opened)
+    return full
+
+
+@pytest.mark.parametrize(("room", "lost"), [(0, "all"), (3, "the last 17")])
+def test_full_disk_does_not_end_the_run(
+    capsys: pytest.CaptureFixture[str], disk: FullDisk, room: int, lost: str
+) -> None:
+    disk.room = room
+    with serving(SOLVED) as server:
+        ended = command(capsys, *asking(server, "--quiet", "--record", "run.jsonl"))
+    assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
+    missing = f"No space left on device; {lost} of its 20 records are missing"
+    assert ended.err == f"graphexec: run.jsonl is incomplete: {missing}\n"
+    # What is there is the beginning of a run.
+    assert [json.loads(line)["event"] for line in disk.lines] == ["start", "entered", "asked"][:room]
+    assert disk.closed
+
+
+def test_full_disk_keeps_the_exit_code(capsys: pytest.CaptureFixture[str], disk: FullDisk) -> None:
+    with serving(SOLVED) as server:
+        ended = command(capsys, *asking(server, "--quiet", "--record", "run.jsonl", "--max-iterations", "1"))
+    assert (ended.code, disk.lines) == (3, [])
+    assert "graphexec: run.jsonl is incomplete: No space left on device; all of its " in ended.err.splitlines()[-1]
+
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+def run_into(full: str, *options: str) -> tuple[int, str, str]:
+    """Run with a stream, or with none, on a full disk; return the exit code, and what the others hold."""
+    with serving(SOLVED) as server, FULL.open("w", encoding="utf-8") as disk:
+        ended = subprocess.run(
+            [*ARGUMENTS, *asking(server, *options)],
+            stdout=disk if full == "stdout" else subprocess.PIPE,
+            stderr=disk if full == "stderr" else subprocess.PIPE,
+            check=False,
+            encoding="utf-8",
+            env=environment(),
+            timeout=PATIENCE,
+        )
+        assert len(server.asked) == 2
+    return ended.returncode, ended.stdout or "", ended.stderr or ""
+
+
+@needs_full
+def test_full_device_is_one_line() -> None:
+    code, out, err = run_into("", "--record", str(FULL), "--quiet")
+    assert (code, out) == (0, "37 * 48 is 1776.\n")
+    assert err == "graphexec: /dev/full is incomplete: No space left on device; all of its 20 records are missing\n"
+
+
+@needs_full
+def test_full_stderr_loses_the_trace_only() -> None:
+    assert run_into("stderr") == (0, "37 * 48 is 1776.\n", "")
+
+
+@needs_full
+def test_full_stdout_fails_after_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    code, _, err = run_into("stdout", "--json", "--record", str(file))
+    assert code == 1
+    missing = "No space left on device; all of its 20 records are missing"
+    assert err == f"graphexec: the standard output is incomplete: {missing}\n"
+    assert json.loads(file.read_text(encoding="utf-8").splitlines()[-1])["output"] == "37 * 48 is 1776."
+
+
+@needs_full
+def test_answer_that_cannot_be_printed_is_an_error() -> None:
+    code, _, err = run_into("stdout", "--quiet")
+    assert (code, err) == (1, "graphexec: OSError: [Errno 28] No space left on device\n")

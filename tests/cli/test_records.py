@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Spent, create_tool_calling_agent, tool
+from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Reported, Spent, create_tool_calling_agent, tool
 from graphexec.cli import records
 from graphexec.cli.run_loop import Setup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
+from graphexec.kernel.effects import CallContext, Detached
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import ScriptedReply
@@ -52,13 +53,20 @@ class Measure(Effect[float]):
 
     where: str
 
+    @property
+    def provider_id(self) -> str:
+        return "call_7"
+
 
 def asked_otherwise() -> list[dict[str, Any]]:
     """The records of what the agent's own machine does not ask for."""
     recorder = Recorder(executing(ANSWER).verify())
-    for effect in (AskHuman("Go on?"), Measure("here")):
-        recorder(Asked("plan", effect))
-        recorder(Answered("plan", effect, 1.0, 2.0, Spent()))
+    for sequence, effect in enumerate((AskHuman("Go on?"), Measure("here")), 1):
+        call: CallContext[Any] = CallContext(Detached("a-run"), "plan", effect, effect, sequence, 0)
+        call.charged = {"model_calls": 1}
+        recorder(Asked("plan", effect, call))
+        recorder(Reported("plan", effect, "at it", call))
+        recorder(Answered("plan", effect, 1.0, 2.0, Spent(), call))
     return recorder.records[1:]
 
 
@@ -73,7 +81,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """A record by the name of its event, and the objects that stand in it by the names of their fields."""
     name = record.pop("event")
     yield name, record
-    for field in ("limits", "spent", "limit", "error"):
+    for field in ("limits", "spent", "limit", "error", "call"):
         if record.get(field) is not None:
             yield field, record[field]
     for field in ("effects", "replies", "steps"):
@@ -99,8 +107,9 @@ def test_every_field_that_is_written_is_described_and_the_other_way_round() -> N
     for record in [record for executor in runs for record in written(executor)] + asked_otherwise():
         for name, fields in parts(record):
             found[name] |= {*fields}
-            # Only these differ, by what was asked for.
-            assert name in ("effects", "replies", "prompt") or found[name] == {*fields}
+            # Only these differ, by what was asked for; and only some calls have these.
+            some = {"provider_id", "within"}
+            assert name in ("effects", "replies", "prompt") or found[name] - some == {*fields} - some
     assert found == described()
 
 
@@ -112,6 +121,7 @@ def test_what_is_reported_is_a_record_which_an_audit_passes_over() -> None:
     assert reported[0] == {
         "event": "reported",
         "node": "plan",
+        "call": {"run": reported[0]["call"]["run"], "sequence": 1, "member": 0},
         "effects": [{"effect": "CallModel"}],
         "news": "Cached",
         "text": reported[0]["text"],
@@ -128,4 +138,4 @@ def test_the_last_word_of_a_run_that_was_stopped_is_told() -> None:
     assert audit(told, proof_of(executor)).conforms
     result = told[-1]
     assert (result["status"], result["exit_code"], result["output"]) == ("stopped", 3, "About 4.")
-    assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1}
+    assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}

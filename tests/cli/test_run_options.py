@@ -228,4 +228,4 @@ def test_ctrl_c_while_an_answer_is_being_remembered_does_not_lose_it(
     with serving([SAYS["tool_calling"][1]]) as server:
         ended = command(capsys, *asking(server, "tool_calling", "--memory", "talk.jsonl"))
     assert (ended.code, ended.out) == (130, "It is 1776.\n")
-    assert "Interrupted at parse, after 0 steps" in ended.err
+    assert "Interrupted at save_memory, after 0 steps" in ended.err

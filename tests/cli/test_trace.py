@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from graphexec import AskHuman
+from graphexec import AgentAction, AskHuman
 from graphexec.actions import Run
-from graphexec.cli.trace import TracePrinter, format_request
-from graphexec.effects import CallAgent, CallModel, CallTool
-from graphexec.kernel import All, Answered, Asked, Effect, Perform, Reported, Spent
-from graphexec.kernel.effects import Request
+from graphexec.cli.trace import TracePrinter, format_effects
+from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
+from graphexec.executor import Observed
+from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
+from graphexec.kernel.effects import CallContext, Detached
 from graphexec.messages import ChatRequest, UserMessage
 
 # What a terminal is told at the beginning of something that moves, and at its end.
@@ -32,23 +34,23 @@ ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
 @pytest.mark.parametrize(
     ("waited", "said"),
     [
-        (ASKING, "asking the model"),
-        (CallAgent(Run({})), "asking the agent"),
-        (CallTool("double", "2"), "calling double"),
-        (AskHuman("Go on?"), "asking a person"),
-        (Fetch("/"), "asking for Fetch"),
-        (Perform("polish", str, 1), "running polish"),
-        (All((CallTool("double", "2"), CallTool("halve", "2"))), "calling double, halve"),
-        (All((ASKING, ASKING)), "asking the model"),
+        ([ASKING], "asking the model"),
+        ([CallAgent(Run({}))], "asking the agent"),
+        ([CallTool("double", "2")], "calling double"),
+        ([AskHuman("Go on?")], "asking a person"),
+        ([Fetch("/")], "asking for Fetch"),
+        ([Perform("polish", str, 1)], "running polish"),
+        ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
+        ([ASKING, ASKING], "asking the model"),
         (
-            All((Fetch("/"), AskHuman("Go on?"), CallTool("double", "2"))),
+            [Fetch("/"), AskHuman("Go on?"), CallTool("double", "2")],
             "calling double, asking for Fetch, asking a person",
         ),
-        (CallTool("\x1b[2Jdouble", "2"), "calling double"),
+        ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
     ],
 )
-def test_what_is_waited_for_is_said_as_what_it_is(waited: Request, said: str) -> None:
-    assert format_request(waited) == said
+def test_what_is_waited_for_is_said_as_what_it_is(waited: list[Effect[Any]], said: str) -> None:
+    assert format_effects(waited) == said
 
 
 class Terminal(io.StringIO):
@@ -69,4 +71,49 @@ def test_what_is_reported_does_not_end_the_waiting(monkeypatch: pytest.MonkeyPat
     assert HIDE_CURSOR in meanwhile
     assert "   waited 2.0 s for a turn" in meanwhile
     assert SHOW_CURSOR not in meanwhile
+    assert SHOW_CURSOR in terminal.getvalue()
+
+
+def two_tools() -> list[Event[Any]]:
+    """What happens at a node that calls a quick tool and a slow one, the quick one first."""
+    quick, slow = CallTool("quick", "x"), CallTool("slow", "y")
+    calls = [
+        CallContext[Any](Detached("a-run"), "dispatch_tools", effect, All((quick, slow)), 1, member)
+        for member, effect in enumerate((quick, slow))
+    ]
+    actions = (AgentAction("quick", "x", ""), AgentAction("slow", "y", ""))
+    results = (ToolResult("one"), ToolResult("two"))
+    return [
+        Entered("dispatch_tools", None, Spent()),
+        Asked("dispatch_tools", quick, calls[0]),
+        Asked("dispatch_tools", slow, calls[1]),
+        Answered("dispatch_tools", quick, results[0], 0.02, Spent(), calls[0]),
+        Reported("dispatch_tools", slow, "half done", calls[1]),
+        Answered("dispatch_tools", slow, results[1], 0.5, Spent(), calls[1]),
+        Moved("dispatch_tools", Observed(Run({}), actions, results), "check_return_direct"),
+    ]
+
+
+def test_tools_at_once_have_their_own_times() -> None:
+    out = io.StringIO()
+    trace = TracePrinter(io.StringIO(), out)
+    for event in two_tools():
+        trace.happened(event)
+    shown = out.getvalue()
+    assert "quick 20 ms: one" in shown
+    assert "slow 0.50 s: two" in shown
+    assert "   slow: half done" in shown
+
+
+def test_only_what_still_runs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    trace = TracePrinter(io.StringIO(), terminal)
+    events = two_tools()
+    for event in events[:4]:
+        trace.happened(event)
+    assert SHOW_CURSOR not in terminal.getvalue()
+    for event in events[4:]:
+        trace.happened(event)
+    assert terminal.getvalue().count(HIDE_CURSOR) == 1
     assert SHOW_CURSOR in terminal.getvalue()

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext
 from tests.three_drivers import Script
 
@@ -34,8 +35,8 @@ def _counted(handler: Handler, asked: Iterator[int]) -> Handler:
         assert next(asked) <= MOST, f"the run asks for more than {MOST} effects"
 
     # Effects and replies are of any kind, as they are in `Handler`.
-    async def answer(effect: Any, left: float | None, io: IO) -> Any:
+    async def answer(effect: Any, call: CallContext[Any], io: IO) -> Any:
         count()
-        return await handler.answer(effect, left, io)
+        return await handler.answer(effect, call, io)
 
     return Handler(answer, handler.instant)

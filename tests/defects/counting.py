@@ -35,7 +35,7 @@ COUNTING = (
         "<= for <",
         SEMANTICS,
         Change(
-            "kernel/execution.py",
+            "kernel/counters.py",
             """\
             if counts[slot] + amount > limit:
                 return self._refund(step.entry""",
@@ -49,27 +49,26 @@ COUNTING = (
         "counting successes not attempts",
         SEMANTICS,
         Change(
-            "kernel/execution.py",
+            "kernel/counters.py",
             """\
-        if tariff is None or tariff.stops:
-""",
+        if tariff is None or tariff.stops or""",
             """\
-        if type(effect) is All:
+        if type(effect).__name__ == "All":
             return None
-        if tariff is None or tariff.stops:
-""",
+        if tariff is None or tariff.stops or""",
         ),
         Change(
             "kernel/execution.py",
             """\
-            for member, reply in zip(effect.effects, replies, strict=True):
-                self._measure(member, reply)
+            self._measure(effect, answer)
+        return answer
 """,
             """\
-            for member, reply in zip(effect.effects, replies, strict=True):
-                self._measure(member, reply)
-                for slot, amount, _ in self._step.tariffs[type(member)].charges:
-                    self._counts[slot] += amount * (reply.status == "ok")
+            self._measure(effect, answer)
+        if hasattr(answer, "status"):
+            for slot, amount, _ in self._step.tariffs[type(effect)].charges:
+                self._counts[slot] += amount * (answer.status == "ok")
+        return answer
 """,
         ),
     ),
@@ -78,7 +77,7 @@ COUNTING = (
         "parse errors not counted",
         SEMANTICS,
         Change(
-            "kernel/execution.py",
+            "kernel/counters.py",
             """\
         for slot, amount, limit in step.entry:
 """,
@@ -98,15 +97,15 @@ COUNTING = (
         Change(
             "kernel/execution.py",
             """\
-            for member, reply in zip(effect.effects, replies, strict=True):
-                self._measure(member, reply)
+            self._measure(effect, answer)
+        return answer
 """,
             """\
-            for member, reply in zip(effect.effects, replies, strict=True):
-                self._measure(member, reply)
-                if reply.status == "unknown_tool":
-                    # Nothing was called.
-                    self._counts[self._program.slots["tool_calls"]] -= 1
+            self._measure(effect, answer)
+        if getattr(answer, "status", "") == "unknown_tool":
+            # Nothing was called.
+            self._counts[self._program.slots["tool_calls"]] -= 1
+        return answer
 """,
         ),
     ),
@@ -141,7 +140,7 @@ COUNTING = (
         "the stop path charged",
         SEMANTICS,
         Change(
-            "kernel/execution.py",
+            "kernel/counters.py",
             """\
             if counts[slot] + amount > limit:
                 return self._refund(step.entry, slot, limit, amount)
@@ -168,6 +167,6 @@ COUNTING = (
     Defect(
         "fan-out overshoot",
         TOGETHER,
-        Change("kernel/execution.py", "counts[slot] + total > limits[slot]:", "counts[slot] >= limits[slot]:"),
+        Change("kernel/counters.py", "counts[slot] + total > limits[slot]:", "counts[slot] >= limits[slot]:"),
     ),
 )

@@ -15,7 +15,7 @@ TELLING = (
             """\
     run = observed.run.observed(
         [
-            AgentStep(action, result.observation, result.status, result.told)
+            AgentStep(action, result.observation, result.status, result.told, result.error)
             for action, result in zip(actions, results, strict=True)
         ]
     )
@@ -35,18 +35,7 @@ TELLING = (
         "observation order differs from action order",
         CUT,
         Change(
-            "runtime/tasks.py",
-            "    late = set(tasks)",
-            """\
-    late = set(tasks)
-    arrived: list[asyncio.Future[T]] = []
-    for task in tasks:
-        task.add_done_callback(arrived.append)""",
-        ),
-        Change(
-            "runtime/tasks.py",
-            "return tuple(NOT_DONE if task in late else task.result() for task in tasks)",
-            "return (*(task.result() for task in arrived if task not in late), *(NOT_DONE for _ in late))",
+            "kernel/execution.py", "states[answer.member] = self._settle(", "states[states.index(PAID)] = self._settle("
         ),
     ),
     # So that a person sees it.
@@ -71,11 +60,11 @@ TELLING = (
         FINISH,
         Change(
             "executor/executor.py",
-            "        returned = {**({} if only_outputs else name_inputs(inputs, self._keys)), "
+            "        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), "
             "**outputs_of(result.ending)}",
             """\
         returned: Any = result.ending.return_values
-        returned.update({**name_inputs(inputs, self._keys), **outputs_of(result.ending)})""",
+        returned.update({**name_inputs(inputs, self._keys.passed), **outputs_of(result.ending)})""",
         ),
     ),
     # The empty beginning, which every run shares, is extended in place.
@@ -114,14 +103,16 @@ TELLING = (
         Change(
             "kernel/execution.py",
             """\
-                    if observed:
-                        yield Asked(step.name, effect)
-                    answer, at, took = yield effect
+                        if observed:
+                            event: Any = Asked(step.name, single, call)
+                            (yield event) if notify is None else notify(event)
+                        answer, at, took = yield call
 """,
             """\
-                    answer, at, took = yield effect
-                    if observed:
-                        yield Asked(step.name, effect)
+                        answer, at, took = yield call
+                        if observed:
+                            event: Any = Asked(step.name, single, call)
+                            (yield event) if notify is None else notify(event)
 """,
         ),
     ),

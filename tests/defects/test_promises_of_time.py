@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graphexec.runtime.handlers as real_handlers
+import graphexec.runtime.runner as real_runner
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Answered, Snapshot, tool
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
+from graphexec.kernel.events import Done
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime import runner as real_drive
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.scripted import pause
 from tests.defects.bounds import bounded
@@ -198,10 +200,10 @@ def test_the_seconds_of_a_run_go_on_through_a_pause_anywhere(
 # ---- the clock itself
 
 
-def drive_that_reads(clocks: SimpleNamespace) -> ModuleType:
-    """The module of the drivers, as it is when it is imported where these are the clocks."""
-    name = "tests.defects.drive_that_reads"
-    spec = importlib.util.spec_from_file_location(name, real_drive.__file__)
+def module_that_reads(clocks: SimpleNamespace, module: ModuleType) -> ModuleType:
+    """The module, as it is when it is imported where these are the clocks."""
+    name = "tests.defects.module_that_reads"
+    spec = importlib.util.spec_from_file_location(name, module.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -220,7 +222,7 @@ def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwh
     calls: list[tuple[int, int]], how: str
 ) -> None:
     passing, wall = FakeClock(), FakeClock()
-    drive = drive_that_reads(SimpleNamespace(monotonic=passing, perf_counter=passing, time=wall))
+    clocks = SimpleNamespace(monotonic=passing, perf_counter=passing, time=wall)
 
     @tool
     def take(seconds: int, set_by: int) -> int:
@@ -233,9 +235,12 @@ def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwh
     executor = AgentExecutor(agent=scripted(*actions, answer()), tools=[take])
     handlers, limits = executor.run_context.handlers, executor.limits
     world = (
-        drive.RunContext(handlers, limits) if how == "RunContext" else drive.make_run_context(handlers, limits=limits)
+        module_that_reads(clocks, real_handlers).RunContext(handlers, limits)
+        if how == "RunContext"
+        else module_that_reads(clocks, real_runner).make_run_context(handlers, limits=limits)
     )
-    *events, done = drive.stream(executor.graph, Ready(Run({"input": "q"})), world)
+    *events, done = real_runner.stream(executor.graph, Ready(Run({"input": "q"})), world)
+    assert isinstance(done, Done)
     assert done.spent.seconds == sum(seconds for seconds, _ in calls)
     took = [event.seconds for event in events if isinstance(event, Answered) and event.node == "dispatch_tools"]
     assert took == [seconds for seconds, _ in calls]

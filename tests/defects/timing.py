@@ -11,20 +11,20 @@ TIMING = (
         "time looked at only between nodes",
         CUT,
         Change(
-            "kernel/execution.py",
+            "kernel/counters.py",
             """\
         limits, counts = self._limits, self._counts
-        if limits.seconds is not None and self.seconds >= limits.seconds + step.grace:
-            return Exhausted("seconds", limits.seconds, self.seconds)
+        if self._timed and (late := self._out_of_time(step.grace)) is not None:
+            return late
 """,
             """\
         limits, counts = self._limits, self._counts
 """,
         ),
         Change(
-            "runtime/runner.py",
-            "left = None if limit is None else limit + execution.grace - asked_at",
-            "left = None",
+            "runtime/loop.py",
+            "timed = execution.deadline is not None",
+            "timed = False",
         ),
     ),
     # Whoever was cancelled is waited for, however long.
@@ -38,7 +38,7 @@ TIMING = (
         "wall clock for monotonic",
         WALL_CLOCK,
         Change(
-            "runtime/runner.py",
+            "runtime/handlers.py",
             """\
     at_once: int = AT_ONCE
     clock: Callable[[], float] = time.monotonic
@@ -65,25 +65,20 @@ TIMING = (
         "resume refills budgets",
         RESUMED,
         Change(
-            "runtime/runner.py",
-            "from graphexec.kernel.meters import Limits",
-            "from graphexec.kernel.meters import Limits, Spent",
-        ),
-        Change(
-            "runtime/runner.py",
-            "    execution = Execution(graph, start, run_context.limits, run_context.ranks)",
+            "runtime/loop.py",
+            "start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)",
             """\
-    if isinstance(value, Snapshot):
-        spent = Spent(seconds=value.spent.seconds)
-        start = Snapshot(value.node, value.value, value.replies, spent, value.entered)
-    execution = Execution(graph, start, run_context.limits, run_context.ranks)""",
+start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
+        if isinstance(value, Snapshot):
+            spent = type(start.spent)(seconds=start.spent.seconds)
+            start = dataclasses.replace(start, spent=spent)""",
         ),
     ),
     # What was spent before the pause is forgotten.
     Defect(
         "resume restarts the clock",
         PAUSED_CLOCK,
-        Change("runtime/runner.py", "began = clock() - execution.seconds", "began = clock()"),
+        Change("runtime/calls.py", "self.began = self.clock() - execution.seconds", "self.began = self.clock()"),
     ),
     # The replies that a node has had are forgotten.
     Defect(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,7 +25,8 @@ from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, Acted, Observed, Ready, Replied
-from graphexec.kernel import All, Event
+from graphexec.kernel import Effect, Event
+from graphexec.kernel.effects import CallContext, Detached
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript
@@ -98,10 +100,33 @@ def told(*events: Event[Any], given: object = "q", model: str | None = None, age
     return recorder.recording
 
 
+def call_of(effect: Effect[Any], *, sequence: int = 1, member: int = 0, node: str = "") -> CallContext[Any]:
+    """A call of a run that nobody drives."""
+    return CallContext(Detached("a-run"), node, effect, effect, sequence, member)
+
+
 def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools", at: float = 0.0) -> list[Event[Any]]:
     """What happens at a node that asks at once, `at` so many seconds, and is answered after two."""
     before, after = Spent(seconds=at), Spent(seconds=at + 2)
     return [Entered(node, None, before), Asked(node, effect), Answered(node, effect, reply, 2.0, after)]
+
+
+def asked_together(
+    *asked: tuple[Effect[Any], Any, float], node: str = "dispatch_tools", at: float = 0.0, in_turn: bool = False
+) -> list[Event[Any]]:
+    """What happens at a node that asks for all of them, `at` so many seconds: each is answered after its own time."""
+    calls = [call_of(effect, member=member, node=node) for member, (effect, _, _) in enumerate(asked)]
+    begun: list[Event[Any]] = [Asked(node, effect, call) for (effect, _, _), call in zip(asked, calls, strict=True)]
+    answers: list[Answered] = []
+    now = at
+    for (effect, reply, seconds), call in zip(asked, calls, strict=True):
+        now = now + seconds if in_turn else at + seconds
+        answers.append(Answered(node, effect, reply, seconds, Spent(seconds=now), call))
+    if in_turn:
+        told = [event for pair in zip(begun, answers, strict=True) for event in pair]
+    else:
+        told = [*begun, *sorted(answers, key=lambda event: event.spent.seconds)]
+    return [Entered(node, None, Spent(seconds=at)), *told]
 
 
 def a_conversation() -> Recording:
@@ -111,7 +136,8 @@ def a_conversation() -> Recording:
         ToolCall(str(number), "calculator", f'{{"expression": "{expression}"}}')
         for number, expression in enumerate(("37 * 48", "1 / 0"))
     )
-    tools = All(tuple(CallTool("calculator", {"expression": one}) for one in ("37 * 48", "1 / 0")))
+    sound, broken = (CallTool("calculator", {"expression": one}) for one in ("37 * 48", "1 / 0"))
+    quick, slow = call_of(sound, sequence=2), call_of(broken, sequence=2, member=1)
     one = Spent(
         iterations=1,
         seconds=3.92,
@@ -127,7 +153,6 @@ def a_conversation() -> Recording:
         seconds=8.0,
         meters={"model_calls": 2, "tool_calls": 2, "prompt_tokens": 1500, "completion_tokens": 40, "tokens": 1540},
     )
-    results = (ToolResult("1776"), ToolResult("division by zero", "error"))
     answer = AgentFinish({"output": "1776; the other has no value."})
     return told(
         Entered("plan", None, Spent()),
@@ -137,8 +162,10 @@ def a_conversation() -> Recording:
         Entered("parse", None, one),
         Moved("parse", Acted(Run({}), ()), "dispatch_tools"),
         Entered("dispatch_tools", None, one),
-        Asked("dispatch_tools", tools),
-        Answered("dispatch_tools", tools, results, 0.06, two),
+        Asked("dispatch_tools", sound, quick),
+        Asked("dispatch_tools", broken, slow),
+        Answered("dispatch_tools", sound, ToolResult("1776"), 0.02, replace(two, seconds=3.94), quick),
+        Answered("dispatch_tools", broken, ToolResult("division by zero", "error"), 0.08, two, slow),
         Moved("dispatch_tools", Observed(Run({}), (), ()), "check_return_direct"),
         Entered("check_return_direct", None, two),
         Moved("check_return_direct", Ready(Run({})), "plan"),

@@ -24,8 +24,9 @@ from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, Recording
 from graphexec.draw.runs.visits import visits_of
+from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Asked, Reported
+from graphexec.kernel import Answered, Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
@@ -33,6 +34,8 @@ from graphexec.tools import AnyTool
 from tests.draw.browser import Opened, chromium, opened
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
+from tests.draw.recorded import asked_together
+from tests.draw.recorded import told as recording_with
 from tests.draw.test_timeline import three_entries
 
 if TYPE_CHECKING:
@@ -383,6 +386,34 @@ def test_a_step_shows_the_prompt_the_reply_and_what_is_spent(
         meter = one.page.locator("#detail [role=meter]").first
         assert (meter.get_attribute("aria-valuenow"), meter.get_attribute("aria-valuemax")) == ("2", "15")
         assert text(one, "#detail .leads") == "Replied → parse"
+
+
+@pytest.mark.browser
+def test_calls_at_once_have_their_own_times_and_bars(chrome: Browser, tmp_path: Path) -> None:
+    calls = [(CallTool(name, "x"), ToolResult(name), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
+    events = asked_together(*calls)
+    slowest = events[-1]
+    assert isinstance(slowest, Answered)
+    assert slowest.call is not None
+    slowest.call.charged = {"model_calls": 3}
+    with page_of(chrome, tmp_path, drawn(recording_with(*events))) as one:
+        one.page.locator("#slider").fill("1")
+        assert one.page.locator("[data-position='1'] .took").inner_text() == "0.50 s"
+        together = one.page.locator("#detail .together .bar")
+        assert [" ".join(bar.inner_text().split()) for bar in together.all()] == ["quick 20 ms", "slow 0.50 s"]
+        quick, slow = (bar.bounding_box() for bar in together.locator(".track span").all())
+        assert quick
+        assert slow
+        assert quick["width"] == pytest.approx(slow["width"] * 0.04, abs=1)
+        shown = [heading.inner_text() for heading in one.page.locator("#detail .part h3").all()]
+        assert [line.split("\n") for line in shown[1:]] == [
+            ["2 CALLS AT ONCE", "0.50 s"],
+            ["CALLED"],
+            ["OBSERVATION", "quick · ok · 20 ms"],
+            ["CALLED"],
+            ["OBSERVATION", "slow · ok · 0.50 s · within it: 3 model calls"],
+        ]
+        assert "quick, slow" in text(one, "[data-position='1'] .gist")
 
 
 @pytest.mark.browser

@@ -19,11 +19,14 @@ from graphexec import (
     Asks,
     Done,
     Effect,
+    Event,
+    Failed,
     InputError,
     Limits,
     Moved,
     ParseError,
     RunResult,
+    Snapshot,
     advance,
     ask,
     begin,
@@ -148,6 +151,30 @@ def test_what_an_exception_ends_is_shown_where_it_ended() -> None:
     assert [box.name for box in shown.boxes if box.current] == ["plan"]
 
 
+def test_failed_event_makes_the_result() -> None:
+    recorders: list[Recorder] = []
+
+    def record(event: Event[Any]) -> None:
+        recorders[0](event)
+
+    model = ScriptedModel([CALL])
+    failing = AgentExecutor(agent=create_react_agent(model, TOOLS), tools=TOOLS, observers=[record])
+    recorders.append(Recorder(failing.verify(), inputs="?"))
+    with pytest.raises(AssertionError, match="script") as caught:
+        failing.run("?")
+    assert recorders[0].records[-1] == recording_of(caught.value).records[-1]
+    assert recorders[0].records[-1]["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(KeyboardInterrupt(), "interrupted", 130), (GeneratorExit(), "interrupted", 130), (SystemExit(2), "error", 1)],
+)
+def test_failed_status_depends_on_the_error(error: BaseException, status: str, code: int) -> None:
+    record = Recorder(AGENT_EXECUTOR)(Failed(error, Snapshot("plan", None)))
+    assert (record["status"], record["exit_code"]) == (status, code)
+
+
 def test_several_runs_make_a_heat_map() -> None:
     runs = [executor([CALL, FINISH]).run("?"), executor([FINISH]).run("?"), executor([CALL], max_iterations=1).run("?")]
     shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(run) for run in runs])
@@ -207,7 +234,9 @@ def test_records_of_a_run_that_is_watched_are_those_that_follow_from_its_result(
 
     def timeless(record: dict[str, Any]) -> dict[str, Any]:
         spent = {"spent": {**record["spent"], "seconds": 0}} if "spent" in record else {}
-        return {**record, "seconds": 0, **spent}
+        # Each run has an id of its own.
+        call = {"call": {**record["call"], "run": "a run"}} if "call" in record else {}
+        return {**record, "seconds": 0, **spent, **call}
 
     assert [timeless(one) for one in recorder.records] == [timeless(one) for one in followed]
 

@@ -17,39 +17,38 @@ from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import All, Exhausted, Perform
+from graphexec.kernel import Exhausted, Perform
 from tests.draw.readers import Said, read_sequence
-from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
+from tests.draw.recorded import a_conversation, asked_and_answered, asked_together, cut_short, recordings, told
 
 
 def expected(recording: Recording) -> list[Said]:
-    """What the records say, told anew: a call and its reply stand together."""
+    """What the records say, told anew: a call and its reply stand together, in the order of the request."""
     said = [Said("User", "Agent", "call")]
-    asked: list[Record] = []
-    for record in recording.records:
-        if record["event"] == "asked":
-            said += pending(asked)
-            asked = record["effects"]
-        if record["event"] == "answered":
-            for index, effect in enumerate(asked):
-                name = asked_of(effect)
-                replies = record["replies"]
-                reply = replies[min(index, len(replies) - 1)]
-                cut = isinstance(reply.get("value"), dict) and "limit" in reply["value"]
-                wrong = cut or reply.get("status", "ok") != "ok"
-                said += [Said("Agent", name, "call"), Said(name, "Agent", "failure" if wrong else "reply")]
-            asked = []
-    said += pending(asked)
+    replies = {
+        (record["call"]["sequence"], record["call"]["member"]): record["replies"][0]
+        for record in recording.records
+        if record["event"] == "answered"
+    }
+    asked = sorted(
+        (record["call"]["sequence"], record["call"]["member"], asked_of(record))
+        for record in recording.records
+        if record["event"] == "asked"
+    )
+    for sequence, member, name in asked:
+        said.append(Said("Agent", name, "call"))
+        reply = replies.get((sequence, member))
+        if reply is not None:
+            cut = isinstance(reply.get("value"), dict) and "limit" in reply["value"]
+            wrong = cut or reply.get("status", "ok") != "ok"
+            said.append(Said(name, "Agent", "failure" if wrong else "reply"))
     if recording.result is not None:
         said.append(Said("Agent", "User", "reply" if recording.result["status"] == "answered" else "failure"))
     return said
 
 
-def pending(asked: list[Record]) -> list[Said]:
-    return [Said("Agent", asked_of(effect), "call") for effect in asked]
-
-
-def asked_of(effect: Record) -> str:
+def asked_of(record: Record) -> str:
+    (effect,) = record["effects"]
     return str(effect["tool"]) if effect["effect"] == "CallTool" else "Model"
 
 
@@ -73,12 +72,12 @@ sequenceDiagram
     Note over p0,p3: iteration 1
     p1->>+p2: What is 37 * 48, and 1 / 0?
     p2-->>-p1: calculator(expression="37 *…), calculator(expression="1 /…)<br/>735 + 25 tokens, 3.92 s
-    par 2 at once, 60 ms
+    par 2 at once, 80 ms
         p1->>+p3: calculator(expression="37 * 48")
-        p3-->>-p1: 1776
+        p3-->>-p1: 1776<br/>20 ms
     and
         p1->>+p3: calculator(expression="1 / 0")
-        p3--x-p1: division by zero<br/>error
+        p3--x-p1: division by zero<br/>error, 80 ms
     end
     Note over p0,p3: iteration 2
     p1->>+p2: the same prompt again
@@ -128,11 +127,18 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
 
 def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
-    both = All((CallTool("echo", "a"), CallTool("echo", "b")))
-    drawn = sequence_mermaid(told(*asked_and_answered(both, cut)))
+    both = [(CallTool("echo", one), cut, 3.0) for one in "ab"]
+    drawn = sequence_mermaid(told(*asked_together(*both)))
     _, *said = read_sequence(drawn)
     assert (drawn.count("par "), [one.kind for one, _ in said]) == (1, ["call", "failure"] * 2)
-    assert {lines for _, lines in said[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut")}
+    assert {lines for _, lines in said[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
+
+
+def test_calls_in_turn_are_not_drawn_at_once() -> None:
+    calls = [(CallTool("echo", one), ToolResult(one), seconds) for one, seconds in (("a", 0.02), ("b", 0.5))]
+    drawn = sequence_mermaid(told(*asked_together(*calls, in_turn=True)))
+    assert "par " not in drawn
+    assert [lines for _, lines in read_sequence(drawn)[2::2]] == [("a", "20 ms"), ("b", "0.50 s")]
 
 
 def test_what_an_exception_ends_says_so_to_the_user() -> None:

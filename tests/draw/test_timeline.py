@@ -11,7 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from graphexec import END, AskHuman, Entered, Exhausted, Limits, Reported, Spent, edges, graph, metered, node, on
+from graphexec import (
+    END,
+    Answered,
+    Asked,
+    AskHuman,
+    Entered,
+    Exhausted,
+    Limits,
+    Reported,
+    Spent,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+)
 from graphexec.draw import Recorder, Recording
 from graphexec.draw.model.text import cells, fitted, padded
 from graphexec.draw.runs.sequence import sequence_mermaid
@@ -19,20 +34,29 @@ from graphexec.draw.runs.timeline import timeline
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
-from graphexec.kernel import ITERATIONS, All
+from graphexec.kernel import ITERATIONS
 from graphexec.runtime import make_run_context, stream
 from tests.draw.readers import read_sequence
-from tests.draw.recorded import a_conversation, asked_and_answered, cut_short, recordings, told
+from tests.draw.recorded import a_conversation, asked_and_answered, asked_together, call_of, cut_short, recordings, told
 
 widths = st.integers(40, 160)
 # The number of an iteration, when it began, and how long it waited.
 ROW = re.compile(r" *(\d*)  +([\d,.]+ m?s)  +(?:([\d,.]+ m?s)  )?.*")
 
 
-def rows_of(text: str) -> list[str]:
+# The row of a call that was asked for together with others: its name stands further in.
+CALL = re.compile(r" {7,}[\d,.]+ m?s  [ \d,.ms#▏▎▍▌▋▊▉█]*  (?:echo|broken|unknown)\b.*")
+
+
+def all_rows_of(text: str) -> list[str]:
     """The rows between the head and the empty line."""
     _, *lines = text.splitlines()
     return lines[: lines.index("")]
+
+
+def rows_of(text: str) -> list[str]:
+    """The rows of visits."""
+    return [row for row in all_rows_of(text) if not CALL.fullmatch(row)]
 
 
 @given(recordings(), st.integers(0, 60), widths)
@@ -130,7 +154,9 @@ def test_a_conversation_on_120_columns() -> None:
     #   began  waited                    node → outcome
     1  0.00 s  3.92 s  ███████▉          plan → Replied               calculator(expression="37 * 48"), calculator(expr…
        3.92 s                            parse → Acted
-       3.92 s  0.06 s         ▏          dispatch_tools → Observed    calculator(expression="37 * 48") → 1776; calculat…
+       3.92 s  0.08 s         ▏          dispatch_tools → Observed    2 calls at once
+       3.92 s  0.02 s         ▏            calculator                 calculator(expression="37 * 48") → 1776
+       3.92 s  0.08 s         ▏            calculator                 calculator(expression="1 / 0") → error: division…
        4.00 s                            check_return_direct → Ready
     2  4.00 s  4.00 s          ████████  plan → Replied               [tried again in 1 s: busy]; 1776; the other has n…
        8.00 s                            parse → AgentFinish
@@ -152,18 +178,58 @@ def test_a_narrow_one_in_ascii_leaves_out_bars_and_what_was_said() -> None:
 
 
 def test_a_deadline_a_failure_and_a_wait_are_said() -> None:
-    both = All((CallTool("echo", "a"), CallTool("echo", "b")))
+    limit = Exhausted("seconds", 3.0, 3.0)
     run = told(
-        *asked_and_answered(both, Exhausted("seconds", 3.0, 3.0)),
+        *asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
         *asked_and_answered(CallTool("echo", "c"), ToolResult("oh", "error"), at=2.0),
         *asked_and_answered(AskHuman("May I?"), "yes", at=4.0)[:2],
     )
     text = timeline(run, width=200)
     cut = "cut: the limit of 3 seconds was reached (3 spent)"
-    assert f'echo("a") → {cut}; echo("b") → {cut}' in text
+    assert f'echo("a") → {cut}\n' in text
+    assert f'echo("b") → {cut}\n' in text
     assert 'echo("c") → error: oh' in text
     assert "May I? → no reply" in text
     assert "still running" in text
+
+
+def test_calls_at_once_have_their_own_times() -> None:
+    """20 and 500 ms look different, at once and in turn."""
+    calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
+    at_once, in_turn = (
+        all_rows_of(timeline(told(*asked_together(*calls, in_turn=one)), width=90)) for one in (False, True)
+    )
+    assert at_once == [
+        "         0.00 ms  500.00 ms  ████████████████  dispatch_tools  2 calls at once",
+        '         0.00 ms   20.00 ms  ▋                   quick         quick("x") → y',
+        '         0.00 ms  500.00 ms  ████████████████    slow          slow("x") → y',
+    ]
+    assert in_turn == [
+        "         0.00 ms  520.00 ms  ████████████████  dispatch_tools  2 calls in turn",
+        '         0.00 ms   20.00 ms  ▋                   quick         quick("x") → y',
+        '        20.00 ms  500.00 ms  ███████████████▍    slow          slow("x") → y',
+    ]
+
+
+def test_a_call_that_never_ended_beside_one_that_did() -> None:
+    calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 1.0), ("stuck", 9.0))]
+    *events, _ = asked_together(*calls)
+    (visit,) = visits_of(told(*events))
+    quick, stuck = visit.requests[0].calls
+    assert (quick.seconds, stuck.reply) == (1.0, None)
+    assert 'stuck("x") → no reply' in timeline(told(*events), width=120)
+
+
+def test_what_runs_within_a_call_is_counted_beside_it() -> None:
+    inner = call_of(CallTool("ask", "x"))
+    inner.charged = {"model_calls": 3, "tokens": 70, "tool_calls": 1}
+    run = told(
+        Asked("dispatch_tools", CallTool("ask", "x"), inner),
+        Answered("dispatch_tools", CallTool("ask", "x"), ToolResult("y"), 1.0, Spent(seconds=1.0), inner),
+    )
+    said = "within it: 3 model calls, 1 tool call"
+    assert said in timeline(run, width=120)
+    assert said in sequence_mermaid(run)
 
 
 def test_a_run_of_a_century_is_no_wider_than_the_width() -> None:
@@ -174,7 +240,7 @@ def test_a_run_of_a_century_is_no_wider_than_the_width() -> None:
 def test_a_run_that_is_gone_on_with_may_begin_within_a_node() -> None:
     run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
     (visit,) = visits_of(run)
-    assert (visit.node, visit.iteration, len(visit.exchanges), visit.waited) == ("dispatch_tools", None, 1, 2.0)
+    assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
     assert [said.kind for said, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
 
 
@@ -242,10 +308,10 @@ def test_an_entry_that_is_charged_to_another_budget_begins_no_iteration() -> Non
     assert visit.iteration is None
 
 
-def test_what_a_memory_reports_is_about_no_call() -> None:
-    run = told(*asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not remembered"))
-    assert "    Note over p1: not remembered\n" in sequence_mermaid(run)
-    assert "May I? → yes; [not remembered]" in timeline(run, width=160)
+def test_what_is_reported_between_calls_is_about_none() -> None:
+    run = told(*asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not observed"))
+    assert "    Note over p1: not observed\n" in sequence_mermaid(run)
+    assert "May I? → yes; [not observed]" in timeline(run, width=160)
 
 
 def test_a_run_that_has_just_begun_has_no_rows() -> None:

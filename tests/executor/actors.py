@@ -10,11 +10,21 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Tool, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Tool, create_tool_calling_agent, tool
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelReply, ModelRequest, ToolCall
+from graphexec.kernel.effects import CallContext, Detached
+from graphexec.messages import (
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.three_drivers import EVERY, Driver, Script, Told, agreed
@@ -122,6 +132,55 @@ class BlockingModel:
         return ModelReply(self.reply)
 
 
+class Caller:
+    """A model that calls the first of its tools, `at_once` times, until it has `answers_after` results, or for ever.
+
+    `calls` is how often it was asked. Threads and runs may share it.
+    """
+
+    instant = True
+
+    def __init__(self, at_once: int = 1, *, answers_after: int | None = None, usage: Usage | None = None) -> None:
+        self.calls = 0
+        self.at_once = at_once
+        self.answers_after = answers_after
+        self.usage = usage or Usage()
+        self._lock = threading.Lock()
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        assert isinstance(request, ChatRequest)
+        with self._lock:
+            self.calls += 1
+            number = self.calls
+        results = [one.content for one in request.messages if isinstance(one, ToolMessage)]
+        if self.answers_after is not None and len(results) >= self.answers_after:
+            return ModelReply(results[-1] if results else "done", usage=self.usage)
+        name = request.tools[0].name
+        calls = tuple(call(name, f"c{number}.{position}", text="hello") for position in range(self.at_once))
+        return ModelReply("", calls, finish_reason="tool_calls", usage=self.usage)
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return self.complete(request, timeout=timeout)
+
+
+def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:
+    """An executor of an agent that calls tools natively."""
+    return AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, **options)
+
+
+def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyTool:
+    """A tool that runs another executor."""
+
+    def delegate(text: str) -> Any:
+        return inner().run(text).output
+
+    async def adelegate(text: str) -> Any:
+        return (await inner().arun(text)).output
+
+    make = tool(name="delegate", description="Let another agent do it.")
+    return make(adelegate) if is_async else make(delegate)
+
+
 async def until(released: threading.Event) -> None:
     """Wait for an event without blocking the loop; at the latest after half a minute."""
     # Not an asyncio.Event, which is not a thread's; and counted, so that a defect is a failure and not a hang.
@@ -131,20 +190,31 @@ async def until(released: threading.Event) -> None:
         await asyncio.sleep(0.005)
 
 
-def run_async(executor: AgentExecutor, inputs: Any = "q") -> Any:
-    return asyncio.run(executor.arun(inputs))
+def run_async(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
+    return asyncio.run(executor.arun(inputs, **options))
 
 
-def run_sync(executor: AgentExecutor, inputs: Any = "q") -> Any:
-    return executor.run(inputs)
+def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
+    return executor.run(inputs, **options)
 
 
 # How an executor is run, for tests in which that makes no difference.
 Running: TypeAlias = Callable[..., Any]
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+# A tool of either kind in a run of either kind.
+MIXED = pytest.mark.parametrize(
+    ("run", "is_async"),
+    [(run_sync, False), (run_sync, True), (run_async, False), (run_async, True)],
+    ids=["sync", "async tool in a sync run", "sync tool in an async run", "async"],
+)
 
 
-def reply_of(handler: Handler, effect: Effect[Any], left: float | None = None) -> Any:
+def call_of(effect: Effect[Any]) -> CallContext[Any]:
+    """The call of an effect in a run without a deadline."""
+    return CallContext(Detached("run"), "node", effect, effect, 1, 0)
+
+
+def reply_of(handler: Handler, effect: Effect[Any]) -> Any:
     """What a handler replies in a sync run."""
-    reply: Any = run_coroutine(handler.answer(effect, left, BLOCKING))
+    reply: Any = run_coroutine(handler.answer(effect, call_of(effect), BLOCKING))
     return reply

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
 
 from graphexec import (
+    END,
+    AgentAction,
     AgentExecutor,
     AgentFinish,
     AgentStep,
+    AskHuman,
     Asks,
+    Effect,
+    StoppedResponse,
     ask,
+    ask_all,
     charged,
     create_react_agent,
     create_tool_calling_agent,
     edges,
+    embed,
+    graph,
     node,
     on,
+    opaque,
     replace,
     snapshot_of,
     splice,
     tool,
 )
 from graphexec.actions import Run, Steps
-from graphexec.effects import CallTool
-from graphexec.executor import Acted, Observed, Ready, check_return_direct, limit_reached, plan
+from graphexec.effects import CallTool, ToolResult
+from graphexec.executor import (
+    AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    Observed,
+    Ready,
+    Replied,
+    check_return_direct,
+    dispatch_tools,
+    limit_reached,
+    parse,
+    plan,
+    stopped_response,
+)
 from graphexec.executor.streams import Chunks
 from graphexec.kernel import Moved, renamed
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
@@ -182,10 +205,203 @@ def test_steps_that_come_after_some_were_taken_away_are_told(how: str) -> None:
 
     model = ScriptedModel([*[f"Action: echo\nAction Input: {letter}" for letter in "abcd"], "Final Answer: so"])
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
-    graph = splice(executor.graph, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready)
-    told = [next(iter(chunk)) for chunk in chunks_of(executor.with_graph(graph), how)]
+    changed = splice(executor.graph, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready)
+    told = [next(iter(chunk)) for chunk in chunks_of(executor.with_graph(changed), how)]
     assert told == [*["actions", "steps"] * 4, "output"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Delegate(Effect[str]):
+    """An effect in the place of a tool."""
+
+    action: AgentAction
+
+
+@charged(when_spent=limit_reached)
+@node
+def delegate(acted: Acted) -> Asks[Delegate, Observed]:
+    """Dispatch by an effect of its own."""
+    replies = yield from ask_all([Delegate(action) for action in acted.actions])
+    return Observed(acted.run, acted.actions, tuple(map(ToolResult, replies)))
+
+
+@charged(when_spent=limit_reached)
+@opaque
+def perform(acted: Acted) -> Observed:
+    """Dispatch by arbitrary code."""
+    return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
+
+
+@node
+def observe(acted: Acted) -> Observed:
+    """Dispatch, asking for nothing."""
+    return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
+
+
+@node
+def carry_out(acted: Acted) -> Ready:
+    """Dispatch to no other node."""
+    return Ready(acted.run.observed([AgentStep(action, "seen") for action in acted.actions]))
+
+
+@node
+def observe_first(acted: Acted) -> Acted | Observed:
+    """Carry the first action out and hand on the rest."""
+    first, *rest = acted.actions
+    if not rest:
+        return Observed(acted.run, (first,), (ToolResult("seen"),))
+    return Acted(acted.run.observed([AgentStep(first, "seen")]), tuple(rest))
+
+
+@charged(when_spent=limit_reached)
+@node
+def call_first(acted: Acted) -> Asks[CallTool, Acted | Observed]:
+    """Call the tool of the first action and hand on the rest."""
+    first, *rest = acted.actions
+    result = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
+    if not rest:
+        return Observed(acted.run, (first,), (result,))
+    return Acted(acted.run.observed([AgentStep(first, result.observation)]), tuple(rest))
+
+
+LIMIT: Any = on(LimitReached, stopped_response)
+OBSERVED: Any = on(Observed, check_return_direct)
+# Each dispatching node, its routes, and how the chunks of a step of two actions come.
+TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
+DISPATCHERS: dict[str, tuple[Any, Any, list[str]]] = {
+    "own effect": (delegate, OBSERVED | LIMIT, TOGETHER),
+    "opaque": (perform, OBSERVED | LIMIT, TOGETHER),
+    "pure": (observe, OBSERVED, TOGETHER),
+    "pure, to the plan": (carry_out, on(Ready, plan), TOGETHER),
+    "pure, one by one": (observe_first, OBSERVED | on(Acted, observe_first), ONE_BY_ONE),
+    "one by one": (call_first, OBSERVED | LIMIT | on(Acted, call_first), ["actions", "actions", "steps", "steps"]),
+}
+
+
+def tool_of(asked: Delegate) -> str:
+    return asked.action.tool
+
+
+def executor_with(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
+    """An executor with another node in the place of `dispatch_tools`."""
+    executor = AgentExecutor(
+        agent=scripted(*turns),
+        tools=[echo, fail],
+        handlers={Delegate: tool_of},
+        handle_parsing_errors=True,
+        allow_nonterminating=True,
+    )
+    rows: Any = (
+        edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
+        | edges(parse, on(Acted, dispatch) | on(Ready, plan) | on(AgentFinish, END))
+        | edges(dispatch, routes)
+        | edges(stopped_response, on(StoppedResponse, END))
+    )
+    if any(way.target is check_return_direct for way in routes.ways):
+        rows |= edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+    return executor.with_graph(graph(rows, start=plan))
+
+
+@both
+@pytest.mark.parametrize("kind", DISPATCHERS)
+def test_every_dispatching_node_announces_each_action(how: str, kind: str) -> None:
+    dispatch, routes, order = DISPATCHERS[kind]
+    same = act("echo", text="a")
+    # The same decision again is another step; what could not be read is none.
+    turns: Any = [same, same], [], [act("echo", text="a"), act("echo", text="b")], [same], answer()
+    chunks = chunks_of(executor_with(dispatch, routes, *turns), how)
+    expected = [*order, "steps", *order, "actions", "steps", "output"]
+    assert [next(iter(chunk)) for chunk in chunks] == expected
+    announced = [chunk["actions"][0] for chunk in chunks if "actions" in chunk]
+    assert announced == [*turns[0], *turns[2], *turns[3]]
+    carried_out = [chunk["steps"][0] for chunk in chunks if "steps" in chunk]
+    assert [step.action for step in carried_out if step.status != "parse_error"] == announced
+
+
+@charged(when_spent=limit_reached)
+@node
+def approve(acted: Acted) -> Asks[AskHuman, Acted]:
+    """Leave out the second action, whatever a person says."""
+    yield from ask(AskHuman("All of them?"))
+    return Acted(acted.run, acted.actions[:1])
+
+
+@charged(when_spent=limit_reached)
+@node
+def refuse(acted: Acted) -> Asks[AskHuman, Acted | Observed]:
+    """Leave out all but one action, and refuse that one in the place of its tool."""
+    yield from ask(AskHuman("All of them?"))
+    first = acted.actions[:1]
+    return Observed(acted.run, first, (ToolResult("refused"),)) if len(acted.actions) == 1 else Acted(acted.run, first)
+
+
+@both
+@pytest.mark.parametrize("guard", [approve, refuse])
+def test_approval_announces_only_approved_actions(how: str, guard: Any) -> None:
+    first, second = act("echo", text="a"), act("echo", text="b")
+    executor = AgentExecutor(
+        agent=scripted([first, second], [first], answer()), tools=[echo], handlers={AskHuman: lambda asked: "no"}
+    )
+    routes: Any = on(Acted, dispatch_tools) | on(LimitReached, stopped_response)
+    if guard is refuse:
+        routes |= on(Observed, check_return_direct)
+    spliced = splice(executor.graph, edges(guard, routes), after=parse, on=Acted)
+    chunks = chunks_of(executor.with_graph(spliced), how)
+    assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 3, "output"]
+    assert all(chunk.get("actions", [first]) == [first] for chunk in chunks)
+
+
+@node
+def brief(acted: Acted) -> Ready:
+    """Give the actions to an agent within."""
+    return Ready(Run({"input": "?", "outer": acted}))
+
+
+@node
+def report(finish: AgentFinish) -> Observed:
+    """Go on in the outer run, in which the inner one was one call."""
+    outer = finish.run.inputs["outer"]
+    return Observed(outer.run, outer.actions, (ToolResult(finish.output),))
+
+
+@both
+def test_agent_that_dispatches_announces_the_action(how: str) -> None:
+    action = act("echo", text="a")
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else action
+
+    executor = AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
+    inner: Any = embed(executor, "inner")
+    rows: Any = (
+        edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
+        | edges(parse, on(Acted, brief) | on(Ready, plan) | on(AgentFinish, END))
+        | edges(brief, on(Ready, inner))
+        | edges(inner, on(AgentFinish, report) | on(StoppedResponse, END))
+        | edges(report, on(Observed, check_return_direct))
+        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+        | edges(stopped_response, on(StoppedResponse, END))
+    )
+    chunks = chunks_of(executor.with_graph(graph(rows, start=plan)), how)
+    assert [next(iter(chunk)) for chunk in chunks] == ["actions", "steps", "output"]
+    assert chunks[0]["actions"] == [action]
+
+
+def test_action_is_announced_before_its_own_effect() -> None:
+    asked: list[Any] = []
+
+    def answer_effect(effect: Delegate) -> str:
+        asked.append(effect)
+        return "seen"
+
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a"), answer()), tools=[echo], handlers={Delegate: answer_effect}
+    )
+    chunks = executor.with_graph(replace(executor.graph, renamed(delegate, "dispatch_tools"))).stream_chunks("q")
+    assert "actions" in next(chunks)
+    assert asked == []
+    chunks.close()
+
+
 def test_what_is_no_news_to_a_chunk_brings_none() -> None:
-    assert Chunks().of(Moved("plan", object(), "parse")) == []
+    assert Chunks(AGENT_EXECUTOR).of(Moved("plan", object(), "parse")) == []

@@ -15,7 +15,7 @@ from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_
 from graphexec.actions import NO_RUN, Run, Steps
 from graphexec.effects import CallTool
 from graphexec.executor import Acted, Ready, parse, stop_repeats
-from graphexec.executor.console import Printed
+from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.loop_guard import WARNING
 from graphexec.kernel import Asked, Entered, Reported
 from graphexec.messages import ReplyDelta
@@ -43,7 +43,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def printed(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
     """What a watcher prints of a run."""
     out = io.StringIO() if out is None else out
-    watcher = Printed(out)
+    watcher = ConsolePrinter(out)
     for event in executor.stream("q"):
         watcher(event)
     return out.getvalue()
@@ -141,7 +141,7 @@ def test_what_is_reported_is_an_aside_but_for_pieces_of_replies() -> None:
 
 def test_what_is_asked_elsewhere_than_of_tools_is_not_told() -> None:
     out = io.StringIO()
-    watcher = Printed(out)
+    watcher = ConsolePrinter(out)
     watcher(Entered("plan", Ready(NO_RUN), Spent()))
     told = out.getvalue()
     watcher(Asked("plan", CallTool("echo", "a")))
@@ -209,7 +209,7 @@ def test_a_run_that_is_gone_on_with_tells_its_steps_and_not_that_it_begins() -> 
     events = list(executor.stream("q"))
     entered = [event for event in events if isinstance(event, Entered)]
     out = io.StringIO()
-    watcher = Printed(out)
+    watcher = ConsolePrinter(out)
     # From the second plan on.
     for event in events[events.index([event for event in entered if event.node == "plan"][1]) :]:
         watcher(event)
@@ -238,7 +238,7 @@ def test_what_a_node_adds_to_what_the_model_is_told_is_an_aside() -> None:
 
 def test_a_person_who_is_asked_about_actions_sees_them_once() -> None:
     executor = react(ACT, DONE)
-    executor = AgentExecutor(agent=executor.agent, tools=[echo], handlers={AskHuman: lambda _: "yes"}).with_graph(
+    executor = AgentExecutor(agent=executor.agent, tools=[echo, fail], handlers={AskHuman: lambda _: "yes"}).with_graph(
         splice(executor.graph, APPROVED, after=parse, on=Acted)
     )
     assert printed(executor) == WHOLE
@@ -246,5 +246,20 @@ def test_a_person_who_is_asked_about_actions_sees_them_once() -> None:
 
 def test_a_notice_from_anybody_is_told() -> None:
     out = io.StringIO()
-    Printed(out)(Reported("plan", CallTool("echo", ""), "again in 2 s"))
+    ConsolePrinter(out)(Reported("plan", CallTool("echo", ""), "again in 2 s"))
     assert out.getvalue() == "   again in 2 s\n"
+
+
+def test_failed_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AssertionError):
+        react(ACT, verbose=True).run("q")
+    told = capsys.readouterr().err
+    assert told.startswith("> the run begins\nI should greet.")
+    assert re.search(r"\n<- hi\nAssertionError: .*\n> the run fails\n$", told, re.DOTALL)
+
+
+def test_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    events = react(DONE, verbose=True).stream("q")
+    next(events)
+    events.close()
+    assert capsys.readouterr().err == "> the run begins\n> the run is interrupted\n"

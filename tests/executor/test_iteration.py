@@ -14,6 +14,7 @@ from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
 from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel import Entered, splice
+from graphexec.kernel.effects import CallContext
 from graphexec.tools import tool
 from tests.executor.actors import act, answer, echo, scripted
 
@@ -240,7 +241,7 @@ def test_a_snapshot_is_gone_on_with_step_by_step(how: str) -> None:
 
 
 @both
-def test_what_a_memory_takes_is_not_of_the_runs_time(how: str) -> None:
+def test_what_a_memory_takes_is_of_the_runs_time(how: str) -> None:
     now = [0.0]
 
     class Slow:
@@ -269,7 +270,7 @@ def test_what_a_memory_takes_is_not_of_the_runs_time(how: str) -> None:
         turns.run = Run(turns.run.inputs, turns.run.steps)
 
     gone_through(turns, how, edit)
-    assert (turns.result.reason, turns.result.spent.seconds) == ("finished", 0)
+    assert (turns.result.reason, turns.result.spent.seconds) == ("seconds", 50)
 
 
 @both
@@ -310,3 +311,24 @@ def test_the_clock_goes_on_while_the_caller_thinks(how: str, changed: bool) -> N
     assert spent == [0, 10, 20]
     assert turns.result.reason == "seconds"
     assert turns.result.spent.seconds == 30
+
+
+@both
+def test_a_changed_run_repeats_no_call_id(how: str) -> None:
+    ids: list[Any] = []
+
+    @tool(name="echo")
+    def noted(text: str, call: CallContext[Any]) -> str:
+        """Say it again."""
+        ids.append(call.id)
+        return text
+
+    turns = AgentExecutor(agent=counting().agent, tools=[noted]).iter("q")
+
+    def change(number: int, steps: tuple[AgentStep, ...]) -> None:
+        del steps
+        if number == 1:
+            turns.run = Run(turns.run.inputs, Steps(turns.run.steps))
+
+    gone_through(turns, how, change)
+    assert len(ids) == len(set(ids)) == 3

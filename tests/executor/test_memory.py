@@ -12,6 +12,8 @@ from graphexec import (
     AgentAction,
     AgentExecutor,
     AgentFinish,
+    Answered,
+    Asked,
     Done,
     Reported,
     Snapshot,
@@ -21,6 +23,7 @@ from graphexec import (
 )
 from graphexec.actions import Steps
 from graphexec.agents import create_conversational_agent
+from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory, MemoryHistory, SummaryFailed, SummaryMemory, Turn, WindowMemory
 from graphexec.models import ScriptedModel
@@ -132,7 +135,7 @@ def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) ->
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_what_it_reports_is_news_before_the_end(how: str) -> None:
+def test_what_it_reports_is_news_of_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
     executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, observers=[watched.append])
@@ -142,15 +145,16 @@ def test_what_it_reports_is_news_before_the_end(how: str) -> None:
 
     events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collected())
     assert events == watched
-    reported, done = events[-2:]
-    assert isinstance(done, Done)
+    asked, reported, answered = events[-5:-2]
+    assert isinstance(asked, Asked)
     assert isinstance(reported, Reported)
     assert isinstance(reported.news, SummaryFailed)
-    assert (reported.node, reported.effect) == ("parse", None)
+    assert (reported.node, reported.effect) == ("save_memory", asked.effect)
+    assert isinstance(answered, Answered)
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_it_is_read_with_the_first_step_and_wrong_inputs_are_refused_before(how: str) -> None:
+def test_it_is_read_by_its_node_and_wrong_inputs_are_refused_before(how: str) -> None:
     memory = Notebook()
     executor = AgentExecutor(agent=answering, tools=[], memory=memory)
     many: Any = ["tea?"]
@@ -159,24 +163,29 @@ def test_it_is_read_with_the_first_step_and_wrong_inputs_are_refused_before(how:
 
     async def first() -> Any:
         events = executor.astream("tea?")
-        assert memory.asked == []
-        await anext(events)
+        while (event := await anext(events)) and not isinstance(event, Answered):
+            assert memory.asked == []
         return memory.asked
 
     if how == "async":
         assert asyncio.run(first()) == [{"input": "tea?"}]
         return
     events = executor.stream("tea?")
-    assert memory.asked == []
-    next(events)
+    while not isinstance(next(events), Answered):
+        assert memory.asked == []
     assert memory.asked == [{"input": "tea?"}]
 
 
-def test_it_is_told_before_the_last_event() -> None:
-    memory = Notebook()
-    events = AgentExecutor(agent=answering, tools=[], memory=memory).stream("tea?")
-    for event in events:
-        assert bool(memory.told) == isinstance(event, Done)
+def test_its_effects_are_the_first_and_the_last() -> None:
+    events = list(AgentExecutor(agent=answering, tools=[], memory=Notebook()).stream("tea?"))
+    assert [(event.node, event.effect) for event in events if isinstance(event, Asked)][::2] == [
+        ("load_memory", LoadMemory({"input": "tea?"})),
+        (
+            "save_memory",
+            SaveMemory({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"}),
+        ),
+    ]
+    assert [event.reply for event in events if isinstance(event, Answered)][::2] == [{"notes": "nothing yet"}, None]
 
 
 def test_a_conversation_goes_on_from_run_to_run() -> None:
@@ -254,12 +263,17 @@ def test_a_memory_that_cannot_serve_is_refused_when_the_executor_is_made(what: s
 
 
 def test_a_watcher_that_fails_at_the_end_loses_nothing() -> None:
-    def failing(event: object) -> None:
-        if type(event) is Done:
-            raise LookupError("of the watcher")
+    class Failing:
+        """An observer that ends the run at its end."""
+
+        raise_error = True
+
+        def __call__(self, event: object) -> None:
+            if type(event) is Done:
+                raise LookupError("of the watcher")
 
     memory = Notebook()
-    executor = AgentExecutor(agent=answering, tools=[], memory=memory, observers=[failing])
+    executor = AgentExecutor(agent=answering, tools=[], memory=memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
     assert len(memory.told) == 1

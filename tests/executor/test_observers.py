@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
+import io
+import logging
+import sys
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Limits, Moved, snapshot_of
-from graphexec.actions import Run
+from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Failed, Limits, Moved, Reported, snapshot_of
+from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
 from graphexec.executor import Ready
+from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
 from tests.executor.actors import act, answer, echo, scripted
+from tests.three_drivers import FakeClock
 
 
 def executor_of(*observers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
@@ -67,25 +74,251 @@ def test_every_door_tells_every_watcher_everything_once(door: str) -> None:
     assert kinds(first) == [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
 
 
-@every_door
-def test_what_a_watcher_raises_ends_the_run(door: str) -> None:
-    seen: list[Any] = []
+class Failing:
+    """An observer that raises at the events of a kind, and keeps what it is called with."""
 
-    def watcher(event: object) -> None:
-        seen.append(event)
-        if isinstance(event, Asked):
+    def __init__(self, kind: type, *, raise_error: bool = False) -> None:
+        self.raise_error = raise_error
+        self.kind = kind
+        self.seen: list[Any] = []
+
+    def __call__(self, event: object) -> None:
+        self.seen.append(event)
+        if isinstance(event, self.kind):
             raise OSError("enough")
 
+
+@every_door
+def test_marked_observer_ends_the_run(door: str) -> None:
+    observer = Failing(Asked, raise_error=True)
     with pytest.raises(OSError, match="enough") as caught:
-        DOORS[door](executor_of(watcher))
+        DOORS[door](executor_of(observer))
     # What was asked for is not carried out.
-    assert kinds(seen) == [Entered, Asked]
+    assert kinds(observer.seen) == [Entered, Asked, Failed]
     if "batch" not in door:
         # And the run may go on from there.
         snapshot = snapshot_of(caught.value)
         assert snapshot is not None
         assert (snapshot.node, snapshot.spent["model_calls"]) == ("plan", 1)
         assert executor_of().run(snapshot).reason == "finished"
+
+
+@every_door
+def test_ordinary_observer_ends_no_run(door: str, caplog: pytest.LogCaptureFixture) -> None:
+    failing, others = Failing(Asked), list[Any]()
+    DOORS[door](executor_of(failing, others.append))
+    whole = [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
+    assert kinds(failing.seen) == whole
+    # It is reported once, after what it was called with, and logged once, with its traceback.
+    assert kinds(others) == [*whole[:2], Reported, *whole[2:]]
+    report = others[2]
+    assert (report.node, report.effect) == ("plan", None)
+    assert isinstance(report.news, ObserverFailed)
+    assert str(report.news) == "the observer Failing failed with OSError: enough, which does not end the run"
+    (logged,) = caplog.records
+    assert (logged.name, logged.levelname) == ("graphexec", "WARNING")
+    assert logged.getMessage() == str(report.news)
+    assert logged.exc_info is not None
+    assert logged.exc_info[1] is report.news.error
+
+
+@pytest.mark.parametrize("kind", [Asked, Done])
+def test_consumer_receives_the_report_once(kind: type) -> None:
+    events = list(executor_of(Failing(kind), Failing(Reported)).stream("q"))
+    reports = [event for event in events if isinstance(event, Reported)]
+    # The second observer fails at the report of the first.
+    assert len(reports) == (2 if kind is Asked else 1)
+    assert isinstance(events[-1], Done)
+
+
+def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    observers = Failing(object), Failing(object)
+    assert executor_of(*observers).run("q").reason == "finished"
+    assert len(caplog.records) == 2
+    # Once in each run.
+    executor_of(*observers).run("q")
+    assert len(caplog.records) == 4
+
+
+def test_interrupt_in_an_observer_ends_the_run() -> None:
+    seen: list[Any] = []
+
+    def interrupt(event: object) -> None:
+        if isinstance(event, Asked):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        executor_of(interrupt, seen.append).run("q")
+    assert kinds(seen) == [Entered, Failed]
+
+
+def test_closed_stderr_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    # So that the handler of last resort writes to stderr.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    assert executor_of(verbose=True).run("q").reason == "finished"
+
+
+# ---- Done or Failed is the last event
+
+
+def raise_boom(steps: Any, inputs: Any) -> Any:
+    raise OSError("boom")
+
+
+@every_door
+def test_observers_hear_last_that_the_run_failed(door: str) -> None:
+    seen: list[Any] = []
+    with pytest.raises(OSError, match="boom") as caught:
+        DOORS[door](AgentExecutor(agent=raise_boom, tools=[], observers=[seen.append]))
+    assert kinds(seen) == [Entered, Asked, Failed]
+    assert seen[-1].error is caught.value
+    assert seen[-1].snapshot == snapshot_of(caught.value)
+    assert seen[-1].spent["model_calls"] == 1
+
+
+def test_iterating_consumer_receives_no_failed() -> None:
+    received: list[Any] = []
+    with pytest.raises(OSError, match="boom"):
+        received.extend(AgentExecutor(agent=raise_boom, tools=[], observers=[received.append]).stream("q"))
+    assert kinds(received) == [Entered, Entered, Asked, Asked, Failed]
+
+
+def test_interrupted_run_has_failed() -> None:
+    seen: list[Any] = []
+
+    def interrupt(steps: Any, inputs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        AgentExecutor(agent=interrupt, tools=[], observers=[seen.append]).run("q")
+    assert kinds(seen) == [Entered, Asked, Failed]
+    assert seen[-1].error is caught.value
+
+
+def test_cancelled_run_has_failed() -> None:
+    seen: list[Any] = []
+
+    async def cancel() -> None:
+        begun = asyncio.Event()
+
+        async def wait(steps: Any, inputs: Any) -> Any:
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(AgentExecutor(agent=wait, tools=[], observers=[seen.append]).arun("q"))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert kinds(seen) == [Entered, Asked, Failed]
+    assert isinstance(seen[-1].error, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_closed_stream_has_failed(how: str) -> None:
+    seen: list[Any] = []
+    executor = executor_of(seen.append)
+
+    async def leave() -> None:
+        async with aclosing(executor.astream("q")) as events:
+            await anext(events)
+
+    if how == "async":
+        asyncio.run(leave())
+    else:
+        events = executor.stream("q")
+        next(events)
+        events.close()
+    assert kinds(seen) == [Entered, Failed]
+    assert not isinstance(seen[-1].error, Exception)
+
+
+def test_stream_closed_at_its_end_is_done() -> None:
+    seen: list[Any] = []
+    events = executor_of(seen.append).stream("q")
+    assert any(isinstance(event, Done) for event in events)
+    events.close()
+    assert isinstance(seen[-1], Done)
+    assert Failed not in kinds(seen)
+
+
+def test_failing_observers_hide_no_error() -> None:
+    first, second = Failing(Failed, raise_error=True), Failing(Failed)
+    with pytest.raises(OSError, match="boom"):
+        AgentExecutor(agent=raise_boom, tools=[], observers=[first, second]).run("q")
+    assert kinds(first.seen) == kinds(second.seen) == [Entered, Asked, Failed]
+
+
+def test_marked_observer_fails_at_the_end() -> None:
+    before, after = list[Any](), list[Any]()
+    failing = Failing(Done, raise_error=True)
+    with pytest.raises(OSError, match="enough"):
+        executor_of(before.append, failing, after.append).run("q")
+    # Each hears one last event, and nothing after it.
+    assert [kinds(seen)[-1] for seen in (before, failing.seen, after)] == [Done, Done, Failed]
+    assert len(before) == len(failing.seen) == len(after)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_changed_iteration_has_one_end(how: str) -> None:
+    seen: list[Any] = []
+    turns = executor_of(seen.append).iter("q")
+
+    def change() -> None:
+        if not turns.ended:
+            turns.run = Run(turns.run.inputs, Steps(turns.run.steps))
+
+    async def iterate() -> None:
+        async for _ in turns:
+            change()
+
+    if how == "async":
+        asyncio.run(iterate())
+    else:
+        for _ in turns:
+            change()
+    assert kinds(seen).count(Entered) > kinds(seen).count(Moved)
+    assert isinstance(seen[-1], Done)
+    assert Failed not in kinds(seen)
+
+
+def test_left_iteration_has_failed() -> None:
+    seen: list[Any] = []
+    for _ in executor_of(seen.append).iter("q"):
+        break
+    gc.collect()
+    assert isinstance(seen[-1], Failed)
+
+
+# ---- their time
+
+
+@every_door
+def test_time_of_observers_is_measured(door: str) -> None:
+    clock, seen = FakeClock(), list[Any]()
+
+    def dawdle(event: object) -> None:
+        clock.advance(2)
+        seen.append(event)
+
+    executor = executor_of(dawdle)
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
+    DOORS[door](executor)
+    # The last event's own time is not over yet.
+    assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
+
+
+def test_result_has_the_time_of_observers() -> None:
+    clock = FakeClock()
+    executor = executor_of(lambda event: clock.advance(1))
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
+    assert executor.run("q").observer_seconds == 18
+    assert executor_of().run("q").observer_seconds == 0
 
 
 def test_a_watcher_is_told_before_whoever_iterates() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -13,13 +14,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec import (
+    END,
     Agent,
     AgentExecutor,
     ParseError,
+    StoppedResponse,
     create_react_agent,
     create_structured_agent,
     create_tool_calling_agent,
+    edges,
+    embed,
+    graph,
+    node,
+    on,
+    splice,
     tool,
+    wrap,
 )
 from graphexec.actions import AgentFinish
 from graphexec.agents import (
@@ -32,6 +42,8 @@ from graphexec.agents import (
 )
 from graphexec.agents.answers import AnswerReader, after
 from graphexec.agents.langchain.xml import escaped
+from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
+from graphexec.kernel import renamed
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
@@ -170,6 +182,104 @@ def test_what_turns_out_to_be_no_answer_is_followed_by_the_answer() -> None:
     assert told.count(ANSWER) == 1
 
 
+@node
+def withhold(finish: AgentFinish) -> AgentFinish:
+    """Withhold every answer."""
+    return AgentFinish({"output": "I cannot say."}, "", finish.run)
+
+
+@node
+def withhold_reply(replied: Replied) -> Replied:
+    """Withhold every reply."""
+    assert isinstance(replied.reply, ModelReply)
+    return dataclasses.replace(replied, reply=dataclasses.replace(replied.reply, content="Final Answer: I cannot say."))
+
+
+@node
+def withhold_stop(stopped: StoppedResponse) -> StoppedResponse:
+    """Withhold every last word."""
+    return dataclasses.replace(stopped, output="I cannot say.")
+
+
+def reworded(outcome: Replied | LimitReached) -> Replied | LimitReached:
+    """What `plan` returns, without what the model said."""
+    changed: Replied | LimitReached = outcome if isinstance(outcome, LimitReached) else withhold_reply.function(outcome)
+    return changed
+
+
+def withheld(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish | Ready:
+    return withhold.function(finish) if isinstance(finish, AgentFinish) else finish
+
+
+@node
+def save_finish(finish: AgentFinish) -> AgentFinish:
+    """Store the answer."""
+    return finish
+
+
+SAVE = renamed(save_finish, "save_memory")
+
+
+Change = Callable[[Any], Any]
+GUARDS: dict[str, Change] = {
+    "behind parse": lambda graph: splice(graph, edges(withhold, on(AgentFinish, END)), after=parse, on=AgentFinish),
+    "before parse": lambda graph: splice(graph, edges(withhold_reply, on(Replied, parse)), after=plan, on=Replied),
+    "around parse": lambda graph: wrap(graph, parse, after=withheld),
+    "around plan": lambda graph: wrap(graph, plan, after=reworded),
+    "behind the memory": lambda graph: splice(
+        saving(graph, parse, AgentFinish), edges(withhold, on(AgentFinish, END)), after=SAVE, on=AgentFinish
+    ),
+}
+
+
+def saving(graph: Any, after: Any, ending: type) -> Any:
+    """The graph with a node that saves its endings."""
+    return splice(graph, edges(SAVE, on(AgentFinish, END)), after=after, on=ending)
+
+
+@pytest.mark.parametrize("handling", [True, False])
+@pytest.mark.parametrize("guard", GUARDS)
+def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
+    def made() -> AgentExecutor:
+        plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
+        return plain.with_graph(GUARDS[guard](plain.graph))
+
+    assert pieces(made) == ["I cannot say."]
+
+
+def test_guard_holds_a_stopped_runs_last_word() -> None:
+    def made(guarded: bool) -> AgentExecutor:
+        plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], max_iterations=1, early_stopping_method="generate")
+        rows = edges(withhold_stop, on(StoppedResponse, END))
+        changed = splice(plain.graph, rows, after=stopped_response, on=StoppedResponse)
+        return plain.with_graph(changed) if guarded else plain
+
+    assert pieces(lambda: made(guarded=True)) == ["I cannot say."]
+    assert len(pieces(lambda: made(guarded=False))) > 5
+
+
+def test_saving_the_memory_holds_no_pieces() -> None:
+    def made() -> AgentExecutor:
+        plain = executor(react, [f"Final Answer: {ANSWER}"])
+        return plain.with_graph(saving(plain.graph, parse, AgentFinish))
+
+    found = pieces(made)
+    assert "".join(found) == ANSWER
+    assert len(found) > 5
+
+
+def test_embedded_agents_answer_comes_in_pieces() -> None:
+    def made(guarded: bool) -> AgentExecutor:
+        plain = executor(react, [f"Final Answer: {ANSWER}"])
+        inner: Any = embed(plain.graph, "inner")
+        ending: Any = on(AgentFinish, withhold if guarded else END) | on(StoppedResponse, END)
+        rows: Any = edges(inner, ending)
+        return plain.with_graph(graph(rows | edges(withhold, on(AgentFinish, END)) if guarded else rows, start=inner))
+
+    assert len(pieces(lambda: made(guarded=False))) > 5
+    assert pieces(lambda: made(guarded=True)) == ["I cannot say."]
+
+
 def test_an_agent_within_a_tool_is_not_heard() -> None:
     def made() -> AgentExecutor:
         inner = executor(react, ["Final Answer: inner"])
@@ -241,28 +351,39 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
 
 
 def is_held_back(rest: str, written: Callable[[str, bool], str], way: bool) -> bool:
-    """Return true if the end of an answer waits for what follows; where nothing does, the end of the run tells it."""
+    """Return true if the end of an answer waits for the whole reply; what is left of it, the end of the run tells."""
     if written is in_tags:
         # It may become a tag.
         return not way
-    # The line may become one that only the program may say.
+    # The line is one that only the program may say, or may become one.
     line = rest.lstrip().lstrip(" \t*_#>").lower()
-    return written is behind_a_label and any(one.startswith(line) for one in ("observation", "intermediate answer"))
+    words = ("observation", "intermediate answer")
+    return written is behind_a_label and any(one.startswith(line) or line.startswith(one) for one in words)
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])
+@example(answer="\nObservation", way=False, cuts=[])
 def test_an_answer_cut_anywhere_is_the_answer_read_as_a_whole(
     kind: str, answer: str, way: bool, cuts: list[int]
 ) -> None:
     make, written = WRITTEN[kind]
     said = written(answer, way)
     answer = answer if "JSON" in kind or "structured" in kind else answer.strip()
-    assert whole_answer(make, said) == answer
+    whole = whole_answer(make, said)
+    assert whole is not None
+    # What the model makes up, and all behind it, is no part of its answer.
+    assert whole == answer or (answer.startswith(whole) and is_held_back(answer.removeprefix(whole), written, way))
     told = told_of(make, said, cuts)
-    assert answer.startswith(told)
-    assert told == answer or is_held_back(answer.removeprefix(told), written, way)
+    assert whole.startswith(told)
+    assert told == whole or is_held_back(whole.removeprefix(told), written, way)
+
+
+def test_held_line_comes_at_the_end() -> None:
+    found = pieces(lambda: executor(react, ["Thought: I know.\nFinal Answer: Who?\nI"]))
+    assert found[-1] == "\nI"
+    assert "".join(found) == "Who?\nI"
 
 
 # What replies are made of, right and wrong.

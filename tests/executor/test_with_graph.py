@@ -24,6 +24,8 @@ from graphexec import (
     create_react_agent,
     create_tool_calling_agent,
     edges,
+    embed,
+    graph,
     metered,
     node,
     on,
@@ -33,11 +35,13 @@ from graphexec import (
     tool,
     wrap,
 )
-from graphexec.errors import GraphError, MissingHandlerError, UndeclaredOutcomeError
+from graphexec.effects import CallModel
+from graphexec.errors import GraphError, InputError, MissingHandlerError, UndeclaredOutcomeError
 from graphexec.executor import (
     AGENT_EXECUTOR,
     Acted,
     LimitReached,
+    Policies,
     Ready,
     Replied,
     dispatch_tools,
@@ -47,7 +51,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.executor.result import Ending
-from graphexec.kernel import renamed
+from graphexec.kernel import bind, renamed
 from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     act,
@@ -305,3 +309,111 @@ def test_the_graph_is_the_one_that_is_run() -> None:
     handling = AgentExecutor(agent=executor.agent, tools=[], handle_parsing_errors=True)
     assert any(str(edge) == "parse --Ready--> plan" for edge in handling.graph.edges)
     assert plan.name in executor.graph
+
+
+def embedded(child: Any) -> Graph[Ready, Ending]:
+    """A graph around another one."""
+    inner: Any = embed(child, "inner")
+    return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
+
+
+def with_their_plan(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
+    """The outer graph with the plan and the tool calls of the inner one."""
+    calling: Any = inner.graph["dispatch_tools"]
+    planning: Any = inner.graph["plan"]
+    return replace(replace(outer.graph, calling), planning)
+
+
+def with_their_guard(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
+    """The outer graph with a guard of the inner one."""
+    guard: Any = inner.with_graph(approved(inner.graph)).graph["approve"]
+    return splice(outer.graph, edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
+
+
+def unchanged(ready: Ready) -> Ready:
+    return ready
+
+
+# How the nodes of another executor come into the graph of this one.
+WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] = {
+    "the executor": lambda inner, outer: embedded(inner),
+    "its graph": lambda inner, outer: embedded(inner.graph),
+    "its changed graph": lambda inner, outer: embedded(wrap(approved(inner.graph), plan, before=unchanged)),
+    "twice": lambda inner, outer: embedded(embedded(inner)),
+    "not embedded": lambda inner, outer: inner.graph,
+    "replaced nodes": with_their_plan,
+    "spliced nodes": with_their_guard,
+}
+
+
+@tool(name="echo")
+def other_echo(text: str) -> str:
+    """Say something else."""
+    return "no"
+
+
+def agree(asked: AskHuman) -> str:
+    return "yes"
+
+
+def refuse(asked: AskHuman) -> str:
+    return "no"
+
+
+AGENT, OTHER_AGENT = (create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]) for _ in range(2))
+
+
+def outer_executor(**changes: Any) -> AgentExecutor:
+    settings: dict[str, Any] = {"agent": AGENT, "tools": [echo], "handlers": {AskHuman: agree}, **changes}
+    return AgentExecutor(**settings)
+
+
+DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
+    "agent": ({"agent": OTHER_AGENT}, "another agent than"),
+    "agent and tools": ({"agent": OTHER_AGENT, "tools": [other_echo]}, "another agent and other tools than"),
+    "tools": ({"tools": [other_echo]}, "other tools than"),
+    "fewer tools": ({"tools": []}, "other tools than"),
+    "handlers": ({"handlers": {AskHuman: refuse}}, "another handler of AskHuman than"),
+    "handler of the model": ({"handlers": {CallModel: refuse}}, "another handler of CallModel than"),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+@pytest.mark.parametrize("way", WAYS)
+def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) -> None:
+    settings, problem = DIFFERENCES[difference]
+    inner, outer = outer_executor(**settings), outer_executor()
+    with pytest.raises(InputError, match=rf"bound to {problem} this .* inner\.as_tool\(name, description\)"):
+        outer.with_graph(WAYS[way](inner, outer))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
+    inner, outer = outer_executor(max_iterations=3), outer_executor()
+    assert outer.with_graph(WAYS[way](inner, outer)).run("q").output == "done"
+
+
+def test_graph_bound_by_hand_is_at_home_with_its_agent() -> None:
+    machine = embedded(bind(AGENT_EXECUTOR, AGENT, Policies()))
+    assert outer_executor().with_graph(machine).run("q").output == "done"
+    with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
+        outer_executor(agent=OTHER_AGENT).with_graph(machine)
+
+
+def test_bare_graph_runs_in_the_outer_world() -> None:
+    model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
+    plain = AgentExecutor(agent=create_react_agent(model, [other_echo]), tools=[other_echo])
+    result = plain.with_graph(embedded(AGENT_EXECUTOR)).run("q")
+    assert [step.observation for step in result.steps] == ["no"]
+
+
+def test_one_function_is_one_agent() -> None:
+    decide = scripted(answer())
+    inner, outer = (AgentExecutor(agent=decide, tools=[echo]) for _ in range(2))
+    assert outer.with_graph(embedded(inner)).run("q").output == "done"
+
+
+def test_more_handlers_outside_replace_none() -> None:
+    inner = AgentExecutor(agent=scripted(answer()), tools=[])
+    outer = AgentExecutor(agent=inner.agent, tools=[], handlers={AskHuman: agree, CallModel: agree})
+    assert outer.with_graph(embedded(inner)).run("q").output == "done"

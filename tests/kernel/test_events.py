@@ -10,7 +10,6 @@ import pytest
 
 from graphexec import (
     END,
-    All,
     Answered,
     Asked,
     Asks,
@@ -67,15 +66,18 @@ def test_the_events_of_a_clock() -> None:
 
 def test_the_events_of_a_batch() -> None:
     told = agreed(lambda: Script(SURVEY, Topics(("a", "b")), surveyors()))
-    batch = All((CallTool("a", "now"), CallTool("b", "now")))
+    members = (CallTool("a", "now"), CallTool("b", "now"))
     results = (ToolResult("a"), ToolResult("b"))
-    entered, asked, answered, moved, last = told.events
+    entered, *between, moved, last = told.events
     assert entered == Entered("survey", Topics(("a", "b")), Spent())
-    assert asked == Asked("survey", batch)
-    assert isinstance(answered, Answered)
-    assert (answered.node, answered.effect, answered.reply) == ("survey", batch, results)
-    assert answered.spent["tool_calls"] == 2
-    assert answered.seconds >= 0
+    asked = [event for event in between if isinstance(event, Asked)]
+    assert asked == [Asked("survey", member) for member in members]
+    answered = [event for event in between if isinstance(event, Answered)]
+    assert {(event.node, event.effect, event.reply.observation) for event in answered} == {
+        ("survey", member, result.observation) for member, result in zip(members, results, strict=True)
+    }
+    assert all(event.spent["tool_calls"] == 2 and event.seconds >= 0 for event in answered)
+    assert sorted(event.call.id.member for event in answered if event.call is not None) == [0, 1]
     assert moved == Moved("survey", Survey(results), "END")
     assert isinstance(last, Done)
 

@@ -29,7 +29,7 @@ from graphexec import (
     node,
     on,
 )
-from graphexec.errors import NodeError
+from graphexec.errors import InputError, NodeError
 from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
@@ -478,3 +478,10 @@ def test_a_clock_in_a_node_ticks_as_it_does_alone() -> None:
     alone = agreed(lambda: Script(CLOCK, Tick(), limited(iterations=3)))
     nested = agreed(lambda: Script(machine, Tick(), limited(iterations=3)))
     assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
+
+
+def test_embedding_what_has_no_graph_is_refused() -> None:
+    given: Any
+    for given in (None, "clock", 3):
+        with pytest.raises(InputError, match=r"is not a graph; write embed\(graph, name\)"):
+            embed(given, "clock")

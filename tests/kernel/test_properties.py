@@ -209,7 +209,7 @@ def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, cho
     for position, name in enumerate(visited):
         plan = plans[int(name.removeprefix("node"))]
         asked = [event for event in _of_visit(told.events, position) if isinstance(event, Asked)]
-        whole = plan.asks + (1 if plan.batch else 0)
+        whole = plan.asks + plan.batch
         assert len(asked) == whole or (len(asked) < whole and isinstance(moves[position].outcome, OutOf))
     # Nothing was overspent, and what was spent was carried out.
     spent = told.spent

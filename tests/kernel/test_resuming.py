@@ -106,7 +106,7 @@ def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
     for attempt in range(3):
         state = advance(PROMPTS, snapshot, limits)
         assert isinstance(state, PendingEffect)
-        snapshot = Snapshot.from_json(state.snapshot.to_json(), PROMPTS)
+        snapshot = Snapshot.from_json(state.snapshot.to_json(), PROMPTS).retried()
         assert snapshot.spent["model_calls"] == attempt + 1
     end = advance(PROMPTS, snapshot, limits)
     assert isinstance(end, Done)
@@ -203,6 +203,9 @@ def test_a_snapshot_is_plain_data() -> None:
             "meters": {},
         },
         "entered": False,
+        "open": [],
+        "sequence": 0,
+        "run": "",
     }
 
 
@@ -231,7 +234,7 @@ def test_a_cut_is_stored() -> None:
     assert isinstance(state, PendingEffect)
     text = state.cut(at=2.0).to_json()
     assert json.loads(text)["replies"] == [
-        {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1}}
+        {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1, "outer": False}}
     ]
     assert Snapshot.from_json(text, INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
 
@@ -369,6 +372,6 @@ def test_a_class_that_pydantic_cannot_read_is_refused() -> None:
 
 def test_a_handler_may_reply_anything_json_has() -> None:
     for reply in ("", "ü\n\x00", "9" * 1000):
-        context = make_run_context({Question: lambda _, reply=reply: reply})  # type: ignore[misc]
+        context = make_run_context({Question: lambda _, reply=reply: reply})
         told = agreed(lambda context=context: Script(INTERVIEW, Topic("tea", 1), context))  # type: ignore[misc]
         assert told.outcome == Interview((reply,))

@@ -32,6 +32,7 @@ from graphexec.errors import (
     UndeclaredOutcomeError,
 )
 from graphexec.kernel import Cut, PendingEffect, advance, begin, metered, snapshot_of
+from graphexec.kernel.snapshot import PAID
 from graphexec.runtime import make_run_context, run
 from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, limited, nobody
 from tests.three_drivers import EVERY, LIVE, Driver, Script, agreed
@@ -328,7 +329,8 @@ def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed(
             driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: once_well})))
         snapshot = snapshot_of(caught.value)
         assert (
-            snapshot == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True)
+            snapshot
+            == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
             if snapshot
             else False
         )

@@ -215,6 +215,18 @@ def test_a_conversation_in_files_goes_on_with_its_summary(tmp_path: Path) -> Non
     assert told(opened()) == "Summary: Two.\nHuman: in3\nAI: out3"
 
 
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_summary_has_its_timeout(awaited: bool) -> None:
+    class Timed(EchoModel):
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            timeouts.append(timeout)
+            return EchoModel.complete(self, request, timeout=timeout)
+
+    timeouts: list[float | None] = []
+    asyncio.run(save_by(SummaryMemory(Timed(), timeout=2), 1, awaited=awaited))
+    assert timeouts == [2]
+
+
 def test_a_summary_of_what_was_cleared_is_never_told() -> None:
     memory = SummaryMemory(ScriptedModel(["Of one.", "Of another."]), history=MemoryHistory())
     save(memory, 1)

@@ -55,6 +55,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
         {"prompt": 3},
         "the prompt is 3; give a text",
     ),
+    (
+        partial(SummaryMemory, MODEL),
+        {"timeout": 0},
+        "SummaryMemory has timeout=0; give seconds above 0, or None for none",
+    ),
     (partial(SummaryMemory, MODEL), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
     *(
         (make, {"path": wrong}, f"{owner} has path={wrong!r}; give a path, as a text or a Path")

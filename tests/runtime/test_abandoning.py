@@ -11,7 +11,7 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, Limits, tool
 from graphexec.errors import AbandonedError
-from graphexec.runtime import IO
+from graphexec.runtime import IO, RunOptions
 from graphexec.runtime.threads import in_thread, somebody_waits
 from graphexec.tools import AnyTool
 
@@ -94,9 +94,9 @@ def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
         return AgentAction("nothing", "")
 
     class Watched(AgentExecutor):
-        async def _run(self, inputs: Any, io: IO) -> Any:
+        async def _run(self, inputs: Any, io: IO, options: RunOptions) -> Any:
             try:
-                return await super()._run(inputs, io)
+                return await super()._run(inputs, io, options)
             except AbandonedError:
                 ended.set()
                 raise
@@ -109,14 +109,16 @@ def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
 
 
 def test_whoever_waits_for_a_call_leaves_with_whoever_waits_for_him() -> None:
-    left = threading.Event()
+    begun, left = threading.Event(), threading.Event()
 
     def inner() -> None:
+        begun.set()
         with somebody_waits() as waiter, waiter.heard_by(left.set):
             left.wait(LONG)
 
     with somebody_waits() as outer:
         done = in_thread(inner, outer)
+        assert begun.wait(LONG)
     done.result(LONG)
     assert left.is_set()
 

@@ -1,6 +1,7 @@
 """The deadline: in the engine, where it is a number, and in the drivers, which cut what does not answer in time."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from graphexec import Done, Exhausted, Limits, Snapshot, advance, begin
 from graphexec.effects import CallTool, ToolResult
 from graphexec.kernel import Cut, PendingEffect
+from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from tests.kernel.machines import (
@@ -139,7 +141,7 @@ def test_the_clock_is_looked_at_between_one_effect_and_the_next(seconds_each: fl
 
 def late(answers: Any) -> RunContext:
     """Ten seconds, of which eleven are over when the first effect is asked: its node computed for long."""
-    times = iter([0.0, *[11.0] * 9])
+    times = itertools.chain([0.0], itertools.repeat(11.0))
     return RunContext(handlers_for(answers), TEN, clock=lambda: next(times))
 
 
@@ -156,7 +158,7 @@ def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
 
 
 def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
-    async def answer(effect: object, left: float | None, io: IO) -> Any:
+    async def answer(effect: object, call: CallContext[Any], io: IO) -> Any:
         return never(effect)
 
     instant = Handler(answer, instant=True)
@@ -248,8 +250,8 @@ def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
     told: list[float | None] = []
     clock = FakeClock()
 
-    async def answer(question: Question, left: float | None, io: IO) -> str:
-        told.append(left)
+    async def answer(question: Question, call: CallContext[Any], io: IO) -> str:
+        told.append(call.seconds_left)
         clock.advance(3)
         return "fine"
 
@@ -264,7 +266,7 @@ def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
 def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float | None) -> None:
     threads: set[int] = set()
 
-    async def answer(effect: CallTool | Question, left: float | None, io: IO) -> Any:
+    async def answer(effect: CallTool | Question, call: CallContext[Any], io: IO) -> Any:
         assert io.blocking, "an instant handler does not wait"
         threads.add(threading.get_ident())
         return ToolResult("x") if isinstance(effect, CallTool) else "x"

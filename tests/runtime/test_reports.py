@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import Any
@@ -16,6 +17,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import AbandonedError
 from graphexec.executor import asking_model
 from graphexec.kernel import Answered, Asked, Done, Event, Reported
+from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import IO, Handler, RunContext, arun, astream, make_run_context, report, run, stream
 from graphexec.runtime.progress import Listener, heard_by, pieces_wanted
@@ -122,7 +124,10 @@ def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) 
     made = make_run_context({CallTool: answered}, limits=limits)
     events = streamed(SURVEY, Topics(("tea", "milk", "rum")), made, how=how, pieces=pieces)
     assert sorted(map(str, news(events))) == ["milk", "rum", "tea"]
-    assert kinds(events) == ["Asked", "Reported", "Reported", "Reported", "Answered"]
+    assert Counter(kinds(events)) == Counter({"Asked": 3, "Reported": 3, "Answered": 3})
+    reported = [event for event in events if isinstance(event, Reported)]
+    assert all(isinstance(event.effect, CallTool) and event.news == event.effect.name for event in reported)
+    assert sorted(event.call.id.member for event in reported if event.call is not None) == [0, 1, 2]
 
 
 @EVERY_WAY
@@ -321,9 +326,9 @@ def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seco
     model = StreamingModel()
     handler = asking_model(model)
 
-    async def noted(effect: CallModel, left: float | None, io: IO) -> ModelReply:
+    async def noted(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply:
         try:
-            reply: ModelReply = await handler.answer(effect, left, io)
+            reply: ModelReply = await handler.answer(effect, call, io)
         except AbandonedError:
             abandoned.set()
             raise

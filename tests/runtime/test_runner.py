@@ -11,7 +11,8 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, Limits, Snapshot
 from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, node, on
-from graphexec.runtime import IO, Handler, RunContext, report, run
+from graphexec.kernel.effects import CallContext
+from graphexec.runtime import IO, Handler, RunContext, run
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
 
 LONG = 20.0
@@ -55,34 +56,13 @@ def throw_into(events: Any) -> weakref.ref[Boom]:
     raise AssertionError("it is thrown where the run stands")
 
 
-class Reporting:
-    """A memory that reports while it saves."""
-
-    keys = ()
-
-    def load(self, inputs: Any) -> dict[str, Any]:
-        return {}
-
-    def save(self, inputs: Any, outputs: Any) -> None:
-        report("saved")
-
-    async def aload(self, inputs: Any) -> dict[str, Any]:
-        return {}
-
-    async def asave(self, inputs: Any, outputs: Any) -> None:
-        report("saved")
-
-
 def test_observers_see_the_end_that_the_consumer_leaves() -> None:
     seen: list[str] = []
-    memory: Any = Reporting()
-    executor = AgentExecutor(
-        agent=finish, tools=[], memory=memory, observers=[lambda event: seen.append(type(event).__name__)]
-    )
+    executor = AgentExecutor(agent=finish, tools=[], observers=[lambda event: seen.append(type(event).__name__)])
     events = executor.stream("q")
-    assert any(type(event).__name__ == "Reported" for event in events)
+    assert any(type(event).__name__ == "Done" for event in events)
     events.close()
-    assert seen[-2:] == ["Reported", "Done"]
+    assert seen[-2:] == ["Moved", "Done"]
 
 
 def test_abandoned_async_handler_abandons_the_run_within() -> None:
@@ -112,7 +92,7 @@ def test_abandoned_async_handler_abandons_the_run_within() -> None:
 
 
 def answering(function: Any) -> Any:
-    async def answer(effect: Effect[Any], left: float | None, io: IO) -> Any:
+    async def answer(effect: Effect[Any], call: CallContext[Any], io: IO) -> Any:
         return await io.call_async(function, effect)
 
     return answer
@@ -125,7 +105,7 @@ def test_instant_handlers_may_cut_a_batch() -> None:
         replies = yield from ask_all([Question(name) for name in topics.names])
         return Total(str(replies))
 
-    async def cut(effect: Question, left: float | None, io: IO) -> Any:
+    async def cut(effect: Question, call: CallContext[Any], io: IO) -> Any:
         return Cut()
 
     machine = graph(edges(survey, on(Total, END) | on(Stopped, END)), start=survey)

@@ -19,7 +19,7 @@ from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.kernel.meters import GRACE
 from graphexec.runtime import arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
-from graphexec.runtime.runner import TURN
+from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, from_thread
 from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
 from tests.kernel.machines import (
@@ -382,8 +382,8 @@ def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
     from graphexec.effects import CallModel
     from graphexec.executor.handlers import asking_model
     from graphexec.messages import ModelReply, ModelRequest, Usage
+    from graphexec.runtime import RunContext
     from graphexec.runtime.handlers import Handler
-    from graphexec.runtime.runner import RunContext
 
     class Instant:
         instant = True

@@ -206,7 +206,7 @@ def _carried_out(action: AgentAction, run: Told, given: Settings) -> tuple[Agent
     run.seconds += TAKES
     works, direct = TOOLS[tool]
     if not works:
-        return AgentStep(action, f"{tool} failed: ValueError: no", "error"), False
+        return AgentStep(action, f"{tool} failed: ValueError: no", "error", error="ValueError"), False
     return AgentStep(action, int(number)), direct
 
 

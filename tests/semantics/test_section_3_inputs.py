@@ -119,7 +119,7 @@ def test_input_keys_are_the_variables_of_the_agents_prompt() -> None:
 
 
 @HOW
-def test_order_a_failure_of_the_memory_is_before_the_run(run: Running) -> None:
+def test_order_a_failure_of_the_memory_is_before_the_first_plan(run: Running) -> None:
     def gone(given: Any, /) -> Any:
         raise OSError("gone")
 
@@ -131,7 +131,8 @@ def test_order_a_failure_of_the_memory_is_before_the_run(run: Running) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, observers=[events.append])
     with pytest.raises(OSError, match="gone"):
         run(executor)
-    assert events == []
+    assert [type(event).__name__ for event in events] == ["Entered", "Asked", "Failed"]
+    assert {event.node for event in events[:2]} == {"load_memory"}
 
 
 def test_not_a_dict_a_text_becomes_the_one_input_and_nothing_else_does() -> None:

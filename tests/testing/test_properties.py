@@ -37,6 +37,7 @@ from graphexec import (
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Snapshot, Spent
+from graphexec.kernel.counters import Counters
 from graphexec.kernel.execution import Execution
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
@@ -364,8 +365,8 @@ def forgetful(settled: Any) -> Any:
 
 
 DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "the check is <= for <": (Execution, "_enter", one_too_many),
-    "a fan-out is charged once": (Execution, "_charge", uncharged),
+    "the check is <= for <": (Counters, "_enter", one_too_many),
+    "a fan-out is charged once": (Counters, "_charge", uncharged),
     "a resumed run has its budgets again": (Snapshot, "from_json", refilled),
     "the run's clock stands still": (Execution, "_settle", forgetful),
 }
@@ -400,7 +401,7 @@ def counted_once(charge: Any) -> Any:
 
 @pytest.mark.usefixtures("as_found")
 def test_a_charge_of_several_units_that_counts_as_one_is_found() -> None:
-    with seeded(Execution, "_charge", counted_once), pytest.raises(AssertionError):
+    with seeded(Counters, "_charge", counted_once), pytest.raises(AssertionError):
         # What is chosen by chance finds it in a hundred runs or two.
         verify_termination(ORDERS, examples=400, **ORDERLY)
 

@@ -351,7 +351,7 @@ def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -
 def test_the_handler_of_tools_answers_without_an_executor() -> None:
     handler = calling({"echo": echo})
     assert reply_of(handler, CallTool("echo", "hi")) == ToolResult("hi")
-    assert reply_of(handler, CallTool("echo", {"text": "hi"}), 1.0) == ToolResult("hi")
+    assert reply_of(handler, CallTool("echo", {"text": "hi"})) == ToolResult("hi")
 
 
 def test_a_tool_of_one_set_is_a_tool_wherever_it_stands() -> None:

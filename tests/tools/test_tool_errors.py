@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, RunResult, tool
+from graphexec import AgentAction, AgentExecutor, AgentStep, Exhausted, RunResult, Snapshot, tool
+from graphexec.draw import recording_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.executor import Observed
+from graphexec.kernel import Entered
 from graphexec.tools.calling import calling
 from tests.executor.actors import (
     AnyTool,
     act,
     answer,
+    echo,
     observations,
     reply_of,
     run_async,
@@ -114,6 +119,60 @@ def test_bad_arguments_unknown_names_and_timeouts_are_not_the_functions_affair()
     handler = calling({"raises": raising(LookupError("no"))}, on_error=kindly)
     assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
     assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
+
+
+class DeclinedError(Exception):
+    """A failure of the user's own."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policy", ["observe", kindly])
+def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any) -> None:
+    result = told_by_every_driver(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
+    assert [step.error for step in result.outcome.steps] == ["ValueError"] * 3
+    result = told_by_every_driver(lambda: executor_with(raising(DeclinedError("no"), kind, on_error=policy)))
+    assert [step.error for step in result.outcome.steps] == [f"{__name__}.DeclinedError"] * 3
+
+
+def test_timed_out_result_keeps_the_timeouts_class() -> None:
+    released = threading.Event()
+
+    @tool(timeout=0.01)
+    def slow() -> str:
+        """Wait."""
+        released.wait(20)
+        return "late"
+
+    result = reply_of(calling({"slow": slow}), CallTool("slow", {}))
+    released.set()
+    assert (result.status, result.error) == ("timed_out", "TimeoutError")
+
+
+def test_other_results_have_no_error() -> None:
+    handler = calling({"raises": raising(LookupError("no")), "echo": echo})
+    for name, arguments in (("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})):
+        assert reply_of(handler, CallTool(name, arguments)).error is None
+    assert CallTool("echo", {}).cut(Exhausted("seconds", 1, 1)).error is None
+
+
+def test_steps_of_different_errors_differ() -> None:
+    action = AgentAction("raises", {})
+    steps = [AgentStep(action, "no", "error", error=name) for name in ("ValueError", "KeyError")]
+    assert steps[0] != steps[1]
+
+
+def test_snapshot_and_records_keep_the_error() -> None:
+    executor = executor_with(raising(LookupError("no")))
+    result = executor.run("q")
+    observed = next(
+        event for event in executor.stream("q") if isinstance(event, Entered) and isinstance(event.value, Observed)
+    )
+    stored = Snapshot(observed.node, observed.value, spent=observed.spent).to_json()
+    assert executor.run(Snapshot.from_json(stored, executor.graph)).steps[0].error == "LookupError"
+    records = recording_of(result).records
+    replies = [reply for record in records if record["event"] == "answered" for reply in record["replies"]]
+    assert [reply["error"] for reply in replies if reply["effect"] == "CallTool"] == ["LookupError"] * 3
+    assert [step["error"] for step in records[-1]["steps"]] == ["LookupError"] * 3
 
 
 @pytest.mark.parametrize("policy", ["ignore", 3, True, ["observe"]])

@@ -28,6 +28,7 @@ from tests.executor.actors import (
     AnyTool,
     act,
     answer,
+    call_of,
     observations,
     reply_of,
     run_async,
@@ -65,7 +66,7 @@ def called(one: AnyTool) -> ToolResult:
 
 
 async def acalled(one: AnyTool) -> ToolResult:
-    result: ToolResult = await calling({one.name: one}).answer(CALL, None, ASYNC)
+    result: ToolResult = await calling({one.name: one}).answer(CALL, call_of(CALL), ASYNC)
     return result
 
 
@@ -107,7 +108,7 @@ def test_a_tool_is_called_until_it_answers_and_never_more_often_than_it_may_be(
     if failures <= retries:
         assert result == ToolResult(failures + 1)
     else:
-        assert result == ToolResult(f"flaky failed: OSError: {retries}", "error")
+        assert result == ToolResult(f"flaky failed: OSError: {retries}", "error", error="OSError")
 
 
 @HOW
@@ -203,7 +204,7 @@ def test_on_error_is_asked_after_the_last_attempt_only(how: Callable[[AnyTool], 
             how(one)
         assert raised.value is errors[1]
     else:
-        assert how(one) == ToolResult("in the end: b", "error")
+        assert how(one) == ToolResult("in the end: b", "error", error="OSError")
     assert calls == [1, 2]
 
 

@@ -45,6 +45,11 @@ def index(trace: Trace, event: str, node: str) -> int:
     return next(i for i, record in enumerate(trace) if (record["event"], record.get("node")) == (event, node))
 
 
+def call_at(trace: Trace, sequence: int, member: int = 0) -> dict[str, Any]:
+    """What the records of another call of the run say of it."""
+    return {"call": {**trace[index(trace, "asked", "plan")]["call"], "sequence": sequence, "member": member}}
+
+
 @given(script=calls, iterations=st.integers(0, 4), model_calls=bounds, tool_calls=bounds, tokens=bounds)
 def test_every_run_conforms_to_the_proof_of_its_machine(script: list[int], iterations: int, **limits: Any) -> None:
     named = {f"max_{name}": value for name, value in limits.items()}
@@ -278,16 +283,18 @@ def test_every_request_is_counted_and_answered(script: list[int], data: st.DataO
 
 def test_what_asks_without_being_entered_is_named() -> None:
     trace, proof = two_steps()
-    nowhere = {"event": "asked", "node": "nowhere", "effects": [{"effect": "CallTool"}]}
+    nowhere = {**call_at(trace, 1), "event": "asked", "node": "nowhere", "effects": [{"effect": "CallTool"}]}
     line = index(trace, "asked", "plan")
     assert facts(audit([*trace[:line], nowhere, *trace[line:]], proof)) == [
         "nowhere asks for CallTool, and the run was not at it"
     ]
     parse = index(trace, "entered", "parse")
-    human = [{"event": "asked", "node": "parse", "effects": [{"effect": "AskHuman"}]}]
-    human += [
-        {"event": "answered", "node": "parse", "replies": [{"effect": "AskHuman"}], "spent": trace[parse]["spent"]}
-    ]
+    spent = trace[parse]["spent"]
+    human = [{**call_at(trace, 2), "event": "asked", "node": "parse", "effects": [{"effect": "AskHuman"}]}]
+    human += [{**human[0], "event": "answered", "replies": [{"effect": "AskHuman"}], "spent": spent}]
+    for record in trace[parse + 1 :]:
+        if "call" in record:
+            record["call"]["sequence"] += 1
     assert facts(audit([*trace[: parse + 1], *human, *trace[parse + 1 :]], proof)) == [
         "parse asks for AskHuman, and the one that was proved never asks"
     ]
@@ -304,8 +311,8 @@ def test_a_gate_that_was_passed_does_not_stop_the_run_later() -> None:
     spent = trace[1]["spent"]
     stopped = [
         *trace[:2],
-        {"event": "asked", "node": "plan", "effects": [{"effect": "AskHuman"}]},
-        {"event": "answered", "node": "plan", "replies": [{"effect": "AskHuman"}], "spent": spent},
+        {**call_at(trace, 1), "event": "asked", "node": "plan", "effects": [{"effect": "AskHuman"}]},
+        {**call_at(trace, 1), "event": "answered", "node": "plan", "replies": [{"effect": "AskHuman"}], "spent": spent},
         {"event": "moved", "node": "plan", "outcome": "LimitReached", "target": "stopped_response"},
         {"event": "entered", "node": "stopped_response", "spent": spent},
         {"event": "moved", "node": "stopped_response", "outcome": "StoppedResponse", "target": "END"},

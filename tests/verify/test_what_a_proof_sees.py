@@ -312,8 +312,11 @@ def asking(counted: Any) -> Graph[Given, Any]:
 
 
 SAY_HOW_MANY = "say asks= in its @charged or @metered: how many, or (least, most)"
-RETURNS = "each node's function returns, and each effect is answered"
-CUT = "each node's function returns at once, and the event loop is not blocked; an unanswered effect is cut"
+RETURNS = "each node's function, policy and observer returns, and each effect is answered"
+CUT = (
+    "each node's function, policy and observer returns at once, and the event loop is not blocked; an unanswered "
+    "effect is cut"
+)
 FINITELY = "each visit of think asks for finitely many effects"
 NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
 AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"

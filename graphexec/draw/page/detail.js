@@ -106,29 +106,64 @@ function holds(value) {
 }
 
 function happenings(visit, position) {
-  const answered = visit.records.findLastIndex((record) => record.event === "answered");
   const parts = [];
-  for (const [index, record] of visit.records.entries()) {
+  for (const [index, request] of requestsOf(visit).entries()) {
     const name = `${position} ${index}`;
-    if (record.event === "asked") parts.push(...record.effects.map((effect, at) => asked(effect, `${name} ${at}`)));
-    else if (record.event === "answered")
-      parts.push(...record.replies.map((reply, at) => replied(reply, `${name} ${at}`, duration(record.seconds))));
-    else if (record.event === "reported" && record.news !== "ReplyDelta")
-      parts.push(section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" }));
-    else if (record.event === "reported" && index > answered && visit.records[index - 1]?.news !== "ReplyDelta")
-      parts.push(streamed(visit.records, index, name));
+    parts.push(...request.notices.map((record, at) => notice(record, `${name} ${at}`)));
+    if (request.calls.length > 1) parts.push(together(request));
+    for (const call of request.calls) parts.push(...called(call, `${name}.${call.member}`));
   }
   return parts;
 }
 
-// A reply as far as it came.
-function streamed(records, index, name) {
-  let text = "";
-  for (const record of records.slice(index)) {
-    if (record.news !== "ReplyDelta") break;
-    text += record.text ?? "";
-  }
-  return section("Reply", block(text, { name, kind: "streamed" }), { kind: "reply", aside: "as far as it came" });
+function called({ effect, notices, streamed, answer, reply }, name) {
+  return [
+    effect ? asked(effect, `${name} asked`) : null,
+    ...notices.map((record, at) => notice(record, `${name} ${at}`)),
+    reply ? replied(reply, name, [duration(answer.seconds), inner(answer.within)].filter(Boolean).join(" · ")) : null,
+    streamed && !reply
+      ? section("Reply", block(streamed, { name, kind: "streamed" }), { kind: "reply", aside: "as far as it came" })
+      : null,
+  ];
+}
+
+function notice(record, name) {
+  return section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" });
+}
+
+// What runs within the call were charged.
+function inner(within) {
+  const counts = [
+    ["model_calls", "model call"],
+    ["tool_calls", "tool call"],
+  ].filter(([key]) => within?.[key] > 0);
+  return counts.length ? `within it: ${counts.map(([key, word]) => plural(within[key], word)).join(", ")}` : "";
+}
+
+// The calls of one request under each other, each with a bar from when it began until it ended.
+function together(request) {
+  const times = request.calls.map(timesOf);
+  const known = times.filter(Boolean);
+  const began = Math.min(...known.map((one) => one.began));
+  const long = spanOf(request) || 1;
+  const lines = request.calls.map(({ effect, reply, answer }, index) => {
+    const filled = element("span");
+    if (times[index]) {
+      filled.style.marginLeft = `${((times[index].began - began) / long) * 100}%`;
+      filled.style.width = `${Math.max(((times[index].ended - times[index].began) / long) * 100, 0.5)}%`;
+    }
+    if (reply?.status && reply.status !== "ok") filled.className = "full";
+    const one = effect ?? reply;
+    return element(
+      "div",
+      { class: "bar" },
+      span("label", one.tool ?? one.effect ?? ""),
+      element("span", { class: "count" }, answer ? duration(answer.seconds) : "no answer yet"),
+      element("span", { class: "track" }, filled),
+    );
+  });
+  const title = `${plural(request.calls.length, "call")} ${request.atOnce ? "at once" : "in turn"}`;
+  return section(title, element("div", { class: "bars together" }, ...lines), { aside: duration(spanOf(request)) });
 }
 
 function asked(effect, name) {
@@ -194,7 +229,7 @@ function replied(reply, name, seconds) {
     const failed = reply.status && reply.status !== "ok";
     return section("Observation", data(reply.observation, name), {
       kind: failed ? "failed" : "reply",
-      aside: [visible(reply.tool ?? ""), reply.status, seconds].filter(Boolean).join(" · "),
+      aside: [visible(reply.tool ?? ""), reply.status, visible(reply.error ?? ""), seconds].filter(Boolean).join(" · "),
     });
   }
   if (reply.content === undefined) return section("Reply", data(reply.value, name), { kind: "reply", aside: seconds });

@@ -54,7 +54,7 @@ function settle(record) {
 
 function happened(record) {
   let visit = run.visits.at(-1);
-  // What a memory reports comes when the run has made its last move.
+  // What is reported about no effect may come when the run has made its last move.
   const late = record.event === "reported" && visit !== undefined;
   if (!late && (visit === undefined || visit.moved !== null)) {
     visit = visitOf(record.node ?? run.start.machine?.start ?? "", visit?.spent);
@@ -119,9 +119,74 @@ function spentAt(position) {
   return visitAt(position)?.spent ?? null;
 }
 
+// What happened at a visit, request by request, and in each call by call: the effect, what was reported meanwhile, and
+// the reply. What was reported about no call stands for itself.
+function requestsOf(visit) {
+  const requests = [];
+  const open = new Map();
+  let request = null;
+  for (const record of visit.records) {
+    const { sequence = null, member = 0 } = record.call ?? {};
+    if (record.event === "reported") {
+      const call = record.effects?.length ? open.get(member) : undefined;
+      if (record.news === "ReplyDelta") {
+        if (call) call.streamed += record.text ?? "";
+      } else if (call) call.notices.push(record);
+      else requests.push({ sequence: null, calls: [], notices: [record], atOnce: false });
+      continue;
+    }
+    const asked = record.event === "asked";
+    // Where the recorder was not told which call it is, its records come in turn.
+    if (request === null || request.sequence !== sequence || (asked && sequence === null)) {
+      request = { sequence, calls: [], notices: [], atOnce: false };
+      requests.push(request);
+      open.clear();
+    }
+    for (const [at, one] of ((asked ? record.effects : record.replies) ?? []).entries()) {
+      let call = asked ? undefined : open.get(member + at);
+      if (!call) {
+        call = { member: member + at, effect: null, notices: [], streamed: "", answer: null, reply: null };
+        request.calls.push(call);
+      }
+      if (asked) {
+        request.atOnce ||= open.size > 0;
+        call.effect = one;
+        open.set(call.member, call);
+      } else {
+        call.answer = record;
+        call.reply = one;
+        open.delete(call.member);
+      }
+    }
+  }
+  for (const one of requests) one.calls.sort((left, right) => left.member - right.member);
+  return requests;
+}
+
+// When a call began and ended, on the run's clock; nothing of one without an answer.
+function timesOf({ answer }) {
+  const ended = answer?.spent?.seconds;
+  return ended === undefined ? null : { began: ended - (answer.seconds ?? 0), ended };
+}
+
+// The seconds from when the first call of a request began until the last one ended.
+function spanOf({ calls }) {
+  const times = calls.map(timesOf).filter(Boolean);
+  if (times.length < 2) return calls.find((call) => call.answer)?.answer.seconds ?? null;
+  return Math.max(...times.map((one) => one.ended)) - Math.min(...times.map((one) => one.began));
+}
+
 function secondsOf(visit) {
-  const answers = visit.records.filter((record) => record.event === "answered");
-  return answers.length ? answers.reduce((sum, record) => sum + (record.seconds ?? 0), 0) : null;
+  const spans = requestsOf(visit)
+    .map(spanOf)
+    .filter((seconds) => seconds !== null);
+  return spans.length ? spans.reduce((sum, seconds) => sum + seconds, 0) : null;
+}
+
+// The replies to the last request that has any.
+function repliesIn(visit) {
+  const replies = requestsOf(visit).map(({ calls }) => calls.map((call) => call.reply).filter(Boolean));
+  return replies.findLast((some) => some.length) ?? [];
 }
 
 // What arrived at a visit: the outcome that led there, or the input.
@@ -136,7 +201,7 @@ function givenTo(position) {
 // The data of an outcome. What a reply or a tool said stands where it was answered, and not in the outcome again.
 function carried(visit) {
   const { outcome, value } = visit.moved;
-  const replies = visit.records.findLast((record) => record.event === "answered")?.replies ?? [];
+  const replies = repliesIn(visit);
   const lean = (outcome === "Replied" && isEmpty(value)) || (outcome === "Observed" && value?.results?.every(isStatus));
   if (!lean || !replies.length) return value;
   const said = replies.map(saidIn);
@@ -162,10 +227,12 @@ function saidIn(reply) {
 // One line that says what happened.
 function gist(visit) {
   let said = "";
-  for (const record of visit.records) {
-    if (record.event === "asked") said = asking(record.effects ?? []) || said;
-    if (record.event === "answered") said = answer(record.replies ?? []) || said;
-    if (record.event === "reported") said = record.news === "ReplyDelta" ? said + record.text : said || record.text;
+  for (const { calls, notices } of requestsOf(visit)) {
+    const replies = calls.map((call) => call.reply).filter(Boolean);
+    const streamed = calls.map((call) => (call.reply ? "" : call.streamed)).join("");
+    const asked = asking(calls.map((call) => call.effect).filter(Boolean));
+    const reported = [...calls.flatMap((call) => call.notices), ...notices].map((record) => record.text);
+    said = answer(replies) || (asked || said) + streamed || reported[0] || said;
   }
   return said || brief(visit.moved?.value);
 }
@@ -215,9 +282,12 @@ function searchedIn(visit) {
   return visit.searched;
 }
 
+// What is in no step's own words.
+const UNSEARCHED = new Set(["spent", "event", "call", "within"]);
+
 function gather(value, texts) {
   if (typeof value === "string") texts.push(value);
   else if (typeof value === "number") texts.push(String(value));
   else if (value !== null && typeof value === "object")
-    for (const [key, one] of Object.entries(value)) if (key !== "spent" && key !== "event") gather(one, texts);
+    for (const [key, one] of Object.entries(value)) if (!UNSEARCHED.has(key)) gather(one, texts);
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
@@ -26,8 +26,8 @@ from graphexec.effects import (
     silent_calls,
 )
 from graphexec.executor.table import Acted, Observed, Replied
-from graphexec.kernel.effects import Effect, Perform
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
+from graphexec.kernel.effects import CallContext, Effect, Perform
+from graphexec.kernel.meters import Limits, Meter, Spent
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
 
 # JSON: its values are arbitrary.
@@ -77,12 +77,6 @@ def _text_of(value: object) -> str:
         return f"<{type(value).__name__} that cannot be shown>"
 
 
-# Any: the replies to a batch are a tuple.
-def several(replies: Any) -> Iterable[Any]:
-    """The replies to them: one only, where the deadline cut all."""
-    return (replies,) if isinstance(replies, Exhausted) else replies
-
-
 def limits_data(limits: Limits) -> Record:
     """Return the limits by name; `None` is no limit."""
     return {
@@ -120,7 +114,17 @@ def step_data(step: AgentStep) -> Record:
         "tool_input": as_data(action.tool_input),
         "observation": as_data(step.observation),
         "status": step.status,
+        "error": step.error,
     }
+
+
+def call_data(call: CallContext[Any] | None) -> Record:
+    """The fields that say which call a record is about, without the run's context."""
+    if call is None:
+        return {}
+    named: Record = {"call": call.id._asdict()}
+    provider_id = call.provider_id
+    return named if provider_id is None else named | {"provider_id": provider_id}
 
 
 def effect_data(effect: Effect[Any]) -> Record:
@@ -149,8 +153,8 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
             }
-        case ToolResult(observation, status):
-            return effect_name(effect) | {"status": status, "observation": as_data(observation)}
+        case ToolResult(observation, status, error=error):
+            return effect_name(effect) | {"status": status, "error": error, "observation": as_data(observation)}
         case _:
             return told | {"value": own_data(reply)}
 
@@ -168,7 +172,7 @@ def outcome_data(outcome: object) -> Any:
         case Acted(_, actions):
             return {"actions": _actions(actions)}
         case Observed(_, _, results):
-            return {"results": [{"status": result.status} for result in results]}
+            return {"results": [{"status": result.status, "error": result.error} for result in results]}
         case _:
             return own_data(outcome)
 

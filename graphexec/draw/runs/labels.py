@@ -9,9 +9,12 @@ from typing import Any
 from graphexec.draw.model.text import plain
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 
 # The names of further calls are left out of what a model asks for.
 _CALLS = 2
+# Of what runs within a call were charged, what is told.
+_COUNTED = (MODEL_CALLS.name, TOOL_CALLS.name)
 # So long a piece of a word is left out.
 _PIECE = 12
 
@@ -92,6 +95,16 @@ def tokens(reply: Record) -> str | None:
     """The tokens that a model's reply took, `735 + 25 tokens`, where they were reported."""
     prompt, completion = reply.get("prompt_tokens"), reply.get("completion_tokens")
     return f"{prompt:,} + {completion:,} tokens" if prompt or completion else None
+
+
+def within(charged: Record) -> str | None:
+    """What runs within a call were charged, `within it: 3 model calls`, if there were any."""
+    facts = [
+        f"{count:,} {name.replace('_', ' ').removesuffix('s')}{'' if count == 1 else 's'}"
+        for name, count in charged.items()
+        if name in _COUNTED
+    ]
+    return f"within it: {', '.join(facts)}" if facts else None
 
 
 def _new(messages: Sequence[Record], most: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
@@ -11,6 +11,7 @@ from graphexec.draw.model.text import counted, duration
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import Recording
+from graphexec.draw.runs.visits import visits_of
 from graphexec.errors import InputError
 
 # So many times an edge is told by the numbers of its steps; beyond, only how often it was taken.
@@ -31,13 +32,13 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
     runs_through = Counter(index for path in steps for index in set(path))
     most = max(taken.values(), default=1)
     visits = Counter(picture.arrows[index].source for path in steps for index in path)
-    seconds: Counter[str] = Counter()
+    # Those in which a node waited, and not those of calls at once together.
+    seconds: dict[str, float] = defaultdict(float)
     calls: Counter[str] = Counter()
     for run in runs:
-        for record in run.records:
-            if record["event"] == "answered":
-                seconds[record["node"]] += record["seconds"]
-                calls[record["node"]] += len(record["replies"])
+        for visit in visits_of(run):
+            seconds[visit.node] += visit.waited
+            calls[visit.node] += sum(call.reply is not None for request in visit.requests for call in request.calls)
     single = len(runs) == 1
     here = _here(runs[0]) if single else None
 

@@ -61,6 +61,7 @@ class _Reply(TypedDict):
     effect: str
     tool: NotRequired[str]
     status: NotRequired[str]
+    error: NotRequired[str | None]
     content: NotRequired[str]
     tool_calls: NotRequired[list[_Call]]
     prompt_tokens: NotRequired[int]
@@ -75,13 +76,26 @@ class _Entered(_AtNode):
     spent: _Spent
 
 
-class _Asked(_AtNode):
+class _CallId(TypedDict):
+    run: str
+    sequence: int
+    member: int
+
+
+class _OfCall(_AtNode):
+    call: NotRequired[_CallId]
+    provider_id: NotRequired[str]
+
+
+class _Asked(_OfCall):
     effects: list[_Effect]
 
 
-class _Answered(_Entered):
+class _Answered(_OfCall):
+    spent: _Spent
     seconds: _Seconds
     replies: list[_Reply]
+    within: NotRequired[dict[str, float]]
 
 
 class _Moved(_AtNode):

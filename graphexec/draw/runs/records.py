@@ -6,10 +6,12 @@ further ones:
 - `start`: `machine` (its picture: `start`, `boxes`, `arrows`), `limits`; and as far as they are known `input`, `model`,
   `agent`, `tools` (by name)
 - `entered`: `node`, `spent`
-- `asked`: `node`, `effects`
-- `reported`: `node`, `effects` (those being answered; none of what a memory reports), `news` (its class: a retry, a
-  wait, a cache's reply, a `ReplyDelta`), `text`
-- `answered`: `node`, `seconds`, `spent`, `replies`
+- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if it has one), `effects` (one:
+  each of several that are asked for together has its own record, when it begins)
+- `reported`: `node`, `call`, `provider_id`, `effects` (the one being answered, if it is about one), `news` (its class:
+  a retry, a wait, a cache's reply, a `ReplyDelta`), `text`
+- `answered`: `node`, `call`, `provider_id`, `seconds`, `spent`, `replies` (one), `within` (what runs within the call
+  were charged, by meter, if there were any)
 - `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
   answer; a run that was stopped may have a last word, and one whose memory could not be written has its answer),
@@ -22,17 +24,22 @@ What stands in them:
   (the machine's own, by name; each is `null` where there is no limit)
 - `spent`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens` (both),
   `silent_calls` (that reported no tokens), `restarts`, `cost`, `budgets`
+- `call`: `run` (its id), `sequence` (the number of the request in the run, from 1 on), `member` (the place in the
+  request, from 0 on)
 - `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt`; of a person
   also `question`; of an agent that is a function, nothing more; of one of your own, `value`
 - `prompt`: what is new against the run's prompt before: `kept`, how many of its messages come first, then `messages`,
   each with `role`, `content` and, of which the first may be the continuation of the one that stood there, `kept`
   (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`
-- `replies` (one only, where the deadline cut all), each: `effect`; of a model also `content`, `tool_calls`,
-  `finish_reason`, `prompt_tokens`, `completion_tokens`; of a tool also `tool`, `status`, `observation`; else `value`
+- `replies`, each: `effect`; of a model also `content`, `tool_calls`, `finish_reason`,
+  `prompt_tokens`, `completion_tokens`; of a tool also `tool`, `status`, `error`
+  (the class of the exception that it failed with, or `null`), `observation`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
-- `steps`, each: `tool`, `tool_input`, `observation`, `status`
-- `limit`: `limit` (its name), `value`, `reached`, `wanted`
+- `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`)
+- `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
 - `error`: `type`, `message`
+
+What the caller passed as `context` is in no record.
 
 `graphexec audit` checks these records against a certificate, `graphexec view` shows them as a page.
 """
@@ -50,6 +57,7 @@ from graphexec.draw.runs.data import (
     Record,
     Said,
     as_data,
+    call_data,
     effect_data,
     effect_name,
     limits_data,
@@ -58,7 +66,6 @@ from graphexec.draw.runs.data import (
     outcome_data,
     read_limits,
     reply_data,
-    several,
     spent_data,
     step_data,
 )
@@ -66,8 +73,8 @@ from graphexec.draw.runs.record_schema import whole
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, LimitsError, described, format_value
 from graphexec.executor.result import Ending, RunResult
-from graphexec.kernel.effects import All, Effect, members_of
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Journal, Moved, Reported, journal_of
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
@@ -83,7 +90,8 @@ _ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "er
 class Recorder:
     """Makes the records of one run from its events: `recorder(event)` returns the event's record, and keeps it.
 
-    `records` are those so far. `Done` makes the result's; `failed` makes it for a run that an exception ended.
+    `records` are those so far. `Done` and `Failed` make the result's; who iterates over a run hears of no `Failed`, and
+    calls `failed`.
     """
 
     def __init__(
@@ -120,18 +128,28 @@ class Recorder:
         match event:
             case Entered(node, _, spent):
                 return self._add("entered", node=node, spent=spent_data(spent))
-            case Asked(node, effect):
-                return self._add("asked", node=node, effects=[self._effect_record(one) for one in members_of(effect)])
-            case Answered(node, effect, reply, seconds, spent):
-                replies = reply if isinstance(effect, All) else (reply,)
-                told = [
-                    reply_data(one, answer) for one, answer in zip(members_of(effect), several(replies), strict=False)
-                ]
-                return self._add("answered", node=node, seconds=seconds, spent=spent_data(spent), replies=told)
-            case Reported(node, effect, news):
-                effects = [] if effect is None else [effect_name(one) for one in members_of(effect)]
-                text = news.content if isinstance(news, ReplyDelta) else str(news)
-                return self._add("reported", node=node, effects=effects, news=type(news).__name__, text=text)
+            case Asked(node, effect, call):
+                return self._add("asked", node=node, **call_data(call), effects=[self._effect_record(effect)])
+            case Answered(node, effect, reply, seconds, spent, call):
+                within = {} if call is None or not call.charged else {"within": dict(call.charged)}
+                return self._add(
+                    "answered",
+                    node=node,
+                    **call_data(call),
+                    seconds=seconds,
+                    spent=spent_data(spent),
+                    replies=[reply_data(effect, reply)],
+                    **within,
+                )
+            case Reported(node, effect, news, call):
+                return self._add(
+                    "reported",
+                    node=node,
+                    **call_data(call),
+                    effects=[] if effect is None else [effect_name(effect)],
+                    news=type(news).__name__,
+                    text=news.content if isinstance(news, ReplyDelta) else str(news),
+                )
             case Moved(node, outcome, target):
                 return self._add(
                     "moved", node=node, outcome=type(outcome).__name__, target=target, value=outcome_data(outcome)
@@ -146,12 +164,19 @@ class Recorder:
                     snapshot.spent.seconds,
                     **ending(outcome),
                 )
+            case Failed(error, snapshot):
+                steps, spent = steps_of(snapshot.value), snapshot.spent
+                if not isinstance(error, (Exception, SystemExit)):
+                    return self.result("interrupted", 130, steps, spent, spent.seconds)
+                failure = {"type": type(error).__name__, "message": described(error)}
+                return self.result("error", 1, steps, spent, spent.seconds, error=failure)
 
     def failed(self, error: BaseException) -> Record:
-        """Return the result's record of a run that this exception ended: it knows how far the run came."""
-        told = {"type": type(error).__name__, "message": described(error)}
-        where = snapshot_of(error) or Snapshot("", None)
-        return self.result("error", 1, steps_of(where.value), where.spent, where.spent.seconds, error=told)
+        """Return the result's record of a run that this exception ended: it knows how far the run came.
+
+        Raises `InputError` if the result's record is there already.
+        """
+        return self(Failed(error, snapshot_of(error) or Snapshot("", None)))
 
     # Each status has fields of its own; the others are null.
     def result(

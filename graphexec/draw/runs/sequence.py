@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec.draw.model.text import counted, duration, plain
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, tokens
+from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, tokens, within
 from graphexec.draw.runs.records import AnyRun, recording_of
-from graphexec.draw.runs.visits import EffectRecord, Visit, limit_text, visits_of
+from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
 
 # The participants that every run has, as Mermaid knows them.
 _USER, _AGENT = "p0", "p1"
@@ -51,8 +51,8 @@ def sequence_mermaid(run: AnyRun) -> str:
     """
     recording = recording_of(run)
     start, visits = recording.records[0], visits_of(recording)
-    effects = ((visit.node, effect) for visit in visits for one in visit.exchanges for effect in one.effects)
-    others = dict.fromkeys(_participant_for(effect, node) for node, effect in effects)
+    calls = ((visit.node, call) for visit in visits for request in visit.requests for call in request.calls)
+    others = dict.fromkeys(_participant_for(call.effect, node) for node, call in calls)
     participants: list[_Participant] = [("user", _ROLES["user"]), ("agent", _ROLES["agent"])]
     participants += sorted(others, key=lambda one: [*_ROLES].index(one[0]))
     places = {one: f"p{place}" for place, one in enumerate(participants)}
@@ -86,38 +86,34 @@ def _detail(role: _Role, start: Record) -> str:
 def _visit(visit: Visit, places: Mapping[_Participant, str]) -> Iterator[str]:
     if visit.iteration is not None:
         yield _note(f"{_USER},p{len(places) - 1}", f"iteration {visit.iteration:,}")
-    for exchange in visit.exchanges:
-        yield from _exchange(exchange, [places[_participant_for(effect, visit.node)] for effect in exchange.effects])
+    for request in visit.requests:
+        yield from _request(request, [places[_participant_for(call.effect, visit.node)] for call in request.calls])
     if visit.limit is not None:
         yield _note(_AGENT, visit.limit)
 
 
-def _exchange(exchange: EffectRecord, places: Sequence[str]) -> Iterator[str]:
-    over = places[0] if len(set(places)) == 1 else _AGENT
-    notes = [_note(over, text) for text in exchange.news]
-    timed = len(places) == 1
-    match [list(_branch(exchange, index, place, timed=timed)) for index, place in enumerate(places)]:
-        case [[call, *reply]]:
-            yield call
-            yield from notes
-            yield from reply
-        case branches:
-            took = "" if exchange.replies is None else f", {duration(exchange.seconds)}"
-            for index, branch in enumerate(branches):
-                yield "and" if index else f"par {_text(f'{len(places)} at once{took}')}"
-                yield from (f"    {line}" for line in branch)
-            if branches:
-                yield "end"
-            yield from notes
+def _request(request: RequestRecord, places: Sequence[str]) -> Iterator[str]:
+    called = sorted(zip(request.calls, places, strict=True), key=lambda one: one[0].member)
+    if request.at_once:
+        took = "" if request.waiting() else f", {duration(request.seconds)}"
+        for index, (call, place) in enumerate(called):
+            yield "and" if index else f"par {_text(f'{len(called)} at once{took}')}"
+            yield from (f"    {line}" for line in _call(call, place))
+        yield "end"
+    else:
+        for call, place in called:
+            yield from _call(call, place)
+    yield from (_note(_AGENT, text) for text in request.news)
 
 
-def _branch(exchange: EffectRecord, index: int, place: str, *, timed: bool) -> Iterator[str]:
-    yield _arrow(_AGENT, _CALL, place, format_effect(exchange.effects[index], _LABEL))
-    reply = exchange.reply(index)
-    if reply is not None:
-        wrong = failed(reply)
-        facts = filter(None, (wrong, tokens(reply), duration(exchange.seconds) if timed else None))
-        yield _arrow(place, _FAILURE if wrong else _REPLY, _AGENT, format_reply(reply, _LABEL), ", ".join(facts))
+def _call(call: CallRecord, place: str) -> Iterator[str]:
+    yield _arrow(_AGENT, _CALL, place, format_effect(call.effect, _LABEL))
+    yield from (_note(place, text) for text in call.news)
+    if call.reply is not None:
+        wrong = failed(call.reply)
+        facts = filter(None, (wrong, tokens(call.reply), duration(call.seconds), within(call.within)))
+        arrow = _FAILURE if wrong else _REPLY
+        yield _arrow(place, arrow, _AGENT, format_reply(call.reply, _LABEL), ", ".join(facts))
 
 
 def _ending(result: Record | None, *, noted: bool) -> Iterator[str]:

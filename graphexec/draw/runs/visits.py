@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
@@ -20,21 +20,45 @@ _ENDED = frozenset({"answered", "stopped"})
 
 @final
 @dataclass(slots=True)
-class EffectRecord:
-    """What a node asks for at once, and its `replies` (`None` while there are none), which took so many `seconds`.
+class CallRecord:
+    """An effect that was asked for at `began`, in seconds of the run's clock, and its `reply` after so many `seconds`.
 
-    `news` is what was reported meanwhile, without the pieces of replies; a memory's is about no effects. Where the
-    deadline cut all at once, there are fewer replies than effects.
+    The reply is `None` while there is none. `news` is what was reported meanwhile, without the pieces of replies;
+    `within` is what runs within the call were charged, by meter.
     """
 
-    effects: Sequence[Record]
-    news: list[str] = field(default_factory=list[str])
-    replies: Sequence[Record] | None = None
+    member: int
+    effect: Record
+    began: float
     seconds: float = 0.0
+    reply: Record | None = None
+    news: list[str] = field(default_factory=list[str])
+    within: Record = field(default_factory=Record)
 
-    def reply(self, index: int) -> Record | None:
-        """Return the reply to the effect of this index."""
-        return self.replies[min(index, len(self.replies) - 1)] if self.replies else None
+
+@final
+@dataclass(slots=True)
+class RequestRecord:
+    """What a node asks for together: one call, or several, of which some may run `at_once`.
+
+    `news` is what was reported about none of them.
+    """
+
+    sequence: int | None = None
+    calls: list[CallRecord] = field(default_factory=list[CallRecord])
+    at_once: bool = False
+    news: list[str] = field(default_factory=list[str])
+
+    @property
+    def seconds(self) -> float:
+        """The seconds from when the first call began until the last one ended."""
+        if len(self.calls) < 2:  # noqa: PLR2004 - the difference of two times is less exact than what is recorded
+            return sum(call.seconds for call in self.calls)
+        return max(call.began + call.seconds for call in self.calls) - min(call.began for call in self.calls)
+
+    def waiting(self) -> list[CallRecord]:
+        """Return the calls without a reply."""
+        return [call for call in self.calls if call.reply is None]
 
 
 @final
@@ -50,7 +74,7 @@ class Visit:
     began: float
     ended: float
     iteration: int | None = None
-    exchanges: list[EffectRecord] = field(default_factory=list[EffectRecord])
+    requests: list[RequestRecord] = field(default_factory=list[RequestRecord])
     outcome: str | None = None
     target: str | None = None
     limit: str | None = None
@@ -58,7 +82,7 @@ class Visit:
     @property
     def waited(self) -> float:
         """The seconds in which it waited for replies."""
-        return sum(exchange.seconds for exchange in self.exchanges)
+        return sum(request.seconds for request in self.requests)
 
 
 def visits_of(recording: Recording) -> list[Visit]:
@@ -69,8 +93,8 @@ def visits_of(recording: Recording) -> list[Visit]:
     if visits and recording.result is not None:
         # What was never answered took time, too.
         last, over = visits[-1], recording.result.get("seconds", 0.0)
-        if last.exchanges and last.exchanges[-1].replies is None:
-            last.exchanges[-1].seconds += max(0.0, over - last.ended)
+        for call in (call for request in last.requests for call in request.waiting()):
+            call.seconds = max(0.0, over - call.began)
         last.ended = max(last.ended, over)
     return visits
 
@@ -115,7 +139,7 @@ def _visits(recording: Recording) -> Iterator[Visit]:
         _apply_record(visit, record)
         if (visit.node, visit.outcome) in exhausts and visit.limit is None:
             visit.limit = limit_text(record.get("value")) or "a limit is spent"
-            visit.iteration = None if not visit.exchanges else visit.iteration
+            visit.iteration = None if not visit.requests else visit.iteration
 
 
 class _Iterations:
@@ -148,20 +172,41 @@ class _Iterations:
 
 
 def _apply_record(visit: Visit, record: Record) -> None:
+    # Where the recorder was not told which call it is, its records come in turn.
+    call: Record = record.get("call", {})
+    sequence, member = call.get("sequence"), call.get("member", 0)
+    last = visit.requests[-1] if visit.requests and visit.requests[-1].sequence == sequence else None
     match record["event"]:
         case "asked":
-            visit.exchanges.append(EffectRecord(record["effects"]))
+            if last is None or sequence is None:
+                last = RequestRecord(sequence)
+                visit.requests.append(last)
+            last.at_once = last.at_once or bool(last.waiting()) or len(record["effects"]) > 1
+            last.calls += [CallRecord(place, one, visit.ended) for place, one in enumerate(record["effects"], member)]
         case "answered":
-            if not visit.exchanges or visit.exchanges[-1].replies is not None:
-                visit.exchanges.append(EffectRecord(record["replies"]))
-            visit.exchanges[-1].replies = record["replies"]
-            visit.exchanges[-1].seconds += record["seconds"]
-        case "reported":
-            if record["news"] != "ReplyDelta":
-                if not visit.exchanges or not record["effects"]:
-                    visit.exchanges.append(EffectRecord(()))
-                visit.exchanges[-1].news.append(record["text"])
+            _apply_answer(visit, last, record, member)
+        case "reported" if record["news"] != "ReplyDelta":
+            found = [one for one in last.waiting() if one.member == member] if last and record["effects"] else []
+            if last is None or not (found or record["effects"]):
+                last = RequestRecord()
+                visit.requests.append(last)
+            (found[0] if found else last).news.append(record["text"])
         case "moved":
             visit.outcome, visit.target = record["outcome"], record["target"]
         case _:
             pass
+
+
+def _apply_answer(visit: Visit, request: RequestRecord | None, record: Record, member: int) -> None:
+    seconds, ended = record["seconds"], record["spent"]["seconds"]
+    if request is None:
+        request = RequestRecord(record.get("call", {}).get("sequence"))
+        visit.requests.append(request)
+    for place, reply in enumerate(record["replies"], member):
+        call = next((one for one in request.waiting() if one.member == place), None)
+        if call is None:
+            # The run is gone on with; it was asked for before.
+            call = CallRecord(place, reply, ended)
+            request.calls.append(call)
+        call.reply, call.seconds, call.began = reply, seconds, ended - seconds
+        call.within = record.get("within", {})

@@ -84,8 +84,8 @@ def _run_audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audi
         if visit.outcome is not None:
             faults += _step(visit, before, after, certificate)
     faults += _falling(visits, counts, certificate)
-    faults += _overspent([*(visit.line for visit in visits), len(records)], counts, certificate)
-    faults += _beyond(visits, result, certificate, len(records))
+    faults += _overspent([*(visit.line for visit in visits), len(records)], counts, trace, certificate)
+    faults += _beyond(trace, certificate, len(records))
     moved = sum(visit.outcome is not None for visit in visits)
     return Audit(tuple(sorted(faults, key=lambda fault: fault.line)), moved, most, status)
 
@@ -163,22 +163,26 @@ def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], c
     charged, bounded = certificate.flow.charged, certificate.flow.bounded
     for name in _counter_names(certificate):
         was, now, wanted = before[name], after[name], least.get(name, 0)
+        # What runs within its calls were charged is no transition's.
+        own = now - was - visit.within.get(name, 0)
         if name in way.resets:
             if now:
                 return f"resets {name}, of which {show(now)} is spent after it"
-        elif now - was < wanted or (name not in charged and now - was > wanted):
+        elif own < wanted or (name not in charged and own > wanted):
             # Entries cost exactly what a transition says, effects at least so much.
             return f"spends {wanted} of {name}, of which {show(was)} is spent before it and {show(now)} after it"
-        elif name in bounded and (bound := way.calls(name)) is not None and now - was > bound:
-            return f"makes at most {bound:,} {name.replace('_', ' ')}, and {show(now - was)} are counted"
+        elif name in bounded and (bound := way.calls(name)) is not None and own > bound:
+            return f"makes at most {bound:,} {name.replace('_', ' ')}, and {show(own)} are counted"
     asked = len(visit.asked)
     if way.kind == "move" and asked < way.asks:
         return f"asks for {way.asks:,} effects at least, and {asked:,} are told"
     if way.kind == "gate" and asked:
         return f"is taken before anything is asked for, and {visit.asked[0]} is"
+    if visit.outer and way.kind in ("gate", "within"):
+        return None
     if way.kind == "gate" and not any(_is_spent(cause, before, certificate) for cause in way.causes):
         return f"is taken when a limit is spent, and none of {', '.join(way.causes)} is"
-    if way.kind == "within" and not any(_stops(cause, way, counts, certificate) for cause in way.causes):
+    if way.kind == "within" and not any(_stops(cause, way, visit, counts, certificate) for cause in way.causes):
         causes = ", ".join(_causes(way, certificate))
         return f"is taken when a limit stops what is asked for, and none of {causes} can have"
     return None
@@ -192,7 +196,9 @@ def _is_spent(cause: str, before: Counts, certificate: Certificate) -> bool:
     return before[cause] > limit if cause == "restarts" else before[cause] >= limit
 
 
-def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certificate: Certificate) -> bool:
+def _stops(
+    cause: str, way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], certificate: Certificate
+) -> bool:
     """Return whether this limit can have stopped the visit's request; a trace lacks what was refused."""
     before, after = counts
     limit = certificate.limits.get(cause)
@@ -202,7 +208,7 @@ def _stops(cause: str, way: Transition, counts: tuple[Counts, Counts], certifica
         # Time, crashes, and what is only measured.
         return _is_spent(cause, after, certificate)
     most = way.calls(cause)
-    spent = after[cause] if cause in certificate.flow.measured else before[cause]
+    spent = after[cause] if cause in certificate.flow.measured else before[cause] + visit.within.get(cause, 0)
     if cause == TOKENS.name:
         # A call without tokens counts as one; how many of them had none is not told.
         spent += after.get(MODEL_CALLS.name, 0)
@@ -228,10 +234,12 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
     )
 
 
-def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Certificate) -> Iterator[Violation]:
+def _overspent(
+    lines: Sequence[int], counts: Sequence[Counts], trace: Trace, certificate: Certificate
+) -> Iterator[Violation]:
     """Check the limits; of what is measured, the last effect may pass its limit."""
     for name in _counter_names(certificate):
-        limit, allowed = certificate.limits.get(name), _limit_of(name, certificate)
+        limit, allowed = certificate.limits.get(name), _limit_of(name, trace, certificate)
         if name in certificate.flow.measured or limit is None or allowed is None:
             continue
         most = f"the limit is {show(limit)}"
@@ -243,19 +251,22 @@ def _overspent(lines: Sequence[int], counts: Sequence[Counts], certificate: Cert
                 break
 
 
-def _limit_of(name: str, certificate: Certificate) -> float | None:
+def _limit_of(name: str, trace: Trace, certificate: Certificate) -> float | None:
     limit, bound = certificate.limits.get(name), certificate.bounds.meters.get(name)
     if limit is None or bound is None:
         return limit
-    reserved = any(one.reserved for one in certificate.flow.transitions)
-    return bound.number if reserved and bound.number is not None else limit
+    reserved = [one for one in certificate.flow.transitions if one.reserved]
+    if not reserved or bound.number is None:
+        return limit
+    if not trace.within(name):
+        return bound.number
+    # Runs within calls are charged up to the limit, and what is reserved beyond it is for the nodes of this one.
+    return max(bound.number, limit + max(one.calls(name) or 0 for one in reserved))
 
 
-def _beyond(
-    visits: Sequence[TraceVisit], result: TraceRecord | None, certificate: Certificate, last: int
-) -> Iterator[Violation]:
-    bounds = certificate.bounds
-    moved = [visit.left for visit in visits if visit.outcome is not None]
+def _beyond(trace: Trace, certificate: Certificate, last: int) -> Iterator[Violation]:
+    bounds, result = certificate.bounds, trace.result
+    moved = [visit.left for visit in trace.visits if visit.outcome is not None]
     most = bounds.transitions.number
     if most is not None and len(moved) > most:
         yield Violation(moved[int(most)], f"these are more than the {show(most)} transitions that were proved", REPORT)
@@ -263,8 +274,11 @@ def _beyond(
         return
     for name, bound in [(name, one.number) for name, one in (*bounds.meters.items(), ("seconds", bounds.seconds))]:
         took, grace = (result["seconds"], _GRACE) if name == "seconds" else (result["spent"].get(name, 0), 0)
-        if bound is not None and took > bound + grace:
+        within = trace.within(name)
+        if bound is not None and took > bound + grace + within:
             fact = f"the {name.replace('_', ' ')} of the run are {show(took)}, and at most {show(bound)} was proved"
+            if within:
+                fact += f", beside {show(within)} of runs within it"
             yield Violation(last, fact, REPORT)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
 from graphexec.kernel.effects import Perform
@@ -22,7 +22,7 @@ _CHARGES: Mapping[str, Mapping[str, int]] = {
     for kind in (CallModel, CallAgent, CallTool, AskHuman, Perform)
 }
 
-# What no edge makes full again, besides the charged meters, which are counted effect by effect, and the measured ones.
+# What no edge makes full again, besides the charged and the measured meters.
 _RISING = ("seconds", "tokens", "cost", "restarts")
 
 
@@ -50,6 +50,10 @@ class TraceVisit:
     target: str | None = None
     # The effects by their classes, one after the other.
     asked: list[str] = field(default_factory=list[str])
+    # What runs within its calls were charged, by meter.
+    within: dict[str, float] = field(default_factory=dict[str, float])
+    # A limit of a run around this one stopped it, which this trace does not have.
+    outer: bool = False
 
 
 class Trace:
@@ -66,15 +70,18 @@ class Trace:
         # What is only measured may be counted in fractions.
         measured = {name for kind in kinds for name, amount in kind if not amount} - {*flow.charged}
         self._whole = tuple(dict.fromkeys(("iterations", *self._meters, *flow.charged, "tokens", "restarts")))
-        self._rising = tuple(dict.fromkeys((*_RISING, *flow.measured, *sorted(measured))))
+        self._rising = tuple(dict.fromkeys((*_RISING, *self._meters, *flow.measured, *sorted(measured))))
         self.visits: list[TraceVisit] = []
         self.result: TraceRecord | None = None
         self.faults: list[Violation] = []
-        # The visit that goes on, what it waits for, where the last one led to, and what was spent by then.
+        # The visit that goes on, where the last one led to, and what was spent by then.
         self._at: TraceVisit | None = None
-        self._waits: list[str] | None = None
         self._due: str | None = None
         self._spent: TraceRecord | None = None
+        # The run's id; the last request, how many of its members were asked for, and those that wait, by number.
+        self._run: str | None = None
+        self._sequence = self._members = 0
+        self._waits: dict[int, str] = {}
         for line, record in enumerate(records, 1):
             self.faults += self._numbers(line, record)
         if not self.faults:
@@ -86,12 +93,18 @@ class Trace:
         """True if the amount spent at the end is known to the last call: an interrupt may come between two records."""
         return self.result is not None and self.result["status"] != "interrupted"
 
+    def within(self, name: str) -> float:
+        """Return how much of a meter runs within calls were charged."""
+        return sum(visit.within.get(name, 0) for visit in self.visits)
+
     def _fault(self, line: int, fact: str) -> None:
         self.faults.append(Violation(line, fact, REPORT))
 
     def _numbers(self, line: int, record: TraceRecord) -> Iterator[Violation]:
         spent: TraceRecord = record.get("spent", {})
         counts = {name: spent[name] for name in self._whole if name in spent} | spent.get("budgets", {})
+        within: TraceRecord = record.get("within", {})
+        counts |= {f"{name} within": count for name, count in within.items() if name in self._whole}
         for name, count in counts.items():
             if type(count) is not int or count < 0:
                 yield Violation(line, f"{name} is {count!r}; what is counted is whole and not below 0", REPORT)
@@ -131,7 +144,7 @@ class Trace:
             self._fault(line, f"{node} is entered, and {self._at.node} was not left")
         elif self._due is not None and self._due != node:
             self._fault(line, f"{node} is entered where {self._due} was due")
-        self._at, self._waits, self._spent = TraceVisit(line, node, spent), None, spent
+        self._at, self._waits, self._spent = TraceVisit(line, node, spent), {}, spent
         self.visits.append(self._at)
 
     def _first(self, line: int, spent: TraceRecord) -> None:
@@ -141,39 +154,67 @@ class Trace:
             self._fault(line, f"the run begins with {told} spent")
 
     def _take_asked(self, line: int, record: TraceRecord) -> None:
-        node, effects = record["node"], [effect["effect"] for effect in record["effects"]]
+        node, (effect,) = record["node"], _kinds(record["effects"])
         if self._at is None or self._at.node != node:
-            self._fault(line, f"{node} asks for {_join(effects)}, and the run was not at it")
+            self._fault(line, f"{node} asks for {effect}, and the run was not at it")
             return
-        if self._waits is not None:
-            self._fault(line, f"{node} asks for {_join(effects)} before {_join(self._waits)} is answered")
-        self._at.asked += effects
-        self._waits = effects
+        sequence, member = self._call(line, record)
+        if (sequence, member) == (self._sequence + 1, 0):
+            if self._waits:
+                self._fault(line, f"{node} asks for {effect} before {_join(self._waits.values())} is answered")
+            self._sequence, self._members, self._waits = sequence, 0, {}
+        elif (sequence, member) != (self._sequence, self._members) or not self._members:
+            due = f"{self._sequence}.{self._members} or " if self._members else ""
+            fact = f"{node} asks for {effect} as {sequence}.{member}, and {due}{self._sequence + 1}.0 was due"
+            self._fault(line, fact)
+            return
+        self._members += 1
+        self._at.asked.append(effect)
+        self._waits[member] = effect
 
     def _take_answered(self, line: int, record: TraceRecord) -> None:
-        node, replies = record["node"], [reply["effect"] for reply in record["replies"]]
+        node, (effect,) = record["node"], _kinds(record["replies"])
         if self._at is None or self._at.node != node:
             self._fault(line, f"{node} is answered, and the run was not at it")
             return
-        waits, self._waits = self._waits, None
-        # A batch that the deadline cut as a whole has one reply.
-        if waits is None or replies not in (waits, waits[:1]):
-            self._fault(line, f"{node} is answered {_join(replies)} and waits for {_join(waits or [])}")
-        self._check_charges(line, record["spent"])
+        sequence, member = self._call(line, record)
+        waits = self._waits.pop(member, None) if sequence == self._sequence else None
+        if waits is None:
+            earlier = 0 < sequence < self._sequence or (sequence == self._sequence and member < self._members)
+            why = "which has its answer" if earlier else "which was not asked for"
+            self._fault(line, f"{node} is answered {effect} as {sequence}.{member}, {why}")
+        elif waits != effect:
+            self._fault(line, f"{node} is answered {effect} and waits for {waits}")
+        for name, count in record.get("within", {}).items():
+            self._at.within[name] = self._at.within.get(name, 0) + count
+        self._at.outer = self._at.outer or _is_outer(record["replies"][0].get("value"))
+        self._check_charges(line, record["spent"], closed=False)
+
+    def _call(self, line: int, record: TraceRecord) -> tuple[int, int]:
+        """Return the numbers of the request and of the member that a record is about."""
+        call = record["call"]
+        self._run = self._run or call["run"]
+        if call["run"] != self._run:
+            self._fault(line, f"the call is of the run {call['run']}, and those before are of {self._run}")
+        return call["sequence"], call["member"]
 
     def _take_moved(self, line: int, record: TraceRecord) -> None:
         node = record["node"]
         if self._at is None or self._at.node != node:
             self._fault(line, f"{node} is left, which the run was not at")
             return
-        if self._waits is not None:
-            self._fault(line, f"{node} is left before {_join(self._waits)} is answered")
+        if self._waits:
+            self._fault(line, f"{node} is left before {_join(self._waits.values())} is answered")
         self._at.left, self._at.outcome, self._at.target = line, record["outcome"], record["target"]
+        self._at.outer = self._at.outer or _is_outer(record.get("value"))
         self._due = record["target"]
-        self._at, self._waits = None, None
+        self._at, self._waits = None, {}
 
-    def _check_charges(self, line: int, spent: TraceRecord) -> None:
-        """Compare the charges with the requests, and the clock with its last time."""
+    def _check_charges(self, line: int, spent: TraceRecord, *, closed: bool = True) -> None:
+        """Compare the charges with the requests, and the clock with its last time.
+
+        Until the visit is `closed`, members that have not begun, and runs within those that have, are charged already.
+        """
         if not self.visits or self._spent is None:
             return
         visit = self.visits[-1]
@@ -184,12 +225,15 @@ class Trace:
         # Where an error ended the run, the last request need not be among what is known to be spent.
         open_ = self.result is not None and self._at is not None
         counted = {name: spent.get(name, 0) - visit.spent.get(name, 0) for name in self._meters}
-        least = {name: sum(charges.get(name, 0) for charges in known) for name in counted}
+        least = {name: sum(charges.get(name, 0) for charges in known) + visit.within.get(name, 0) for name in counted}
         for name, count in counted.items():
             largest = max((kind.get(name, 0) for kind in self._kinds), default=0)
-            if not (0 if open_ else least[name]) <= count <= least[name] + unknown * largest:
+            most = least[name] + unknown * largest if closed and not open_ else count
+            if not (0 if open_ else least[name]) <= count <= most:
                 meter = name.replace("_", " ")
                 self._fault(line, f"{visit.node} asked for {least[name]:,} {meter}, and {count:,} are counted")
+        if not closed or open_:
+            return
         most = sum(least.values()) + unknown * max((sum(kind.values()) for kind in self._kinds), default=0)
         if sum(counted.values()) > most and not any(one.line == line for one in self.faults):
             self._fault(line, f"{visit.node} asked for {len(visit.asked):,} effects, and more calls are counted")
@@ -201,8 +245,25 @@ class Trace:
                 self._fault(line, f"{name} go back from {show(was)} to {show(now)}")
 
 
-def _join(effects: Sequence[str]) -> str:
-    return ", ".join(effects) or "nothing"
+def _kinds(told: Sequence[TraceRecord]) -> list[str]:
+    return [one["effect"] for one in told]
+
+
+def _is_outer(value: Any) -> bool:
+    """Return whether an outcome or a reply says that a limit of a run around this one stopped it."""
+    match value:
+        case {"limit": str(), "outer": outer}:
+            return outer is True
+        case dict():
+            # A checker does not know what an arbitrary value's members are.
+            fields = cast("TraceRecord", value).values()
+            return any(isinstance(one, dict) and "limit" in one and _is_outer(one) for one in fields)
+        case _:
+            return False
+
+
+def _join(effects: Iterable[str]) -> str:
+    return ", ".join(effects)
 
 
 def show(number: float) -> str:

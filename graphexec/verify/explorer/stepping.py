@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias, final
 
 from graphexec.effects import COST, MODEL_CALLS, TOKENS
 from graphexec.errors import ModelError, SnapshotError
-from graphexec.kernel.effects import All, Effect, Request
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.messages import ModelReply, Usage
@@ -98,8 +98,15 @@ class Stepping:
                 settled = execution.answered(effect, choice.value, at)
                 # The engine tells of a reply when it comes; of one that it is resumed with, it told before.
                 took = at - snapshot.spent.seconds
-                news = Answered(snapshot.node, effect, settled.replies[-1], took, settled.spent)
-                return self._on(Execution(self.graph, settled, self.limits), [news], (*waiting.had, str(choice)))
+                reply: Any = settled.replies[-1]
+                # Where the node is left, it is at the deadline: so for each of a batch.
+                batch = isinstance(effect, All) and not isinstance(reply, Exhausted)
+                replies: Any = reply if batch else (reply,) * len(members_of(effect))
+                news: list[Event[Any]] = [
+                    Answered(snapshot.node, one, each, took, settled.spent)
+                    for one, each in zip(members_of(effect), replies, strict=True)
+                ]
+                return self._on(Execution(self.graph, settled, self.limits), news, (*waiting.had, str(choice)))
 
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Everything that the world can do then."""
@@ -134,13 +141,12 @@ class Stepping:
         try:
             while len(events) < _ENDLESS:
                 item: Any = next(path)
-                if type(item) is Asked:
-                    events.append(item)
-                    waiting = Waiting(execution.snapshot(), item.effect, had)
-                    return tuple(events), waiting
+                if isinstance(item, (CallContext, Batch)):
+                    assert item.request is not None, "a call is asked for"
+                    return tuple(events), Waiting(execution.snapshot(), item.request, had)
                 if type(item) is Moved:
                     had = ()
-                assert isinstance(item, (Entered, Moved)), "what is asked for is told of before"
+                assert isinstance(item, (Entered, Asked, Moved)), "what is asked for is told of before"
                 events.append(item)
             return tuple(events), Over("endless", "")
         except StopIteration as end:

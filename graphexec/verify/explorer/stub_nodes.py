@@ -16,13 +16,13 @@ from itertools import permutations
 from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
-from graphexec.kernel.effects import All, Effect, Perform, Request, members_of
+from graphexec.kernel.counters import Ranks
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter, Spent
 from graphexec.kernel.node import Node
-from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of
@@ -183,7 +183,7 @@ class Puppets:
             charged = Counter[str]()
             for event in pulled.events:
                 if type(event) is Asked:
-                    charged.update(charges_of(members_of(event.effect)))
+                    charged.update(charges_of((event.effect,)))
             if (key := (pulled.kind, outcome, after, frozenset(charged.items()))) not in seen:
                 seen.add(key)
                 yield pull, pulled
@@ -249,7 +249,9 @@ class Puppets:
             yield All(effects)
         return self._return_result(value)
 
-    def _answer(self, effect: Request, now: float, deadline: float | None) -> tuple[object, float, float]:
+    def _answer(
+        self, asked: CallContext[Any] | Batch, now: float, deadline: float | None
+    ) -> tuple[object, float, float]:
         """Return the reply, when it comes and how long it took."""
         pace = self._pull.pace
         if pace == "cut":
@@ -257,9 +259,9 @@ class Puppets:
             return Cut(), at, at - now
         # Late is when the run's time is just over: whoever has a grace may still ask then.
         at = now if pace == "in time" else max(now, float(self._limits.seconds or 0))
-        if isinstance(effect, Perform):
-            return self._return_result(None), at, at - now
-        return ((None,) * len(effect.effects) if isinstance(effect, All) else None), at, at - now
+        if isinstance(asked, Batch):
+            return (None,) * len(asked.calls), at, at - now
+        return (self._return_result(None) if isinstance(asked.effect, Perform) else None), at, at - now
 
 
 def _may_ask(node: Node[Any, Any], count: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.counters import Ranks
 from graphexec.verify.proof.flow import Flow, Transition
 
 # Of the JSON form; it changes when a checker of the old form could misread the new one. Version 1, of graphexec 0.1,

@@ -114,9 +114,12 @@ def _counted_meters(effect: type[Effect[Any]], measured: Collection[str]) -> lis
 
 def _assumptions(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[str]:
     if limits.seconds is None:
-        yield "each node's function returns, and each effect is answered"
+        yield "each node's function, policy and observer returns, and each effect is answered"
     else:
-        yield "each node's function returns at once, and the event loop is not blocked; an unanswered effect is cut"
+        yield (
+            "each node's function, policy and observer returns at once, and the event loop is not blocked; an "
+            "unanswered effect is cut"
+        )
     asking = [node.name for node in graph if _unbounded(node, limits, measured)]
     if asking:
         yield f"each visit of {', '.join(asking)} asks for finitely many effects"

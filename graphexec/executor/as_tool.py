@@ -1,0 +1,50 @@
+"""An executor as a tool: its run is within the run that calls the tool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
+
+from graphexec.errors import ToolDefinitionError
+from graphexec.executor.inputs import outputs_of
+from graphexec.executor.result import RunResult
+from graphexec.kernel.effects import CallContext
+from graphexec.tools import AnyTool
+from graphexec.tools.tool import tool
+
+if TYPE_CHECKING:
+    from graphexec.executor.executor import AgentExecutor
+
+
+def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, description: str) -> AnyTool:
+    """Return a tool that runs the executor with the inputs `keys`, as `AgentExecutor.as_tool` says."""
+    # A callable agent names none.
+    keys = keys or ("input",)
+    wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
+    if wrong:
+        raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, which no argument can be named; rename it")
+
+    def run(call: CallContext[Any], **inputs: str) -> Any:
+        return _answer(executor.run(inputs, context=call.context, host=call))
+
+    async def arun(call: CallContext[Any], **inputs: str) -> Any:
+        return _answer(await executor.arun(inputs, context=call.context, host=call))
+
+    for function in (run, arun):
+        # Read by `tool`, which makes the schema of it.
+        function.__annotations__ = {_CALL: CallContext[Any], **dict.fromkeys(keys, str), "return": Any}
+        kind = inspect.Parameter.KEYWORD_ONLY
+        signature = inspect.Signature([inspect.Parameter(key, kind) for key in (_CALL, *keys)])
+        setattr(function, "__signature__", signature)  # noqa: B010 - a function has no such attribute to a checker
+    return tool(name=name, description=description, async_function=arun)(run)
+
+
+# The parameter for the call.
+_CALL = "call"
+
+
+def _answer(result: RunResult) -> Any:
+    outputs = outputs_of(result.ending)
+    return outputs["output"] if list(outputs) == ["output"] else outputs

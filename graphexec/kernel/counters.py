@@ -1,0 +1,296 @@
+"""The counters of a run: what is spent, what its limits allow, and its rank.
+
+A rank is a value that falls at every step of a run that is proved to end: a node's rank is a sequence of levels, whose
+value is, level by level, the number of the node's component and what is left of the level's budgets together, compared
+from left to right. Whole numbers of at least 0 cannot fall for ever (Floyd, 1967; the lexicographic form is of Alias et
+al., SAS 2010).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from itertools import takewhile
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from graphexec.errors import CertificateError, InputError
+from graphexec.kernel.effects import Around, Effect, Request, members_of
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent
+from graphexec.kernel.program import Charge, Step, Tariff, compiled
+
+# What most runs charge in others, and others in them.
+_NONE: Mapping[str, float] = MappingProxyType({})
+
+# `plan: ((3, ("iterations",)), (1, ()))`: in component 3, with the iterations that are left; within it, in part 1.
+Level: TypeAlias = tuple[int, tuple[str, ...]]
+Rank: TypeAlias = tuple[Level, ...]
+Ranks: TypeAlias = Mapping[str, Rank]
+
+# Above the value of every rank.
+HIGHEST: tuple[float, ...] = (math.inf,)
+
+# A rank's value as a straight line over the iterations that are left: its height, slope, and limit.
+Line: TypeAlias = tuple[int, int, int]
+
+
+def lines_of(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
+    """Return the ranks as lines over the iterations that are left of `most`; `None` if they count others too.
+
+    A rank of the component c, r iterations left of n, and the part p is (c * (n + 1) + r) * P + p, where P is above
+    every part: numbers of this kind are ordered as the ranks are.
+    """
+    parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
+    lines: dict[str, Line] = {}
+    for node, rank in ranks.items():
+        match rank:
+            case ((component, ()),):
+                lines[node] = component * ((most or 0) + 1) * parts, 0, 0
+            case ((component, ("iterations",)), (part, ())) if most is not None:
+                lines[node] = component * (most + 1) * parts + part, parts, most
+            case _:
+                return None
+    return lines
+
+
+class Counters:
+    """What one run has spent, and what its limits, and the runs `around` it, allow it to spend."""
+
+    # Without a dictionary a run that waits is a tenth smaller.
+    __slots__ = (
+        "_around",
+        "_counts",
+        "_limits",
+        "_lines",
+        "_others",
+        "_outer_seconds",
+        "_over",
+        "_program",
+        "_ranks",
+        "_restarts",
+        "_spent",
+        "_step",
+        "_timed",
+        "_within",
+        "seconds",
+    )
+    # Where the run is.
+    _step: Step
+
+    def __init__(
+        self, graph: Graph[Any, Any], spent: Spent, limits: Limits, ranks: Ranks | None, around: Around | None
+    ) -> None:
+        self._limits = limits
+        self._around = around
+        program = self._program = compiled(graph, limits)
+        self._counts: list[float] = [
+            spent.iterations,
+            *(spent.budgets.get(name, 0) for name in program.budgets),
+            *(spent.meters.get(name, 0) for name in program.meters),
+        ].copy()  # which keeps no room to grow
+        # What runs within calls have charged: of the open request, and before of meters that are not this run's.
+        self._within = _NONE
+        self._others = {name: count for name, count in spent.meters.items() if name not in program.slots} or _NONE
+        self.seconds = spent.seconds
+        # Read more often than it changes.
+        self._spent: Spent | None = None
+        # A restart is allowed or not before anything else is.
+        self._restarts = spent.restarts
+        over = limits.restarts is not None and spent.restarts > limits.restarts
+        self._over = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
+        # The second at which the deadline of a run around is.
+        self._outer_seconds = None if around is None else around.seconds
+        if around is not None:
+            self._over = self._over or around.refused
+        self._timed = limits.seconds is not None or self._outer_seconds is not None
+        self._ranks = ranks
+        self._lines = None if ranks is None else lines_of(ranks, limits.iterations)
+
+    def spent(self) -> Spent:
+        """Return what is spent so far."""
+        if self._spent is None:
+            counts, program, own = self._counts, self._program, self._program.own
+            names: tuple[str, ...] = program.meters
+            amounts = counts[own:]
+            if self._within or self._others:
+                # Another thread may be charging, which makes another one.
+                within = self._within
+                names = tuple(dict.fromkeys((*names, *self._others, *within)))
+                slots = program.slots
+                amounts = [
+                    (counts[slots[name]] if name in slots else self._others.get(name, 0)) + within.get(name, 0)
+                    for name in names
+                ]
+            self._spent = Spent(
+                iterations=int(counts[0]),
+                seconds=self.seconds,
+                restarts=self._restarts,
+                budgets=Counts(program.budgets, tuple(counts[1:own])) if own > 1 else NOTHING,
+                meters=Counts(names, tuple(amounts)),
+            )
+        return self._spent
+
+    @property
+    def limit(self) -> float | None:
+        """The second of the run's clock at which it must stop, by its own limit or that of a run around it."""
+        own, outer = self._limits.seconds, self._outer_seconds
+        return outer if own is None else own if outer is None else min(own, outer)
+
+    @property
+    def deadline(self) -> float | None:
+        """The second of the run's clock at which what the node asks for is cut, if there is one."""
+        seconds, outer = self._limits.seconds, self._outer_seconds
+        own = None if seconds is None else seconds + self._step.grace
+        return outer if own is None else own if outer is None else min(own, outer)
+
+    def refuses(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+        """Return what does not allow charging these amounts, by meter; `stops` must be below their limits."""
+        caps = self._program.caps
+        for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
+            limit = caps.get(name)
+            if limit is not None:
+                spent = self._counts[self._program.slots[name]] + self._within.get(name, 0)
+                if spent + amount > limit or (not amount and spent >= limit):
+                    return Exhausted(name, limit, spent, wanted=int(amount) or 1)
+        return None
+
+    def charge(self, amounts: Mapping[str, float]) -> None:
+        """Charge these amounts, by meter, for a run within a call of this one: from any thread, one at a time."""
+        within = dict(self._within)
+        for name, amount in amounts.items():
+            within[name] = within.get(name, 0) + amount
+        self._within = within
+        self._spent = None
+
+    def _fold(self) -> None:
+        """Count what runs within the answered calls have charged as this run's."""
+        slots, self._spent = self._program.slots, None
+        others = dict(self._others)
+        for name, amount in self._within.items():
+            if name in slots:
+                self._counts[slots[name]] += amount
+            else:
+                others[name] = others.get(name, 0) + amount
+        self._within, self._others = _NONE, others or _NONE
+
+    def _out_of_time(self, grace: float) -> Exhausted | None:
+        seconds, outer = self._limits.seconds, self._outer_seconds
+        if seconds is not None and self.seconds >= seconds + grace:
+            return Exhausted("seconds", seconds, self.seconds)
+        if outer is not None and self.seconds >= outer:
+            return Exhausted("seconds", outer, self.seconds, outer=True)
+        return None
+
+    def _enter(self, step: Step) -> Exhausted | None:
+        counts = self._counts
+        if self._timed and (late := self._out_of_time(0.0)) is not None:
+            return late
+        if self._over is not None:
+            return self._over
+        for slot, amount, limit in step.entry:
+            if counts[slot] + amount > limit:
+                return self._refund(step.entry, slot, limit, amount)
+            counts[slot] += amount
+        self._spent = None
+        return None
+
+    def _rank(self, node: str) -> tuple[float, ...]:
+        assert self._ranks is not None, "asked for where there are ranks"
+        if self._lines is not None:
+            height, slope, most = self._lines[node]
+            return (height + slope * max(0, most - self._counts[0]),)
+        value: list[float] = []
+        for component, budgets in self._ranks[node]:
+            value.append(component)
+            value.extend([self._remaining(name) for name in budgets])
+        return tuple(value)
+
+    def _remaining(self, name: str) -> float:
+        """Return what is left of a counter: 0 where more is spent, by a measured call, or under lower limits."""
+        limit = self._program.caps.get(name)
+        if limit is None:
+            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
+        return max(0, limit - self._counts[self._program.slots[name]])
+
+    def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
+        """Charge an effect, or a batch (without `tariff`) as a whole; return what does not allow it.
+
+        `asked` is how many effects this visit has asked for before.
+        """
+        limits, counts = self._limits, self._counts
+        if self._timed and (late := self._out_of_time(step.grace)) is not None:
+            return late
+        if self._over is not None:
+            return self._over
+        if limits.fan_out is not None and step.most is None:
+            wanted = len(members_of(effect))
+            if asked + wanted > limits.fan_out:
+                return Exhausted("fan_out", limits.fan_out, asked, wanted=wanted)
+        if tariff is None or tariff.stops or self._around is not None:
+            return self._charge_together(step, members_of(effect))
+        for slot, amount, limit in tariff.charges:
+            if counts[slot] + amount > limit:
+                return self._refund(tariff.charges, slot, limit, amount)
+            counts[slot] += amount
+        self._spent = None
+        return None
+
+    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
+        """Charge several effects, all or none."""
+        counts = self._counts
+        wanted: dict[int, int] = {}
+        limits: dict[int, float] = {}
+        stops: dict[int, float] = {}
+        for member in members:
+            tariff = step.tariffs[type(member)]
+            stops.update(tariff.stops)
+            for slot, amount, limit in tariff.charges:
+                wanted[slot] = wanted.get(slot, 0) + amount
+                limits[slot] = limit
+        for slot, total in wanted.items():
+            if counts[slot] + total > limits[slot]:
+                return self._exhaust(slot, limits[slot], total)
+        for slot, limit in stops.items():
+            if counts[slot] >= limit:
+                return self._exhaust(slot, limit, 1)
+        if self._around is not None:
+            names, own = self._program.names, self._program.own
+            amounts = {names[slot]: total for slot, total in wanted.items() if slot >= own}
+            compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
+            exhausted = self._around.charge(amounts, compared)
+            if exhausted is not None:
+                return exhausted
+        for slot, total in wanted.items():
+            counts[slot] += total
+        self._spent = None
+        return None
+
+    def _refund(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
+        """Give back what was paid of the charges before that of `slot`, and return what is exhausted."""
+        for paid, given, _ in takewhile(lambda charge: charge[0] != slot, charges):
+            self._counts[paid] -= given
+        return self._exhaust(slot, limit, amount)
+
+    def _exhaust(self, slot: int, limit: float, wanted: int) -> Exhausted:
+        return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
+
+    def _measure(self, effect: Effect[Any], reply: object) -> None:
+        """Count what a reply reports beyond what was prepaid."""
+        tariff = self._step.tariffs[type(effect)]
+        if tariff.measure is None:
+            return
+        counts = self._counts
+        more: dict[str, float] = {}
+        for (slot, prepaid, meter), amount in zip(tariff.measures, tariff.measure(effect, reply), strict=True):
+            if amount is None:
+                if meter is not None:
+                    asked = f"{self._step.name} asked for {type(effect).__name__}"
+                    raise InputError(
+                        f"{asked}, and the reply does not say its {meter}, which is limited; {meter.remedy}"
+                    )
+            elif amount > prepaid:
+                counts[slot] += amount - prepaid
+                more[self._program.names[slot]] = amount - prepaid
+        if more and self._around is not None:
+            self._around.settle(more)

@@ -1,0 +1,214 @@
+"""The call that code runs in, and runs within a call: they share the limits and the clock of the runs around them."""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import threading
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar, final
+
+from graphexec.errors import AbandonedError, ExhaustedError, InputError
+from graphexec.kernel.effects import CallContext, Effect
+from graphexec.kernel.events import ChargedReply
+from graphexec.kernel.execution import Execution
+from graphexec.kernel.meters import Exhausted
+
+R = TypeVar("R")
+
+# How many runs may be within one another, unless the caller says otherwise.
+MAX_DEPTH = 8
+
+
+@final
+class Scope:
+    """What the calls of one run have in common: its id and context, its clock, and where it is charged."""
+
+    __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "run_id")
+    depth: int
+    deepest: int
+
+    def __init__(
+        self, run_id: str, context: object, clock: Callable[[], float], host: CallContext[Any] | None, max_depth: int
+    ) -> None:
+        self.run_id = run_id
+        self.context: Any = context
+        self.clock = clock
+        self.host = host
+        outer = None if host is None else scope_of(host)
+        self.depth = 0 if outer is None else outer.depth + 1
+        self.deepest = self.depth + max_depth if outer is None else min(outer.deepest, self.depth + max_depth)
+        self.began = 0.0
+        self._execution: Execution | None = None
+
+    @property
+    def execution(self) -> Execution:
+        """The engine of the run."""
+        assert self._execution is not None, "a run is begun with it"
+        return self._execution
+
+    def begin(self, execution: Execution) -> None:
+        """Take the run's engine, whose clock goes on from where it stood."""
+        self._execution = execution
+        self.began = self.clock() - execution.seconds
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the deadline of what the run's node asks for, 0 or more; `None` without one."""
+        deadline = self.execution.deadline
+        return None if deadline is None else max(0.0, deadline - (self.clock() - self.began))
+
+
+def scope_of(call: CallContext[Any]) -> Scope:
+    """Return the scope of a call's run. Raises `InputError` for one of a run that is stepped by hand."""
+    if not isinstance(call.scope, Scope):
+        raise InputError(f"{call!r} is a call of a run that is stepped by hand; nothing can run within it")
+    return call.scope
+
+
+# The call that code is in; threads and tasks that it starts have a copy.
+_here: contextvars.ContextVar[CallContext[Any] | None] = contextvars.ContextVar("graphexec_call", default=None)
+enter_call, reset_call = _here.set, _here.reset
+
+# Runs are charged one at a time where they are within one another. What else counts for a run is its own loop's.
+_sharing = threading.Lock()
+
+
+def leave_call(call: CallContext[Any], token: contextvars.Token[CallContext[Any] | None]) -> None:
+    """Be where the code was before `enter_call`, which returned the token; nothing more is charged within the call."""
+    call.closed = True
+    if call.charged is not None:
+        close_calls((call,))
+    try:  # noqa: SIM105 - a context manager would be three calls more
+        reset_call(token)
+    # A stream or a task that is closed elsewhere was never set there.
+    except ValueError:
+        pass
+
+
+def close_calls(calls: Iterable[CallContext[Any]]) -> None:
+    """Have nothing more charged within calls: they are over."""
+    for call in calls:
+        call.closed = True
+    # Whoever has seen them open is waited for.
+    with _sharing:
+        pass
+
+
+def keep_charged(reply: object, call: CallContext[Any]) -> object:
+    """Return the reply to a call that is over as a journal keeps it: with what ran within the call."""
+    return ChargedReply(reply, call.charged) if call.charged else reply
+
+
+@contextmanager
+def within_call(call: CallContext[Any]) -> Generator[None, None, None]:
+    """Have what the code inside of `with` starts run in a call."""
+    token = _here.set(call)
+    try:
+        yield
+    finally:
+        reset_call(token)
+
+
+def listening_call() -> CallContext[Any] | None:
+    """Return the call whose listener hears what this code reports: of this run, or else of a run around it."""
+    call = _here.get()
+    while call is not None and call.listener is None:
+        scope = call.scope
+        call = scope.host if isinstance(scope, Scope) else None
+    return call
+
+
+def current_call() -> CallContext[Any] | None:
+    """Return the call that this code runs in: in a tool, a handler or an opaque node, and what they call.
+
+    A thread that is not graphexec's (`threading.Thread`, `run_in_executor`) does not know it: pass the call there, and
+    `run(..., host=call)`. Raises `AbandonedError` in one that nobody waits for any more.
+    """
+    call = _here.get()
+    if call is not None and call.closed:
+        raise AbandonedError(f"{call!r} is over, so nothing more runs within it")
+    return call
+
+
+def _outwards(call: CallContext[Any] | None) -> Generator[CallContext[Any], None, None]:
+    while call is not None:
+        yield call
+        call = scope_of(call).host
+
+
+def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float]) -> None:
+    for call in calls:
+        scope_of(call).execution.charge(amounts)
+        charged = call.charged or {}
+        call.charged = {**charged, **{name: charged.get(name, 0) + amount for name, amount in amounts.items()}}
+
+
+def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+    calls = list(_outwards(host))
+    with _sharing:
+        for call in calls:
+            if call.closed:
+                raise AbandonedError(f"{call!r} is over, so what runs within it goes no further")
+            exhausted = scope_of(call).execution.refuses(amounts, stops)
+            if exhausted is not None:
+                return exhausted
+        _add(calls, amounts)
+    return None
+
+
+def _settle(host: CallContext[Any], amounts: Mapping[str, float]) -> None:
+    calls = list(_outwards(host))
+    with _sharing:
+        _add([call for call in calls if not call.closed], amounts)
+
+
+@final
+class Nesting:
+    """The runs around a run, from the call `host` outwards: `Around` for the engine."""
+
+    __slots__ = ("_host", "refused", "seconds")
+
+    def __init__(self, scope: Scope, host: CallContext[Any], started: float) -> None:
+        self._host = host
+        # From now on its end waits for what is charged within it; see `close_calls`.
+        with _sharing:
+            host.charged = host.charged or {}
+        left = host.seconds_left
+        # The second of the inner run's clock.
+        self.seconds = None if left is None else started + left
+        deep = scope.depth > scope.deepest
+        self.refused = Exhausted("depth", scope.deepest, scope.deepest, outer=True) if deep else None
+
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+        """Charge every run around, by meter, or none; return what does not allow it."""
+        exhausted = _charge(self._host, amounts, stops)
+        return None if exhausted is None else dataclasses.replace(exhausted, outer=True)
+
+    def settle(self, amounts: Mapping[str, float]) -> None:
+        """Charge every run around what a reply has reported beyond what was paid."""
+        _settle(self._host, amounts)
+
+
+async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: Callable[[], Awaitable[R]]) -> R:
+    """Return what `answer` does, as an effect that is charged to the run of the call `host`, and the runs around it.
+
+    Raises `ExhaustedError` where a limit does not allow it. Without a host nothing is charged.
+    """
+    if host is None:
+        return await answer()
+    amounts = {meter.name: amount for meter, amount in effect.charges.items()}
+    exhausted = _charge(host, amounts, [meter.name for meter in effect.measures if meter not in effect.charges])
+    if exhausted is not None:
+        raise ExhaustedError(str(exhausted))
+    reply = await answer()
+    measured = zip(effect.measures, effect.measure(reply), strict=True)
+    _settle(
+        host,
+        {
+            meter.name: amount - effect.charges.get(meter, 0)
+            for meter, amount in measured
+            if amount is not None and amount > effect.charges.get(meter, 0)
+        },
+    )
+    return reply

@@ -1,0 +1,419 @@
+"""The loop of a run, around the engine: it hands calls to their handlers, keeps deadlines, and passes events on.
+
+One coroutine for sync and async runs; an `IO` waits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar, final
+
+from graphexec.errors import MissingHandlerError
+from graphexec.kernel.effects import Batch, CallContext, members_of
+from graphexec.kernel.events import Done, Failed, Journal, MemberReply, Reported, keep
+from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.snapshot import Snapshot, remember
+from graphexec.kernel.stepping import begin
+from graphexec.runtime.calls import (
+    Nesting,
+    Scope,
+    close_calls,
+    current_call,
+    enter_call,
+    keep_charged,
+    leave_call,
+    reset_call,
+    within_call,
+)
+from graphexec.runtime.handlers import NO_OPTIONS, Handler, RunContext, RunOptions, check_context, handler_of
+from graphexec.runtime.io import BLOCKING, IO, run_sync
+from graphexec.runtime.members import MemberCalls
+from graphexec.runtime.observers import Notifier, OnEvent
+from graphexec.runtime.progress import Listener, Reports
+from graphexec.runtime.supervision import Deadline, Loop, supervise, supervise_async
+from graphexec.runtime.threads import NOT_DONE, waiter_here
+
+S = TypeVar("S")
+F = TypeVar("F")
+
+# An async run that is never made to wait gives the loop to others after so many replies.
+TURN = 64
+
+# Bytes of a run's id, which tells runs apart in logs and stores.
+_ID_BYTES = 8
+
+
+# What a path yields beside events.
+_CALLS = frozenset({CallContext, Batch})
+_CUT = Cut()
+
+
+def follow(
+    graph: Graph[S, F],
+    value: S | Snapshot,
+    run_context: RunContext,
+    io: IO,
+    on_event: OnEvent | None = None,
+    *,
+    notify: Notifier | None = None,
+    pieces: bool = False,
+    options: RunOptions = NO_OPTIONS,
+) -> Coroutine[Any, Any, Done[F]]:
+    """Return the coroutine that follows a run to its end: the one loop of every kind of run.
+
+    `notify` is called with each event, and `on_event` is awaited with it after that: a stream's consumer may be behind
+    it, so that a call with a deadline has a thread or a task of its own.
+    """
+    return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow(Loop())
+
+
+@final
+class _Superseded(BaseException):
+    """The run goes on without this loop, because the deadline has cut the call that it was in."""
+
+
+@final
+class RunLoop:
+    """One run that is followed: its path, its journal, and how its calls are carried out."""
+
+    __slots__ = (
+        "_asked_at",
+        "_call",
+        "_calls",
+        "_notify",
+        "_on_event",
+        "_waiting",
+        "began",
+        "clock",
+        "execution",
+        "io",
+        "journal",
+        "node_seconds",
+        "observed",
+        "parts",
+        "path",
+        "pieces",
+        "run_context",
+        "scope",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        graph: Graph[Any, Any],
+        value: Any,
+        run_context: RunContext,
+        io: IO,
+        on_event: OnEvent | None,
+        notify: Notifier | None,
+        options: RunOptions,
+        *,
+        pieces: bool,
+    ) -> None:
+        start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
+        host = options.host or current_call()
+        run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
+        self.clock = run_context.clock
+        self.scope = Scope(run_id, options.context, self.clock, host, run_context.max_depth)
+        around = None if host is None else Nesting(self.scope, host, start.spent.seconds)
+        self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, around=around)
+        check_context(run_context.handlers, self.execution.context_types, options.context)
+        # The clock of a resumed run goes on where it stood.
+        self.scope.begin(self.execution)
+        self.began = self.scope.began
+        # Between a reply and the next call: in nodes, and in the policies and observers that they call.
+        self.node_seconds = 0.0
+        self.observed = notify is not None or on_event is not None
+        # Without a consumer to wait for, events go from the engine to the observers.
+        told = notify if on_event is None else None
+        self.path = self.execution.path(observed=self.observed, by_member=True, notify=told)
+        # JournalEntry after reply, the three parts of each in turn.
+        self.parts: list[object] = []
+        self.journal = Journal(graph, run_context.limits, start, self.parts, self.scope)
+        self.io = io
+        self.run_context = run_context
+        self.pieces = pieces
+        self.streams = on_event is not None
+        self._on_event = on_event
+        self._notify = notify
+        # The calls that were asked for last; the one that may be cut, and when it began.
+        self._calls: Sequence[CallContext[Any]] = ()
+        self._call: CallContext[Any] | None = None
+        self._asked_at = 0.0
+        self._waiting: CallContext[Any] | Batch | None = None
+
+    def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
+        return run_sync(self._follow_in_task(loop, deadline, cut))
+
+    async def _follow_in_task(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
+        """Follow the run where it is supervised: from what it waits for, or from the call that was `cut`."""
+        waiting, self._waiting = self._waiting, None
+        if not cut:
+            return await self.follow(loop, deadline, waiting=waiting)
+        assert self._call is not None, "it is a call that is cut"
+        close_calls((self._call,))
+        return await self.follow(loop, deadline, self.cut(self._call, self._asked_at))
+
+    async def _supervise(self) -> Done[Any]:
+        """Follow the run in a thread or a task of its own, which it leaves behind in a call that is late."""
+        left = self.scope.seconds_left() or 0.0
+        if self.io.blocking:
+            return supervise(self._follow_in_thread, left)
+        return await supervise_async(self._follow_in_task, left)
+
+    async def _end(self, done: Done[Any]) -> Done[Any]:
+        watched = 0.0 if self._notify is None else self._notify.seconds
+        done = dataclasses.replace(done, observer_seconds=watched, node_seconds=max(0.0, self.node_seconds - watched))
+        if self._notify is not None:
+            self._notify.end(done)
+        if self._on_event is not None:
+            await self._on_event(done)
+        return done
+
+    def _fail(self, error: BaseException) -> None:
+        close_calls(self._calls)
+        snapshot = self.execution.snapshot()
+        remember(error, snapshot)
+        keep(error, self.journal)
+        if self._notify is not None:
+            self._notify.end(Failed(error, snapshot))
+
+    async def follow(
+        self,
+        loop: Loop,
+        deadline: Deadline | None = None,
+        answer: tuple[object, float, float] | None = None,
+        waiting: CallContext[Any] | Batch | None = None,
+    ) -> Done[Any]:
+        """Follow the run to its end; `answer` is to what it has asked for last, or it is `waiting` for one.
+
+        Without a `deadline` that supervises it, it is the whole run: it goes on supervised from the first call that
+        may be cut, tells of the end, and attaches to an exception where the run was.
+        """
+        path, execution, io, clock, began = self.path, self.execution, self.io, self.clock, self.began
+        notify, on_event, parts, handlers = self._notify, self._on_event, self.parts, self.run_context.handlers
+        timed = execution.deadline is not None
+        left: float | None
+        supervised = timed and deadline is None and on_event is None
+        plain = not self.observed and self.run_context.around_call is None
+        waiter = waiter_here()
+        members: MemberCalls | None = None
+        asked = 0
+        # When the nodes had their turn.
+        back = clock() - began
+        try:
+            while True:
+                if waiter is not None and waiter.gone:
+                    waiter.check()
+                item: Any
+                if waiting is None:
+                    try:
+                        # The path is sent nothing before it has begun, and after an event.
+                        item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                    except StopIteration as end:
+                        self.node_seconds += clock() - began - back
+                        done: Done[Any] = Done(end.value, execution.snapshot(), self.journal)
+                        return await self._end(done) if deadline is None else done
+                else:
+                    item, waiting = waiting, None
+                # Whoever waits may have left while a node was at work.
+                if waiter is not None and waiter.gone:
+                    waiter.check()
+                kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+                if supervised and kind in _CALLS and self._may_be_cut(item):
+                    self._waiting = item
+                    return await self._end(await self._supervise())
+                if kind is Batch:
+                    self._calls = item.calls
+                    if members is None or members.batch is not item:
+                        if members is not None:
+                            await members.close()
+                        members = MemberCalls(self, item, loop, deadline)
+                    self.node_seconds += clock() - began - back
+                    answer = await members.next_answer()
+                    back = clock() - began
+                    continue
+                if kind is not CallContext:
+                    answer = None
+                    if notify is not None:
+                        notify(item)
+                    if on_event is not None:
+                        await on_event(item)
+                    continue
+                asked += 1
+                if not asked % TURN:
+                    await io.checkpoint()
+                asked_at = clock() - began
+                self.node_seconds += asked_at - back
+                if plain:
+                    effect: Any = item.effect
+                    try:
+                        handler = handlers[type(effect)]
+                    except KeyError:
+                        raise MissingHandlerError(effect) from None
+                    # A handler that waits and is not timed is cut by the supervisor: this loop is left behind then.
+                    hurried = timed and not handler.timed
+                    if hurried:
+                        until = execution.deadline
+                        left = None if until is None else until - asked_at
+                        if left is not None and left <= 0:
+                            answer = self.cut(item, asked_at)
+                            continue
+                        hurried = not handler.instant
+                        if hurried:
+                            assert deadline is not None, "it is supervised"
+                            assert left is not None, "it is timed"
+                            self._call, self._asked_at = item, asked_at
+                            deadline.begin(left)
+                    token = enter_call(item)
+                    try:
+                        reply = await handler.answer(effect, item, BLOCKING if handler.instant else io)
+                    finally:
+                        mine = deadline is None or not hurried or deadline.end(loop)
+                        # As `leave_call`, without a call more for each effect.
+                        item.closed = True
+                        if item.charged is not None:
+                            close_calls((item,))
+                        try:  # noqa: SIM105 - as there
+                            reset_call(token)
+                        except ValueError:
+                            pass
+                    if not mine:
+                        raise _Superseded  # noqa: TRY301 - nothing else is to be done with it
+                    now = clock() - began
+                else:
+                    self._calls = (item,)
+                    until = execution.deadline
+                    left = None if until is None else until - asked_at
+                    reply, now = await self.answer(item, loop, deadline, left)
+                back = now
+                answer = (reply, now, now - asked_at)
+                parts.extend(answer if item.charged is None else (keep_charged(reply, item), now, now - asked_at))
+        except BaseException as error:
+            if deadline is None:
+                self._fail(error)
+            raise
+        finally:
+            if members is not None:
+                await members.close()
+            if deadline is None:
+                # A loop that was interrupted may be in a node just now, which then is not to be closed.
+                with suppress(ValueError):
+                    path.close()
+
+    def _may_be_cut(self, item: CallContext[Any] | Batch) -> bool:
+        calls = item.calls if isinstance(item, Batch) else (item,)
+        return not all(handler_of(self.run_context.handlers, call.effect).instant for call in calls)
+
+    def cut(self, call: CallContext[Any], asked_at: float) -> tuple[object, float, float]:
+        """Write into the journal that a call is cut just now, with what it was charged; return it for the path."""
+        now = self.clock() - self.began
+        in_batch = call.request is not None and len(members_of(call.request)) > 1
+        kept = keep_charged(_CUT, call)
+        self.parts.extend((MemberReply(call.member, kept) if in_batch else kept, now, now - asked_at))
+        return MemberReply(call.member, _CUT) if in_batch else _CUT, now, now - asked_at
+
+    async def answer(
+        self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
+    ) -> tuple[object, float]:
+        """Return the reply to a call, and the second at which it came; pass on what is reported meanwhile.
+
+        There are `left` seconds for it.
+        """
+        handler = handler_of(self.run_context.handlers, call.effect)
+        if handler.timed:
+            left = None
+        elif left is not None and left <= 0:
+            return _CUT, self.clock() - self.began
+        if self.pieces:
+            return await self._overhear(handler, call, left)
+        # Reports are passed on when the call is answered, or has failed.
+        heard = None
+        if self.observed:
+            heard = call.listener = Reports()
+        try:
+            token = enter_call(call)
+            try:
+                if self.streams:
+                    if handler.instant or left is None:
+                        reply = await self.handle(handler, call)
+                    else:
+                        came = await self.io.within(partial(self.handle, handler, call), left)
+                        reply = _CUT if came is NOT_DONE else came
+                elif handler.instant or deadline is None or left is None:
+                    reply = await self.handle(handler, call)
+                else:
+                    reply = await self._hurry(handler, call, loop, deadline, left)
+                now = self.clock() - self.began
+            finally:
+                leave_call(call, token)
+        except Exception:
+            if heard:
+                await self.report(call, heard)
+            raise
+        if heard:
+            await self.report(call, heard)
+        return reply, now
+
+    async def _hurry(
+        self, handler: Handler, call: CallContext[Any], loop: Loop, deadline: Deadline, left: float
+    ) -> object:
+        """Return the reply to a call that the supervisor cuts after `left` seconds: then this loop is left behind."""
+        self._call, self._asked_at = call, self.clock() - self.began
+        deadline.begin(left)
+        mine = False
+        try:
+            reply = await self.handle(handler, call)
+        finally:
+            mine = deadline.end(loop)
+        if not mine:
+            raise _Superseded
+        return reply
+
+    async def report(self, call: CallContext[Any], heard: Iterable[object]) -> None:
+        """Pass on what a call has reported."""
+        # A copy: a call that was cut may still report.
+        for news in tuple(heard):
+            event = Reported(call.node, call.effect, news, call)
+            if self._notify is not None:
+                self._notify(event)
+            if self._on_event is not None:
+                await self._on_event(event)
+
+    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
+        """Have the handler answer, within what goes around each call."""
+        io = BLOCKING if handler.instant else self.io
+        around = self.run_context.around_call
+        if around is None:
+            return await handler.answer(call.effect, call, io)
+        with around(call):
+            return await handler.answer(call.effect, call, io)
+
+    async def _overhear(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
+        """Return the reply to a call as `answer` does; what it reports is passed on as it comes."""
+        ends = None if left is None else self.clock() + left
+
+        async def timed() -> tuple[object, float]:
+            return await self.handle(handler, call), self.clock() - self.began
+
+        async with self.io.crew() as crew:
+            call.listener = Listener(partial(crew.report, 0), pieces=True, room=crew.room)
+            with within_call(call):
+                crew.start(0, timed)
+            try:
+                while True:
+                    came = await crew.take(None if ends is None else ends - self.clock())
+                    if came is None:
+                        return _CUT, self.clock() - self.began
+                    _, future, news = came
+                    if future is not None:
+                        answered: tuple[object, float] = future.result()
+                        return answered
+                    await self.report(call, (news,))
+            finally:
+                close_calls((call,))

@@ -1,0 +1,141 @@
+"""Observers: functions that are called with each event of a run, and cannot end it unless they are marked so."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+from graphexec.errors import described
+from graphexec.kernel.events import Done, Event, Failed, Reported
+
+# What is awaited with each event; it may wait until a consumer wants the next one.
+OnEvent: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ObserverFailed:
+    """News: an observer raised `error`. It is called with later events too; what else it raises is not reported."""
+
+    observer: str
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"the observer {self.observer} failed with {described(self.error)}, which does not end the run"
+
+
+class Notifier:
+    """Calls the observers of one run with its events, in order; `seconds` is the time that they have taken.
+
+    An exception of an observer is logged, and reported to the others and to the consumer, once per observer and run. It
+    is raised instead if the observer has an attribute `raise_error` that is `True`. What is not an `Exception`, such as
+    `KeyboardInterrupt`, is always raised. If the run `goes_on` in another stream when this one is closed, there is no
+    `Failed`.
+    """
+
+    __slots__ = ("_clock", "_ended", "_failed", "_goes_on", "_observers", "_reports", "_unreported", "seconds")
+
+    def __init__(
+        self,
+        observers: Sequence[Callable[[Event[Any]], object]],
+        clock: Callable[[], float],
+        goes_on: Callable[[], bool] | None = None,
+    ) -> None:
+        self.seconds = 0.0
+        self._observers = tuple(observers)
+        self._clock = clock
+        self._goes_on = goes_on
+        # How many of the observers have been called with the last event, `Done` or `Failed`.
+        self._ended = 0
+        self._failed: list[object] = []
+        self._unreported: list[tuple[object, ObserverFailed]] = []
+        # For the consumer.
+        self._reports: list[Reported] = []
+
+    # Any event but the last: it has a node.
+    def __call__(self, event: Any) -> None:
+        """Call the observers with an event, and with what the others raise."""
+        began = self._clock()
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception as error:
+                if _is_raising(observer):
+                    raise
+                self._note(observer, error)
+        if self._unreported:
+            self._report(event.node)
+        self.seconds += self._clock() - began
+
+    def end(self, event: Done[Any] | Failed) -> None:
+        """Call the observers with the last event, but those that have been called with one.
+
+        An exception has nobody left to be raised to where the run has `Failed`, so it is logged.
+        """
+        if type(event) is Failed and self._goes_on is not None and self._goes_on():
+            return
+        for observer in self._observers[self._ended :]:
+            self._ended += 1
+            try:
+                observer(event)
+            except Exception as error:
+                if type(event) is Done and _is_raising(observer):
+                    raise
+                self._note(observer, error)
+        # It is the observers' last event, but the consumer's is still to come.
+        node = event.snapshot.node
+        self._reports += [Reported(node, None, news) for _, news in self._unreported]
+
+    def reporting_to(self, consumer: OnEvent) -> OnEvent:
+        """Return a consumer that receives reports of failed observers, too: after the event, but before `Done`."""
+
+        async def deliver(event: Event[Any]) -> None:
+            is_last = type(event) is Done
+            if not is_last:
+                await consumer(event)
+            while self._reports:
+                await consumer(self._reports.pop(0))
+            if is_last:
+                await consumer(event)
+
+        return deliver
+
+    def _note(self, observer: object, error: Exception) -> None:
+        """Log an exception of an observer, and keep it to be reported, if it is the observer's first."""
+        if any(one is observer for one in self._failed):
+            return
+        self._failed.append(observer)
+        news = ObserverFailed(_name_of(observer), error)
+        self._unreported.append((observer, news))
+        # A handler writes its own failures to stderr, which may be what is closed.
+        with contextlib.suppress(Exception):
+            # Most runs never need it.
+            import logging
+
+            logging.getLogger("graphexec").warning("%s", news, exc_info=error)
+
+    def _report(self, node: str) -> None:
+        while self._unreported:
+            failed, news = self._unreported.pop(0)
+            report = Reported(node, None, news)
+            self._reports.append(report)
+            for observer in self._observers:
+                if observer is failed:
+                    continue
+                try:
+                    observer(report)
+                except Exception as error:
+                    if _is_raising(observer):
+                        raise
+                    self._note(observer, error)
+
+
+def _is_raising(observer: object) -> bool:
+    return getattr(observer, "raise_error", False) is True
+
+
+def _name_of(observer: object) -> str:
+    name: object = getattr(observer, "__qualname__", None)
+    return name if isinstance(name, str) else type(observer).__qualname__

@@ -1,0 +1,219 @@
+"""An executor is a tool of another one: its run is within the run that calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, CallContext, create_react_agent, tool
+from graphexec.agents import chat_agent
+from graphexec.errors import ModelError, ToolDefinitionError
+from graphexec.kernel import Done, replay
+from graphexec.memory import BufferMemory
+from graphexec.models import ScriptedModel
+from graphexec.testing import VirtualClock, on_loop_time
+from graphexec.tools import AnyTool
+from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, run_sync, scripted
+
+
+def inner_of(*replies: Any, **options: Any) -> AgentExecutor:
+    return caller_of(ScriptedModel(replies, repeat_last=True), echo, **options)
+
+
+def outer_of(one: AnyTool, **options: Any) -> AgentExecutor:
+    names = dict.fromkeys(one.names, "hello")
+    return AgentExecutor(agent=scripted(act(one.name, **names), answer()), tools=[one], **options)
+
+
+def test_tool_has_the_given_name_and_description() -> None:
+    one = inner_of("done").as_tool("research", "Find it out.")
+    assert (one.name, one.description) == ("research", "Find it out.")
+    assert one.signature == "research(input: string)"
+    assert one.spec.parameters == {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+def test_function_agent_takes_one_input() -> None:
+    seen: list[Any] = []
+
+    def agent(steps: Any, inputs: Any) -> Any:
+        seen.append(inputs)
+        return answer("found")
+
+    one = AgentExecutor(agent=agent, tools=[]).as_tool("research", "Find it out.")
+    assert one.names == ("input",)
+    assert outer_of(one).run("q").steps[0].observation == "found"
+    assert seen == [{"input": "hello"}]
+
+
+def test_each_input_is_an_argument() -> None:
+    model = ScriptedModel(["Final Answer: done"])
+    agent = create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
+    one = AgentExecutor(agent=agent, tools=[echo]).as_tool("write", "Write about it.")
+    assert sorted(one.names) == ["reader", "topic"]
+    outer = AgentExecutor(agent=scripted(act("write", topic="tea", reader="kids"), answer()), tools=[one])
+    assert outer.run("q").steps[0].observation == "done"
+    assert "tea for kids" in str(model.requests[0])
+
+
+@HOW
+def test_inputs_of_a_memory_are_no_arguments(run: Running) -> None:
+    memory = BufferMemory(key="past")
+    model = ScriptedModel(["Final Answer: first", "Final Answer: second"])
+    prompt = "{past} {input} {agent_scratchpad} {tools} {tool_names}"
+    inner = AgentExecutor(agent=create_react_agent(model, [echo], prompt=prompt), tools=[echo], memory=memory)
+    one = inner.as_tool("talk", "Talk to it.")
+    assert one.names == ("input",)
+    assert run(outer_of(one)).steps[0].observation == "first"
+    assert run(outer_of(one)).steps[0].observation == "second"
+    assert "first" in str(model.requests[1])
+
+
+@HOW
+def test_answer_is_the_observation(run: Running) -> None:
+    result = run(outer_of(inner_of(call("echo", text="a"), "found it").as_tool("research", "Find it out.")))
+    assert (result.steps[0].observation, result.steps[0].status) == ("found it", "ok")
+    assert result.spent["model_calls"] == 2 + 2
+    *_, last = replay(result.journal)
+    assert isinstance(last, Done)
+    assert last.spent == result.spent
+
+
+@HOW
+def test_several_outputs_are_a_dict(run: Running) -> None:
+    finish = AgentFinish({"answer": "yes", "why": "so"})
+    one = AgentExecutor(agent=scripted(finish), tools=[]).as_tool("research", "Find it out.")
+    assert run(outer_of(one)).steps[0].observation == {"answer": "yes", "why": "so"}
+
+
+@HOW
+def test_stopped_inner_run_says_so(run: Running) -> None:
+    one = inner_of(call("echo", text="a"), max_iterations=2).as_tool("research", "Find it out.")
+    result = run(outer_of(one))
+    assert result.steps[0].observation == "Agent stopped due to iteration limit or time limit."
+    assert result.reason == "finished"
+
+
+@HOW
+def test_outer_limits_hold_for_the_tool(run: Running) -> None:
+    model = Caller()
+    one = caller_of(model, echo).as_tool("research", "Find it out.")
+    result = run(outer_of(one, max_model_calls=6))
+    assert (model.calls, result.reason, result.spent["model_calls"]) == (5, "model_calls", 6)
+
+
+@HOW
+def test_error_of_the_inner_run_is_observed(run: Running) -> None:
+    one = inner_of(ModelError("overloaded")).as_tool("research", "Find it out.")
+    (step,) = run(outer_of(one)).steps
+    assert step.status == "error"
+    assert step.error == "graphexec.errors.ModelError"
+    assert "overloaded" in step.observation
+    with pytest.raises(ModelError, match="overloaded"):
+        run(outer_of(one, handle_tool_errors="raise"))
+
+
+def test_bad_arguments_are_observed() -> None:
+    one = inner_of("done").as_tool("research", "Find it out.")
+    executor = AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
+    assert executor.run("q").steps[0].status == "bad_arguments"
+
+
+def test_async_run_uses_no_thread() -> None:
+    threads: set[int] = set()
+
+    @tool
+    async def see(text: str) -> str:
+        """Note the thread."""
+        threads.add(threading.get_ident())
+        await asyncio.sleep(1)
+        return text
+
+    clock = VirtualClock()
+    inner = on_loop_time(caller_of(Caller(answers_after=1), see), clock)
+    outer = on_loop_time(outer_of(inner.as_tool("research", "Find it out."), max_execution_time=5), clock)
+    assert clock.run(outer.arun("q")).steps[0].observation == "hello"
+    assert threads == {threading.get_ident()}
+    assert clock.seconds == 1
+
+
+def test_sync_run_stays_in_its_thread() -> None:
+    threads: set[int] = set()
+
+    @tool
+    def see(text: str) -> str:
+        """Note the thread."""
+        threads.add(threading.get_ident())
+        return text
+
+    inner = caller_of(Caller(answers_after=1), see)
+    run_sync(outer_of(inner.as_tool("research", "Find it out.")))
+    assert threads == {threading.get_ident()}
+
+
+@HOW
+def test_tool_passes_the_context_on(run: Running) -> None:
+    seen: list[Any] = []
+
+    @tool
+    def see(text: str, call: CallContext[str]) -> str:
+        """Note the context."""
+        seen.append(call.context)
+        return text
+
+    inner = caller_of(Caller(answers_after=1), see)
+    run(outer_of(inner.as_tool("research", "Find it out.")), context="ada")
+    assert seen == ["ada"]
+
+
+def test_executor_may_be_its_own_tool() -> None:
+    model = Caller(answers_after=1)
+    tools: list[AnyTool] = []
+
+    @tool
+    def again(text: str, call: CallContext[Any]) -> Any:
+        """Ask again."""
+        return tools[0].function(input=text, call=call)
+
+    executor = caller_of(model, again, max_depth=3)
+    tools.append(executor.as_tool("itself", "Ask itself."))
+    assert executor.run("q").output == "Agent stopped due to depth limit."
+    assert model.calls == 2 * 4
+
+
+def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
+    one = inner_of("done").as_tool("research", "Find it out.")
+    outer = outer_of(one)
+    assert "research" in repr(outer)
+    page = outer.run("q").draw(tmp_path / "run.html").read_text("utf-8")
+    assert "research" in page
+    assert "dispatch_tools" in outer.draw(tmp_path / "flow.svg").read_text("utf-8")
+    documented = AgentExecutor.as_tool.__doc__ or ""
+    assert "limits and time" in documented
+
+
+@pytest.mark.parametrize("name", ["", "  ", 3])
+def test_invalid_names_are_refused(name: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="name"):
+        inner_of("done").as_tool(name, "Find it out.")
+
+
+@pytest.mark.parametrize("description", ["", None, 3])
+def test_invalid_descriptions_are_refused(description: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="research"):
+        inner_of("done").as_tool("research", description)
+
+
+@pytest.mark.parametrize("key", ["call", "class", "my-topic"])
+def test_inputs_that_no_argument_can_name(key: str) -> None:
+    made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
+    with pytest.raises(ToolDefinitionError, match=f"the input '{key}', which no argument can be named; rename it"):
+        AgentExecutor(agent=made, tools=[]).as_tool("research", "Find it out.")

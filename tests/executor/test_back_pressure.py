@@ -1,0 +1,162 @@
+"""Streams have back-pressure: whoever makes pieces or reports is at most some way ahead of whoever takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, closing
+from typing import Any
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Reported, create_tool_calling_agent, tool
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.runtime import report
+from graphexec.runtime.threads import MOST_REPORTS
+
+# How many may be made ahead: those that wait, and one in each hand.
+AHEAD = MOST_REPORTS + 6
+# Events that are taken.
+TAKEN = 400
+LONG = 20.0
+
+
+class Endless:
+    """A model that makes pieces for ever."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.ended = threading.Event()
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        raise AssertionError("it is to be streamed")
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        raise AssertionError("it is to be streamed")
+
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
+        try:
+            while True:
+                self.made += 1
+                yield ReplyDelta("x")
+        finally:
+            self.ended.set()
+
+    async def astream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> AsyncIterator[ReplyDelta | ModelReply]:
+        try:
+            while True:
+                self.made += 1
+                yield ReplyDelta("x")
+        finally:
+            self.ended.set()
+
+
+def take(executor: AgentExecutor, how: str, look: Callable[[int], None], *, tokens: bool = True) -> None:
+    """Take so many reports, and look at each; then close the stream."""
+    taken = 0
+
+    def saw(event: Any) -> bool:
+        nonlocal taken
+        if isinstance(event, Reported):
+            taken += 1
+            look(taken)
+        return taken == TAKEN
+
+    async def through() -> None:
+        async with aclosing(executor.astream("q", tokens=tokens)) as events:
+            async for event in events:
+                if saw(event):
+                    break
+
+    if how == "async":
+        asyncio.run(through())
+        return
+    with closing(executor.stream("q", tokens=tokens)) as events:
+        for event in events:
+            if saw(event):
+                break
+
+
+HOW = pytest.mark.parametrize("how", ["sync", "async"])
+DEADLINE = pytest.mark.parametrize("seconds", [None, 3 * LONG], ids=["", "deadline"])
+
+
+@HOW
+@DEADLINE
+def test_a_model_is_little_ahead(how: str, seconds: float | None) -> None:
+    model = Endless()
+
+    def look(taken: int) -> None:
+        assert model.made - taken <= AHEAD
+
+    agent = create_tool_calling_agent(model, [])
+    take(AgentExecutor(agent=agent, tools=[], max_execution_time=seconds), how, look)
+    assert model.ended.wait(LONG)
+    assert model.made <= TAKEN + AHEAD
+
+
+@HOW
+@DEADLINE
+@pytest.mark.parametrize("tokens", [False, True], ids=["", "tokens"])
+def test_tools_in_threads_are_little_ahead(how: str, seconds: float | None, tokens: bool) -> None:
+    """Of two in one step, both of which report for ever."""
+    lock, stop = threading.Lock(), threading.Event()
+    ended, together = threading.Semaphore(0), threading.Barrier(2)
+    made = 0
+
+    @tool
+    def talk() -> None:
+        """Report for ever."""
+        nonlocal made
+        together.wait(LONG)
+        try:
+            while not stop.is_set():
+                with lock:
+                    made += 1
+                report("still here")
+        finally:
+            ended.release()
+
+    def look(taken: int) -> None:
+        assert made - taken <= AHEAD
+
+    executor = AgentExecutor(
+        agent=lambda steps, _: AgentFinish({"output": "done"}) if steps else [AgentAction("talk", {})] * 2,
+        tools=[talk],
+        max_execution_time=seconds,
+    )
+    try:
+        take(executor, how, look, tokens=tokens)
+    finally:
+        stop.set()
+    for _ in range(2):
+        assert ended.acquire(timeout=LONG)
+
+
+@HOW
+def test_a_closed_stream_ends_a_tool_that_reports(how: str) -> None:
+    """None of the threads waits for room for ever."""
+    stop = threading.Event()
+    ended, together = threading.Semaphore(0), threading.Barrier(8)
+
+    @tool
+    def talk() -> None:
+        """Report until nobody waits, whatever that raises."""
+        together.wait(LONG)
+        while not stop.is_set():
+            try:
+                report("still here")
+            except Exception:  # noqa: BLE001 - as a tool may have it
+                continue
+        ended.release()
+
+    executor = AgentExecutor(
+        agent=lambda steps, _: AgentFinish({"output": "done"}) if steps else [AgentAction("talk", {})] * 8, tools=[talk]
+    )
+    take(executor, how, lambda _: None)
+    stop.set()
+    for _ in range(8):
+        assert ended.acquire(timeout=LONG)

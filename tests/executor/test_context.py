@@ -1,0 +1,416 @@
+"""A run's context reaches its tools, handlers, nodes and events by annotation, and is stored nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, final, runtime_checkable
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    Asks,
+    CallContext,
+    Effect,
+    Event,
+    Exhausted,
+    Graph,
+    InputError,
+    Snapshot,
+    ask,
+    charged,
+    edges,
+    graph,
+    node,
+    on,
+    opaque,
+    snapshot_of,
+    tool,
+)
+from graphexec.draw import Recorder
+from graphexec.kernel import Done, replay
+from graphexec.runtime import RunOptions
+from tests.executor.actors import (
+    HOW,
+    MIXED,
+    AnyTool,
+    Caller,
+    Running,
+    act,
+    answer,
+    caller_of,
+    delegate_to,
+    scripted,
+)
+
+# Seconds that a test waits for what has to happen at once.
+LONG = 20.0
+SECRET = "hunter2"
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    password: str = SECRET
+
+
+ADA = User("ada")
+
+
+@tool
+def greet(text: str, call: CallContext[User]) -> str:
+    """Greet the user."""
+    return f"{text} {call.context.name}"
+
+
+@tool
+async def agreet(text: str, call: CallContext[User]) -> str:
+    """Greet the user."""
+    return f"{text} {call.context.name}"
+
+
+def greeting(one: AnyTool, **options: Any) -> AgentExecutor:
+    both = [act(one.name, text="hello"), act(one.name, text="bye")]
+    return AgentExecutor(agent=scripted(both, answer()), tools=[one], **options)
+
+
+# ---- who gets it
+
+
+@HOW
+@pytest.mark.parametrize("one", [greet, agreet], ids=["sync", "async"])
+@pytest.mark.parametrize("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
+def test_tools_get_the_context(run: Running, one: AnyTool, options: dict[str, Any]) -> None:
+    result = run(greeting(one, **options), context=ADA)
+    assert [step.observation for step in result.steps] == ["hello ada", "bye ada"]
+
+
+def test_every_way_to_run_takes_it() -> None:
+    executor = greeting(greet, return_intermediate_steps=True)
+
+    async def collect() -> list[Any]:
+        return [
+            await executor.ainvoke("q", context=ADA),
+            [event async for event in executor.astream("q", context=ADA)],
+            [chunk async for chunk in executor.astream_chunks("q", context=ADA)],
+            [piece async for piece in executor.astream_answer("q", context=ADA)],
+            [steps async for steps in executor.iter("q", context=ADA)],
+            await executor.abatch(["q"], context=ADA),
+        ]
+
+    told = [
+        executor.invoke("q", context=ADA),
+        list(executor.stream("q", context=ADA)),
+        list(executor.stream_chunks("q", context=ADA)),
+        list(executor.stream_answer("q", context=ADA)),
+        list(executor.iter("q", context=ADA)),
+        executor.batch(["q", "q"], context=ADA),
+        *asyncio.run(collect()),
+    ]
+    for position, one in enumerate(told):
+        assert ("bye ada" in str(one)) == (position not in (3, 9)), position
+
+
+@final
+@dataclass(frozen=True)
+class Start:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Seen:
+    names: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class SeenTwice:
+    names: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Finished:
+    names: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Stopped:
+    at: Seen | SeenTwice
+    limit: Exhausted
+
+
+@dataclass(frozen=True)
+class WhoAmI(Effect[str]):
+    pass
+
+
+@node
+def see(start: Start, call: CallContext[User]) -> Seen:
+    return Seen((call.context.name,))
+
+
+@charged(when_spent=Stopped)
+@node
+def see_and_ask(seen: Seen, call: CallContext[User]) -> Asks[WhoAmI, SeenTwice]:
+    name = yield from ask(WhoAmI())
+    return SeenTwice((*seen.names, call.context.name, name))
+
+
+@charged(when_spent=Stopped)
+@opaque
+def see_freely(seen: SeenTwice, call: CallContext[User]) -> Finished:
+    return Finished((*seen.names, call.context.name))
+
+
+@charged(when_spent=Stopped)
+@node
+async def asee_freely(seen: SeenTwice, call: CallContext[User]) -> Finished:
+    return Finished((*seen.names, call.context.name))
+
+
+# Any: a node of either kind ends it.
+def machine(last: Any) -> Graph[Start, Any]:
+    return graph(
+        edges(see, on(Seen, see_and_ask))
+        | edges(see_and_ask, on(SeenTwice, last) | on(Stopped, END))
+        | edges(last, on(Finished, END) | on(Stopped, END)),
+        start=see,
+    )
+
+
+def who_am_i(effect: WhoAmI, call: CallContext[User]) -> str:
+    return call.context.name
+
+
+async def awho_am_i(effect: WhoAmI, call: CallContext[User]) -> str:
+    return call.context.name
+
+
+@pytest.mark.parametrize("last", [see_freely, asee_freely], ids=["opaque", "async"])
+@pytest.mark.parametrize("handler", [who_am_i, awho_am_i], ids=["def", "async def"])
+def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., Any]) -> None:
+    one = machine(last)
+    handlers: dict[type[Effect[Any]], Callable[..., Any]] = {WhoAmI: handler}
+    every = Finished(("ada",) * 4)
+    done = one.run(Start(), handlers=handlers, context=ADA)
+    assert done.outcome == every
+    assert asyncio.run(one.arun(Start(), handlers=handlers, context=ADA)).outcome == every
+    *_, last_event = one.stream(Start(), handlers=handlers, context=ADA)
+    assert isinstance(last_event, Done)
+    assert last_event.outcome == every
+    assert done.journal is not None
+    *_, replayed = replay(done.journal)
+    assert replayed == done
+
+
+@HOW
+def test_events_have_the_context(run: Running) -> None:
+    seen: list[Any] = []
+
+    def observe(event: Event[Any]) -> None:
+        seen.append(getattr(event, "call", None))
+
+    result = run(greeting(greet, observers=[observe]), context=ADA)
+    assert result.reason == "finished"
+    # The last event, which is about no call, has none.
+    assert seen.pop() is None
+    assert {call.context for call in seen} == {ADA}
+
+
+@MIXED
+def test_inner_run_gets_it_only_by_the_tool(run: Running, is_async: bool) -> None:
+    seen: list[Any] = []
+
+    @tool
+    def look(text: str, call: CallContext[object]) -> str:
+        """Look."""
+        seen.append(call.context)
+        return text
+
+    inner = caller_of(Caller(answers_after=1), look)
+    run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=is_async)), context=ADA)
+    assert seen == [None]
+
+
+# ---- the wrong one
+
+
+@HOW
+@pytest.mark.parametrize("given", [None, "ada"])
+def test_wrong_context_is_refused_before_the_run(run: Running, given: Any) -> None:
+    asked: list[Any] = []
+
+    def agent(steps: Any, inputs: Any) -> Any:
+        asked.append(steps)
+        return answer()
+
+    executor = AgentExecutor(agent=agent, tools=[greet])
+    kind = "a NoneType" if given is None else "a str"
+    expected = (
+        rf"the run's context is {kind}, and what runs in it takes CallContext\[User\]; pass run\(\.\.\., context="
+    )
+    with pytest.raises(InputError, match=expected):
+        run(executor, context=given)
+    assert asked == []
+
+
+def test_wrong_context_of_nodes_and_handlers_is_refused() -> None:
+    @node
+    def indifferent(start: Start) -> Finished:
+        return Finished(())
+
+    plain = graph(edges(indifferent, on(Finished, END)), start=indifferent)
+    with pytest.raises(InputError, match=r"CallContext\[User\]"):
+        plain.run(Start(), handlers={WhoAmI: who_am_i}, context=3)
+    with pytest.raises(InputError, match=r"CallContext\[User\]"):
+        machine(see_freely).run(Start(), handlers={})
+    assert plain.run(Start(), context=3).outcome == Finished(())
+
+
+class Named(Protocol):
+    name: str
+
+
+@runtime_checkable
+class Closing(Protocol):
+    def close(self) -> None: ...
+
+
+class Settings(TypedDict):
+    name: str
+
+
+def of_protocol(text: str, call: CallContext[Named]) -> str:
+    return call.context.name
+
+
+def of_typed_dict(text: str, call: CallContext[Settings]) -> str:
+    return call.context["name"]
+
+
+def of_union(text: str, call: CallContext[User | str]) -> str:
+    return str(call.context)
+
+
+def of_generic(text: str, call: CallContext[list[str]]) -> str:
+    return call.context[0]
+
+
+def of_runtime_protocol(text: str, call: CallContext[Closing]) -> str:
+    return str(call.context)
+
+
+@pytest.mark.parametrize(
+    ("function", "context", "seen"),
+    [
+        (of_protocol, ADA, "ada"),
+        (of_typed_dict, {"name": "ada"}, "ada"),
+        (of_union, "ada", "ada"),
+        (of_generic, ["ada"], "ada"),
+    ],
+)
+def test_classes_that_cannot_be_checked_are_taken(function: Any, context: Any, seen: str) -> None:
+    one = tool(name="see", description="See.")(function)
+    assert greeting(one).run("q", context=context).steps[0].observation == seen
+
+
+def test_protocol_that_can_be_checked_is() -> None:
+    one = tool(name="see", description="See.")(of_runtime_protocol)
+    with pytest.raises(InputError, match=r"CallContext\[Closing\]"):
+        greeting(one).run("q", context=ADA)
+
+
+# ---- apart from each other
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
+    users = [User(f"user {number}") for number in range(8)]
+    together = threading.Barrier(len(users))
+
+    @tool
+    def meet(text: str, call: CallContext[User]) -> str:
+        """Wait for the others."""
+        together.wait(LONG)
+        return call.context.name
+
+    async def main() -> list[Any]:
+        gate = asyncio.Barrier(len(users))
+
+        @tool(name="meet")
+        async def ameet(text: str, call: CallContext[User]) -> str:
+            """Wait for the others."""
+            await gate.wait()
+            return call.context.name
+
+        one = AgentExecutor(agent=scripted(act("meet", text="a"), answer()), tools=[ameet])
+        return await asyncio.gather(*(one.arun("q", context=user) for user in users))
+
+    results: list[Any] = [None] * len(users)
+    if kind == "tasks":
+        results = asyncio.run(main())
+    else:
+        executor = AgentExecutor(agent=scripted(act("meet", text="a"), answer()), tools=[meet])
+
+        def work(position: int) -> None:
+            results[position] = executor.run("q", context=users[position])
+
+        threads = [threading.Thread(target=work, args=(position,)) for position in range(len(users))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+    assert [result.steps[0].observation for result in results] == [user.name for user in users]
+
+
+# ---- stored nowhere
+
+
+@HOW
+def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
+    events: list[Event[Any]] = []
+    executor = greeting(greet, observers=[events.append])
+    recorder = Recorder(executor.verify())
+    result = run(executor, context=ADA)
+    for event in events:
+        recorder(event)
+    stored = [
+        recorder.recording.to_json_lines(),
+        result.draw(tmp_path / "run.html").read_text("utf-8"),
+        result.draw(tmp_path / "run.svg").read_text("utf-8"),
+        repr(result),
+        repr(events),
+        repr(result.journal),
+        repr(RunOptions(context=ADA)),
+        pickle.dumps(result).decode("latin-1"),
+    ]
+    assert all("hello ada" in text for text in stored[:2])
+    assert not any(SECRET in text for text in stored)
+
+
+@HOW
+def test_context_is_in_no_snapshot_or_exception(run: Running) -> None:
+    @tool(on_error="raise")
+    def fail(text: str, call: CallContext[User]) -> str:
+        """Fail."""
+        raise ValueError(text)
+
+    executor = AgentExecutor(agent=scripted([act("fail", text="a"), act("fail", text="b")]), tools=[fail])
+    with pytest.raises(ValueError, match="a") as raised:
+        run(executor, context=ADA)
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    for text in (snapshot.to_json(), repr(snapshot), "\n".join(raised.value.__notes__)):
+        assert SECRET not in text
+    # The one who goes on with the run passes it again.
+    with pytest.raises(InputError, match="the run's context is a NoneType"):
+        run(executor, Snapshot.from_json(snapshot.to_json(), executor.graph))

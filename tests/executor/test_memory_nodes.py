@@ -1,0 +1,469 @@
+"""A memory as part of the machine: its nodes in a table, its time, and what is left of a run that its save ends."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    Answered,
+    Asked,
+    AskHuman,
+    Asks,
+    Done,
+    Entered,
+    Graph,
+    Moved,
+    Reported,
+    Snapshot,
+    ask,
+    charged,
+    create_react_agent,
+    edges,
+    node,
+    on,
+    opaque,
+    replace,
+    snapshot_of,
+    splice,
+    tool,
+    wrap,
+)
+from graphexec.actions import Run, Steps
+from graphexec.effects import LoadMemory, SaveMemory
+from graphexec.errors import InputError
+from graphexec.executor import LimitReached, Ready, limit_reached, parse, stopped_response
+from graphexec.kernel import renamed
+from graphexec.kernel.events import journal_of
+from graphexec.memory import BufferMemory, MemoryNotSaved
+from graphexec.models import ScriptedModel
+from graphexec.runtime import report
+from tests.executor.actors import act, answer, echo, run_async, run_sync, scripted
+
+RunExecutor = Callable[..., Any]
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+
+LONG = 10.0
+
+
+class Diary:
+    """A memory whose `load` and `save` first do what a test has them do."""
+
+    keys: tuple[str, ...] = ("before",)
+
+    def __init__(self, loading: Callable[[], object] = int, saving: Callable[[], object] = int) -> None:
+        self.loading, self.saving = loading, saving
+        self.loads = 0
+        self.saved: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+    def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
+        self.loads += 1
+        self.loading()
+        return {"before": "nothing"}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.saving()
+        self.saved.append((dict(inputs), dict(outputs)))
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
+        self.loads += 1
+        await _awaited(self.loading)
+        return {"before": "nothing"}
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        await _awaited(self.saving)
+        self.saved.append((dict(inputs), dict(outputs)))
+
+
+async def _awaited(function: Callable[[], object]) -> None:
+    told = function()
+    if isinstance(told, Awaitable):
+        await told
+
+
+SAVED = ({"before": "nothing", "input": "q"}, {"output": "done"})
+
+
+def remembering(memory: Any, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory, **options)
+
+
+# ---- the table
+
+
+def test_without_a_memory_the_table_has_no_such_nodes() -> None:
+    graph = AgentExecutor(agent=scripted(answer()), tools=[]).graph
+    assert list(graph.nodes) == ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"]
+
+
+def test_the_nodes_stand_before_and_behind_the_others() -> None:
+    executor = remembering(BufferMemory())
+    names = list(executor.graph.nodes)
+    assert names[0] == executor.graph.start == "load_memory"
+    assert names[-2:] == ["save_memory", "return_unsaved"]
+    assert "load_memory --Ready--> plan" in str(executor.graph)
+    assert {edge.source for edge in executor.graph.edges if edge.target == END.name} == {
+        "save_memory",
+        "return_unsaved",
+    }
+    assert executor.verify().proved
+
+
+@pytest.mark.parametrize("method", ["force", "generate"])
+def test_a_save_may_take_longest(method: Any) -> None:
+    executor = remembering(BufferMemory(), early_stopping_method=method)
+    graces = {one.name: one.grace for one in executor.graph if one.grace is not None}
+    assert graces["save_memory"] == pytest.approx(graces.get("stopped_response", 0) + 0.1)
+
+
+@node
+def guard(finish: AgentFinish) -> AgentFinish:
+    """Return another answer, without the run, as users do."""
+    return AgentFinish({"output": f"guarded: {finish.output}"})
+
+
+@charged(when_spent=limit_reached)
+@node
+def guard_asking(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
+    return AgentFinish({"output": (yield from ask(AskHuman("Really?")))})
+
+
+async def _guard_waiting(finish: AgentFinish) -> AgentFinish:
+    return AgentFinish({"output": "waited"})
+
+
+guard_waiting = charged(when_spent=limit_reached)(opaque(_guard_waiting))
+GUARDS: dict[str, tuple[Callable[[Graph[Any, Any]], Graph[Any, Any]], str]] = {
+    "pure": (
+        lambda graph: splice(graph, edges(guard, on(AgentFinish, END)), after=parse, on=AgentFinish),
+        "guarded: x",
+    ),
+    "asks": (
+        lambda graph: splice(
+            graph,
+            edges(guard_asking, on(AgentFinish, END) | on(LimitReached, stopped_response)),
+            after=parse,
+            on=AgentFinish,
+        ),
+        "yes",
+    ),
+    "opaque": (
+        lambda graph: splice(
+            graph,
+            edges(guard_waiting, on(AgentFinish, END) | on(LimitReached, stopped_response)),
+            after=parse,
+            on=AgentFinish,
+        ),
+        "waited",
+    ),
+    "wrapped": (
+        lambda graph: wrap(
+            graph, parse, after=lambda out: AgentFinish({"output": "wrapped"}) if isinstance(out, AgentFinish) else out
+        ),
+        "wrapped",
+    ),
+}
+
+
+@HOW
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("kind", GUARDS)
+def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: bool) -> None:
+    change, output = GUARDS[kind]
+    memory = Diary()
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a"), answer("x")),
+        tools=[echo],
+        memory=memory,
+        handlers={AskHuman: lambda _: "yes"},
+    )
+    graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph if bare else executor.graph
+    for _ in range(2):
+        executor = executor.with_graph(change(graph))
+        result = run(executor, "q")
+        assert (result.output, len(result.steps)) == (output, 1)
+        assert memory.saved[-1] == ({"before": "nothing", "input": "q"}, {"output": output})
+
+
+def test_nodes_that_ask_for_themselves_are_left() -> None:
+    @charged(when_spent=limit_reached)
+    @node
+    def recall(ready: Ready) -> Asks[LoadMemory, Ready | LimitReached]:
+        loaded = yield from ask(LoadMemory({"query": "mine"}))
+        return Ready(Run({**loaded, **ready.run.inputs}))
+
+    executor = remembering(memory := Diary())
+    mine = replace(executor.graph, renamed(recall, "load_memory"))
+    assert executor.with_graph(mine).run("q").output == "done"
+    assert (memory.loads, memory.saved) == (1, [SAVED])
+    assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
+
+
+def test_a_node_of_the_same_name_is_refused() -> None:
+    executor = remembering(BufferMemory())
+    graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
+    other = splice(graph, edges(renamed(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
+    with pytest.raises(InputError, match="a node save_memory of its own, which a memory needs; rename the function"):
+        executor.with_graph(other)
+
+
+def test_the_stop_of_the_users_own_is_kept() -> None:
+    executor = remembering(BufferMemory())
+    executor = executor.with_graph(wrap(executor.graph, stopped_response, after=lambda stop: stop))
+    (edge,) = [one for one in executor.graph.edges if one.source == "load_memory" and one.outcome is LimitReached]
+    assert edge.target == "stopped_response"
+
+
+# ---- inputs
+
+
+@HOW
+def test_an_input_that_was_not_loaded_is_missed(run: RunExecutor) -> None:
+    class Forgetful(Diary):
+        keys = ("chat_history",)
+
+    agent = create_react_agent(
+        ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
+    )
+    executor = AgentExecutor(agent=agent, tools=[], memory=Forgetful())
+    with pytest.raises(InputError, match="the inputs lack chat_history") as caught:
+        run(executor, "q")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.node == "load_memory"
+
+
+def test_what_is_no_dict_is_not_loaded() -> None:
+    class Silent(Diary):
+        def load(self, inputs: Mapping[str, Any], /) -> Any:
+            return None
+
+    with pytest.raises(InputError, match="the memory loaded None; return a dict of inputs by name"):
+        remembering(Silent()).run("q")
+
+
+# ---- its time
+
+
+@HOW
+@pytest.mark.parametrize("method", ["force", "generate"])
+def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
+    """No model is asked for a last word: what its prompt needs is not there."""
+    held = threading.Event()
+    memory = Diary(loading=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
+    memory.keys = ("chat_history",)
+    agent = create_react_agent(
+        ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
+    )
+    executor = AgentExecutor(
+        agent=agent, tools=[], memory=memory, max_execution_time=0.05, early_stopping_method=method
+    )
+    began = time.monotonic()
+    result = run(executor, "q")
+    assert time.monotonic() - began < LONG / 2
+    held.set()
+    assert (result.reason, result.spent["model_calls"]) == ("seconds", 0)
+    assert memory.saved == [({"input": "q"}, {"output": result.output})]
+
+
+@HOW
+def test_a_save_that_is_late_is_left_behind(run: RunExecutor) -> None:
+    held, heard = threading.Event(), list[Any]()
+    memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
+    executor = remembering(memory, max_execution_time=0.05, observers=[heard.append])
+    began = time.monotonic()
+    result = run(executor, "q")
+    assert time.monotonic() - began < LONG / 2
+    held.set()
+    assert (result.output, result.reason) == ("done", "finished")
+    (reported,) = [event for event in heard if isinstance(event, Reported)]
+    assert isinstance(reported.news, MemoryNotSaved)
+    assert isinstance(reported.effect, SaveMemory)
+    assert 0 < reported.news.seconds < 0.2
+    assert str(reported.news).endswith("seconds; the run ended without it")
+    assert [event.target for event in heard if isinstance(event, Moved)][-2:] == ["return_unsaved", "END"]
+
+
+def test_an_async_save_left_behind_goes_on() -> None:
+    async def story() -> None:
+        let = asyncio.Event()
+        memory = Diary(saving=let.wait)
+        result = await remembering(memory, max_execution_time=0.05).arun("q")
+        assert (result.output, memory.saved) == ("done", [])
+        let.set()
+        while not memory.saved:  # noqa: ASYNC110 - nobody tells when a task that was left is done
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(story(), LONG))
+
+
+@HOW
+def test_a_stopped_run_is_saved_beyond_its_deadline(run: RunExecutor) -> None:
+    executor = remembering(memory := Diary(), max_execution_time=0)
+    result = run(executor, "q")
+    assert (result.reason, memory.loads) == ("seconds", 0)
+    assert memory.saved == [({"input": "q"}, {"output": result.output})]
+
+
+@HOW
+def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
+    heard: list[Any] = []
+    now = [0.0]
+
+    def tick(event: object) -> None:
+        # Time that goes by beside the calls: the save has none left.
+        if isinstance(event, Entered) and event.node == "save_memory":
+            now[0] = 2.0
+
+    executor = remembering(memory := Diary(), max_execution_time=1, observers=[tick, heard.append])
+    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
+    assert run(executor, "q").output == "done"
+    assert [event.news.seconds for event in heard if isinstance(event, Reported)] == [0]
+    assert memory.saved == []
+
+
+def test_what_is_spent_has_the_memorys_seconds() -> None:
+    now = [0.0]
+
+    def pass_time() -> None:
+        now[0] += 2
+
+    executor = remembering(Diary(pass_time, pass_time))
+    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
+    events = list(executor.stream("q"))
+    assert [event.seconds for event in events if isinstance(event, Answered)] == [2, 0, 2]
+    assert isinstance(events[-1], Done)
+    assert events[-1].spent.seconds == 4
+
+
+# ---- what is left of a run
+
+
+def _nodes_asked(executor: AgentExecutor, snapshot: Snapshot) -> list[str]:
+    return [event.node for event in executor.stream(snapshot) if isinstance(event, Asked)]
+
+
+@HOW
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_run_that_its_save_ends_only_saves(run: RunExecutor, error: type[BaseException]) -> None:
+    failing: list[type[BaseException]] = [error]
+
+    def fail() -> None:
+        if failing:
+            raise failing.pop()
+
+    executor = remembering(memory := Diary(saving=fail))
+    with pytest.raises(error) as caught:
+        run(executor, "q")
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert (snapshot.node, getattr(snapshot.value, "output", None)) == ("save_memory", "done")
+    assert journal_of(caught.value) is not None
+    stored = Snapshot.from_json(snapshot.to_json(), executor.graph)
+    assert _nodes_asked(executor, stored) == ["save_memory"]
+    assert (memory.loads, memory.saved) == (1, [SAVED])
+
+
+async def _timeout(call: Awaitable[Any]) -> None:
+    async with asyncio.timeout(0.05):
+        await call
+
+
+async def _wait_for(call: Awaitable[Any]) -> None:
+    await asyncio.wait_for(call, 0.05)
+
+
+@pytest.mark.parametrize("cancel", [_timeout, _wait_for])
+def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any]) -> None:
+    held: list[float] = [LONG]
+    executor = remembering(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
+    with pytest.raises(TimeoutError) as caught:
+        asyncio.run(cancel(executor.arun("q")))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert memory.saved == []
+    held[0] = 0
+    assert asyncio.run(executor.arun(snapshot)).output == "done"
+    assert (memory.loads, memory.saved) == (1, [SAVED])
+
+
+def test_ctrl_c_in_an_async_save_loses_no_answer() -> None:
+    """As asyncio does on the first Ctrl-C: the main task is cancelled, and `KeyboardInterrupt` raised in its place."""
+    executor = remembering(Diary(saving=lambda: asyncio.sleep(LONG)))
+
+    async def interrupted() -> None:
+        task = asyncio.ensure_future(executor.arun("q"))
+        asyncio.get_running_loop().call_later(0.05, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt  # noqa: B904 - as asyncio's runner does
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        asyncio.run(interrupted())
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.node == "save_memory"
+
+
+def test_another_runs_exception_is_not_taken_for_this() -> None:
+    executor = remembering(Diary(saving=lambda: 1 / 0))
+
+    def fail() -> None:
+        try:
+            executor.run("q")
+        except ZeroDivisionError:
+            raise LookupError("of a run that never began")  # noqa: B904 - its context is what is tested
+
+    with pytest.raises(LookupError) as caught:
+        fail()
+    assert snapshot_of(caught.value) is None
+
+
+def test_streams_are_as_without_a_memory() -> None:
+    def executor(**options: Any) -> AgentExecutor:
+        agent = scripted(act("echo", text="a"), answer("done"))
+        return AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=True, **options)
+
+    plain, diary = executor(), executor(memory=Diary())
+    assert list(diary.stream_chunks("q")) == list(plain.stream_chunks("q"))
+    assert list(diary.stream_answer("q")) == list(plain.stream_answer("q"))
+    assert diary.invoke("q") == plain.invoke("q")
+
+
+def test_an_iteration_ends_with_the_direct_answer() -> None:
+    @tool(return_direct=True)
+    def shout(text: str) -> str:
+        """Say it loudly."""
+        return text.upper()
+
+    executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], memory=Diary())
+    turns = executor.iter("q")
+    assert [(len(steps), turns.ended) for steps in turns] == [(1, True)]
+
+
+def test_a_replaced_run_is_not_loaded_again() -> None:
+    executor = AgentExecutor(
+        agent=scripted(act("echo", text="a"), answer("done")), tools=[echo], memory=(memory := Diary())
+    )
+    turns = executor.iter("q")
+    for _ in turns:
+        turns.run = Run({**turns.run.inputs, "input": "other"}, Steps(turns.run.steps))
+    assert (memory.loads, memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
+    assert turns.run.inputs["before"] == "nothing"
+
+
+def test_what_memory_reports_while_loading_is_heard() -> None:
+    heard: list[Any] = []
+    remembering(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
+    (reported,) = [event for event in heard if isinstance(event, Reported)]
+    assert (reported.node, reported.news) == ("load_memory", "looking")

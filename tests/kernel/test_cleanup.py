@@ -1,0 +1,145 @@
+"""A node that asks while it is closed: nothing of it is carried out, and the stop wins."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import aclosing, closing
+from typing import Any
+
+import pytest
+
+from graphexec import END, Asks, Graph, Limits, ask, charged, edges, graph, node, on
+from graphexec.runtime import RunContext, arun, astream, run, stream
+from graphexec.runtime.handlers import handlers_for
+from tests.executor.actors import until
+from tests.kernel.machines import Interview, Question, Stopped, Topic
+
+HOW = pytest.mark.parametrize("how", ["sync", "async"])
+LONG = 20.0
+
+
+@charged(when_spent=Stopped)
+@node
+def finally_asks(topic: Topic) -> Asks[Question, Interview]:
+    try:
+        while True:
+            yield from ask(Question("go on"))
+    finally:
+        yield from ask(Question("cleanup"))
+
+
+@charged(when_spent=Stopped)
+@node
+def bare_except_asks(topic: Topic) -> Asks[Question, Interview]:
+    try:
+        while True:
+            yield from ask(Question("go on"))
+    except:  # noqa: E722 - this is what is tested
+        yield from ask(Question("cleanup"))
+        yield from ask(Question("cleanup"))
+    return Interview(())
+
+
+def machine_of(one: Any) -> Graph[Topic, Interview | Stopped]:
+    return graph(edges(one, on(Interview, END) | on(Stopped, END)), start=one)
+
+
+MACHINES = pytest.mark.parametrize(
+    "machine", [machine_of(finally_asks), machine_of(bare_except_asks)], ids=["finally", "bare except"]
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_unraisable() -> Iterator[None]:
+    """What Python reports when it frees a generator is a warning, and so an error."""
+    yield
+    gc.collect()
+
+
+def ran(machine: Any, context: RunContext, how: str) -> Any:
+    return run(machine, Topic("tea"), context) if how == "sync" else asyncio.run(arun(machine, Topic("tea"), context))
+
+
+class Answers:
+    """Answers so many questions; then it fails, or hangs."""
+
+    def __init__(self, most: int, then: str = "fail") -> None:
+        self.asked: list[str] = []
+        self.released = threading.Event()
+        self.most, self.then = most, then
+
+    async def answer_async(self, question: Question) -> str:
+        return await self._last() if self._is_last(question) else "fine"
+
+    def answer(self, question: Question) -> str:
+        if self._is_last(question):
+            if self.then == "fail":
+                raise OSError("it broke")
+            self.released.wait(LONG)
+        return "fine"
+
+    async def _last(self) -> str:
+        if self.then == "fail":
+            raise OSError("it broke")
+        await until(self.released)
+        return "late"
+
+    def _is_last(self, question: Question) -> bool:
+        self.asked.append(question.text)
+        return len(self.asked) > self.most
+
+    def context(self, how: str, limits: Limits) -> RunContext:
+        return RunContext(handlers_for({Question: self.answer if how == "sync" else self.answer_async}), limits)
+
+
+@HOW
+@MACHINES
+def test_an_error_wins(machine: Any, how: str) -> None:
+    answers = Answers(2)
+    with pytest.raises(OSError, match="it broke"):
+        ran(machine, answers.context(how, Limits()), how)
+    assert answers.asked == ["go on"] * 3
+
+
+@HOW
+@MACHINES
+def test_a_deadline_wins(machine: Any, how: str) -> None:
+    answers = Answers(2, "hang")
+    done = ran(machine, answers.context(how, Limits(seconds=0.1)), how)
+    answers.released.set()
+    assert done.outcome.limit.limit == "seconds"
+    assert answers.asked == ["go on"] * 3
+
+
+@HOW
+@MACHINES
+def test_a_limit_wins(machine: Any, how: str) -> None:
+    answers = Answers(99)
+    done = ran(machine, answers.context(how, Limits(fan_out=4)), how)
+    assert done.outcome.limit.limit == "fan_out"
+    assert answers.asked == ["go on"] * 4
+
+
+@HOW
+@MACHINES
+def test_a_closed_stream_wins(machine: Any, how: str) -> None:
+    answers = Answers(99)
+    context = answers.context(how, Limits())
+
+    async def through() -> None:
+        async with aclosing(astream(machine, Topic("tea"), context)) as events:
+            async for _ in events:
+                if len(answers.asked) == 3:
+                    break
+
+    if how == "async":
+        asyncio.run(through())
+    else:
+        with closing(stream(machine, Topic("tea"), context)) as events:
+            for _ in events:
+                if len(answers.asked) == 3:
+                    break
+    assert answers.asked == ["go on"] * 3

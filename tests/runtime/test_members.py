@@ -1,0 +1,366 @@
+"""Tools of one step: each answered as it comes, kept when another fails, cut alone, and in turn one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Answered,
+    Asked,
+    Done,
+    Event,
+    Reported,
+    Snapshot,
+    snapshot_of,
+    tool,
+)
+from graphexec.effects import TOOL_CALLS, CallTool
+from graphexec.runtime import current_call, report
+from graphexec.runtime.tasks import from_thread
+from graphexec.tools import AnyTool
+from tests.executor.actors import until
+
+# Seconds for what has to happen at once, and that a test takes where it does not.
+LONG = 20.0
+SOON = 0.1
+
+Watch: TypeAlias = Callable[[Event[Any]], None]
+Make: TypeAlias = Callable[[Sequence[Watch]], AgentExecutor]
+
+
+def asking_for(*names: str) -> Callable[[Any, Any], Any]:
+    """An agent that calls these tools in one step, and then answers."""
+    return lambda steps, _inputs: AgentFinish({"output": "done"}) if steps else [AgentAction(one, {}) for one in names]
+
+
+def executor(*tools: AnyTool, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=asking_for(*(one.name for one in tools)), tools=tools, **options)
+
+
+def named(name: str, function: Callable[[], Any], **options: Any) -> AnyTool:
+    made: AnyTool = tool(name=name, description="A tool.", **options)(function)
+    return made
+
+
+def name_here() -> str:
+    """Return the name of the tool that is being called."""
+    call = current_call()
+    assert call is not None
+    assert isinstance(call.effect, CallTool)
+    return call.effect.name
+
+
+def both(name: str, blocking: Callable[[], Any]) -> list[AnyTool]:
+    """The tool as `def` and as `async def`."""
+
+    async def awaiting() -> Any:
+        return await from_thread(blocking)
+
+    return [named(name, blocking), named(name, awaiting)]
+
+
+# ---- every way to run an executor, with what hears its events
+
+
+def observed_run(made: Make, watch: Watch, inputs: Any) -> None:
+    made([watch]).run(inputs)
+
+
+def observed_arun(made: Make, watch: Watch, inputs: Any) -> None:
+    asyncio.run(made([watch]).arun(inputs))
+
+
+def streamed(made: Make, watch: Watch, inputs: Any) -> None:
+    for event in made([]).stream(inputs):
+        watch(event)
+
+
+def astreamed(made: Make, watch: Watch, inputs: Any) -> None:
+    asyncio.run(_watch_all(made([]).astream(inputs), watch))
+
+
+def streamed_tokens(made: Make, watch: Watch, inputs: Any) -> None:
+    for event in made([]).stream(inputs, tokens=True):
+        watch(event)
+
+
+def astreamed_tokens(made: Make, watch: Watch, inputs: Any) -> None:
+    asyncio.run(_watch_all(made([]).astream(inputs, tokens=True), watch))
+
+
+async def _watch_all(events: AsyncIterator[Event[Any]], watch: Watch) -> None:
+    async for event in events:
+        watch(event)
+
+
+WAYS = (observed_run, observed_arun, streamed, astreamed, streamed_tokens, astreamed_tokens)
+every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+with_deadline = pytest.mark.parametrize("seconds", [None, 3 * LONG], ids=["", "deadline"])
+Way: TypeAlias = Callable[[Make, Watch, Any], None]
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def is_answer_of(event: Event[Any], name: str) -> bool:
+    return isinstance(event, Answered) and isinstance(event.effect, CallTool) and event.effect.name == name
+
+
+@every_way
+@with_deadline
+@pytest.mark.parametrize("kind", [0, 1], ids=["def", "async def"])
+def test_a_quick_result_does_not_wait(way: Way, seconds: float | None, kind: int, released: threading.Event) -> None:
+    """The slow tool waits until the answer of the quick one is seen. In `stream_chunks` and `iter` a step comes later:
+    when its node is left, with all of them.
+    """
+    in_time: list[bool] = []
+    slow = both("slow", lambda: in_time.append(released.wait(LONG)))[kind]
+    quick = both("quick", lambda: "at once")[kind]
+
+    def watch(event: Event[Any]) -> None:
+        if is_answer_of(event, "quick"):
+            released.set()
+
+    way(lambda watches: executor(slow, quick, max_execution_time=seconds, observers=watches), watch, "q")
+    assert in_time == [True]
+
+
+@every_way
+@with_deadline
+def test_one_at_a_time_is_in_turn(way: Way, seconds: float | None) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def watch(event: Event[Any]) -> None:
+        if isinstance(event, (Asked, Answered)) and isinstance(event.effect, CallTool):
+            seen.append((type(event).__name__, event.effect.name))
+
+    tools = [named(name, lambda: seen.append(("carried out", name_here()))) for name in "abc"]
+    way(
+        lambda watches: executor(*tools, tool_concurrency=1, max_execution_time=seconds, observers=watches),
+        watch,
+        "q",
+    )
+    assert seen == [(what, name) for name in "abc" for what in ("Asked", "carried out", "Answered")]
+
+
+@every_way
+def test_events_say_which_call_they_are_of(way: Way) -> None:
+    seen: list[tuple[str, object]] = []
+    barrier = threading.Barrier(3)
+
+    def work() -> None:
+        name, call = name_here(), current_call()
+        assert call is not None
+        barrier.wait(LONG)
+        report(name)
+        seen.append((name, call.id))
+
+    def watch(event: Event[Any]) -> None:
+        if isinstance(event, (Asked, Answered, Reported)) and isinstance(event.effect, CallTool):
+            assert event.call is not None
+            seen.append((event.effect.name, event.call.id))
+            if isinstance(event, Reported):
+                assert event.news == event.effect.name
+
+    way(lambda watches: executor(*(named(name, work) for name in "abc"), observers=watches), watch, "q")
+    assert len(seen) == 3 * 4
+    assert len(set(seen)) == 3
+
+
+# ---- failures
+
+
+class Siblings:
+    """Three tools: one is done, then one fails, while one is running. The second time all answer."""
+
+    def __init__(self, kind: str) -> None:
+        self.released = threading.Event()
+        self.done, self.running = threading.Event(), threading.Event()
+        self.failing = True
+        self.calls: list[str] = []
+        self.ids: dict[str, list[object]] = {}
+        functions = {"done": self.finish, "failed": self.fail, "running": self.block}
+        made = {name: both(name, function)[kind == "async def"] for name, function in functions.items()}
+        self.tools = list(made.values())
+
+    def note(self, name: str) -> None:
+        call = current_call()
+        assert call is not None
+        self.calls.append(name)
+        self.ids.setdefault(name, []).append(call.id)
+
+    def finish(self) -> str:
+        self.note("done")
+        return "first"
+
+    def fail(self) -> str:
+        self.note("failed")
+        if self.failing:
+            assert self.done.wait(LONG)
+            assert self.running.wait(LONG)
+            raise OSError("it broke")
+        return "second"
+
+    def block(self) -> str:
+        self.note("running")
+        self.running.set()
+        if self.failing:
+            self.released.wait(LONG)
+        return "third"
+
+    def watch(self, event: Event[Any]) -> None:
+        if is_answer_of(event, "done"):
+            self.done.set()
+
+
+@every_way
+@with_deadline
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("as_json", [False, True], ids=["", "json"])
+def test_a_failure_keeps_what_has_finished(way: Way, seconds: float | None, kind: str, as_json: bool) -> None:
+    """The resume makes exactly two calls again, with their ids, and five are charged."""
+    siblings = Siblings(kind)
+
+    def made(observers: Sequence[Watch] = ()) -> AgentExecutor:
+        return executor(*siblings.tools, handle_tool_errors="raise", max_execution_time=seconds, observers=observers)
+
+    with pytest.raises(OSError, match="it broke") as caught:
+        way(made, siblings.watch, "q")
+    siblings.released.set()
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.spent[TOOL_CALLS] == 3
+    if as_json:
+        snapshot = Snapshot.from_json(snapshot.to_json(), made().graph)
+    siblings.failing = False
+    seen: list[Event[Any]] = []
+    way(made, seen.append, snapshot)
+    assert sorted(siblings.calls) == ["done", "failed", "failed", "running", "running"]
+    assert all(len(set(ids)) == 1 for ids in siblings.ids.values())
+    end = seen[-1]
+    assert isinstance(end, Done)
+    assert end.spent[TOOL_CALLS] == 5
+    assert [step.observation for step in end.outcome.steps] == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("run", [0, 1], ids=["sync", "async"])
+def test_a_failure_tells_the_rest_to_stop(run: int) -> None:
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        begun.wait(LONG)
+        raise OSError("it broke")
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    one = executor(named("fail", fail), named("endless", endless), handle_tool_errors="raise")
+    with pytest.raises(OSError, match="it broke"):
+        one.run("q") if run == 0 else asyncio.run(one.arun("q"))
+    assert cancelled.wait(LONG)
+
+
+@every_way
+def test_what_never_began_never_begins(way: Way) -> None:
+    begun: list[str] = []
+
+    def fail() -> None:
+        raise OSError("it broke")
+
+    one = named("fail", fail)
+    others = [named(name, lambda: begun.append(name_here())) for name in "abc"]
+    with pytest.raises(OSError, match="it broke"):
+        way(
+            lambda watches: executor(one, *others, tool_concurrency=1, handle_tool_errors="raise", observers=watches),
+            lambda _: None,
+            "q",
+        )
+    assert begun == []
+
+
+@every_way
+def test_reports_without_end_do_not_hide_a_failure(way: Way, released: threading.Event) -> None:
+    reported = threading.Event()
+
+    def fail() -> None:
+        assert reported.wait(LONG)
+        raise OSError("it broke")
+
+    def talk() -> None:
+        while not released.is_set():
+            report("still here")
+            reported.set()
+
+    with pytest.raises(OSError, match="it broke"):
+        way(
+            lambda watches: executor(
+                named("fail", fail), named("talk", talk), handle_tool_errors="raise", observers=watches
+            ),
+            lambda _: None,
+            "q",
+        )
+
+
+# ---- the deadline
+
+
+@every_way
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_the_deadline_cuts_only_open_members(way: Way, kind: str, released: threading.Event) -> None:
+    answered: dict[str, str] = {}
+
+    async def hang() -> None:
+        await until(released)
+
+    slow = named("slow", lambda: released.wait(LONG)) if kind == "def" else named("slow", hang)
+
+    def watch(event: Event[Any]) -> None:
+        if isinstance(event, Answered) and isinstance(event.effect, CallTool):
+            answered[event.effect.name] = event.reply.status
+
+    quick = named("quick", lambda: "at once")
+    way(lambda watches: executor(slow, quick, max_execution_time=5 * SOON, observers=watches), watch, "q")
+    assert answered == {"quick": "ok", "slow": "cut"}
+
+
+@every_way
+def test_a_cut_in_turn_begins_no_more(way: Way, released: threading.Event) -> None:
+    """Cut in the middle of the second of three calls."""
+    begun: list[str] = []
+    answered: dict[str, str] = {}
+
+    def watch(event: Event[Any]) -> None:
+        if isinstance(event, Answered) and isinstance(event.effect, CallTool):
+            answered[event.effect.name] = event.reply.status
+
+    def work() -> None:
+        begun.append(name_here())
+        if begun[-1] == "b":
+            released.wait(LONG)
+
+    tools = [named(name, work) for name in "abc"]
+    way(
+        lambda watches: executor(*tools, tool_concurrency=1, max_execution_time=5 * SOON, observers=watches),
+        watch,
+        "q",
+    )
+    assert answered == {"a": "ok", "b": "cut", "c": "cut"}
+    released.set()
+    assert begun == ["a", "b"]

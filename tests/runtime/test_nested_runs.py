@@ -1,0 +1,644 @@
+"""A run that is started within a call of another run shares its limits and its time, and is charged to it as well."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported, Snapshot, snapshot_of, tool
+from graphexec.errors import AbandonedError, ModelError
+from graphexec.executor import RunResult
+from graphexec.kernel import replay
+from graphexec.messages import Usage
+from graphexec.models import Price, ScriptedModel, priced
+from graphexec.runtime import arun as arun_graph
+from graphexec.runtime import current_call, make_run_context, report
+from graphexec.runtime import run as run_graph
+from graphexec.testing import VirtualClock, on_loop_time
+from tests.executor.actors import (
+    HOW,
+    MIXED,
+    AnyTool,
+    Caller,
+    Running,
+    act,
+    answer,
+    call,
+    caller_of,
+    delegate_to,
+    echo,
+    scripted,
+)
+from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
+
+# Seconds that a test waits for what has to happen at once.
+LONG = 20.0
+
+
+def inner_of(model: Any, **options: Any) -> AgentExecutor:
+    return caller_of(model, echo, **options)
+
+
+def ignore(event: object) -> None:
+    """Observe an event, and do nothing."""
+
+
+def spent_in_replay(result: RunResult) -> Any:
+    assert result.journal is not None
+    *_, last = replay(result.journal)
+    assert isinstance(last, Done)
+    return last.spent
+
+
+# ---- limits
+
+
+@MIXED
+def test_inner_runs_share_the_outer_limit(run: Running, is_async: bool) -> None:
+    model = Caller()
+    inner = inner_of(model, max_iterations=15)
+    result = run(caller_of(model, delegate_to(lambda: inner, is_async=is_async), max_model_calls=3))
+    assert model.calls == result.spent["model_calls"] == 3
+    assert result.reason == "model_calls"
+    assert result.steps[-1].observation == "Agent stopped due to model call limit."
+
+
+@MIXED
+def test_tool_calls_are_shared(run: Running, is_async: bool) -> None:
+    called: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it down."""
+        called.append(text)
+        return text
+
+    inner = caller_of(Caller(), note)
+    result = run(caller_of(Caller(), delegate_to(lambda: inner, is_async=is_async), max_tool_calls=4))
+    assert len(called) == 3
+    assert result.spent["tool_calls"] == 4
+    assert result.reason == "tool_calls"
+
+
+@HOW
+def test_tokens_and_cost_are_shared(run: Running) -> None:
+    model = Caller(usage=Usage(10, 0))
+    costly = priced(model, Price(100_000, 0))
+    inner = inner_of(costly)
+    delegate = delegate_to(lambda: inner, is_async=False)
+    tokens = run(caller_of(costly, delegate, max_tokens=35))
+    assert (tokens.reason, model.calls, tokens.spent["tokens"], tokens.usage.prompt_tokens) == ("tokens", 4, 40, 40)
+    cost = run(caller_of(costly, delegate, max_cost=3.0))
+    assert (cost.reason, model.calls, cost.spent["cost"]) == ("cost", 4 + 3, 3.0)
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_simultaneous_inner_runs_spend_exactly_the_limit(kind: str) -> None:
+    model = Caller()
+    inner = inner_of(model, max_iterations=15)
+    together = threading.Barrier(8)
+
+    @tool
+    def delegate(text: str) -> str:
+        """Let another agent do it."""
+        together.wait(LONG)
+        return str(inner.run(text).output)
+
+    @tool(name="delegate")
+    async def adelegate(text: str) -> str:
+        """Let another agent do it."""
+        return str((await inner.arun(text)).output)
+
+    outer = caller_of(Caller(8), delegate if kind == "threads" else adelegate, max_model_calls=50)
+    result = outer.run("q") if kind == "threads" else asyncio.run(outer.arun("q"))
+    assert model.calls == 49
+    assert result.spent["model_calls"] == 50
+    assert result.reason == "model_calls"
+    assert spent_in_replay(result) == result.spent
+
+
+@MIXED
+def test_every_level_of_nesting_is_charged(run: Running, is_async: bool) -> None:
+    model, results = Caller(), list[Any]()
+    innermost = inner_of(model, max_model_calls=4)
+    middle = caller_of(Caller(answers_after=1), delegate_to(lambda: innermost, is_async=is_async))
+
+    @tool
+    def ask_middle(text: str) -> str:
+        """Ask another agent."""
+        results.append(middle.run(text))
+        return str(results[-1].output)
+
+    result = run(caller_of(Caller(answers_after=1), ask_middle, max_model_calls=30))
+    assert model.calls == 4
+    assert results[0].spent["model_calls"] == 2 + 4
+    assert result.spent["model_calls"] == 2 + 2 + 4
+    assert result.spent.iterations == 2
+
+
+@MIXED
+def test_innermost_run_meets_the_outermost_limit(run: Running, is_async: bool) -> None:
+    model = Caller()
+    innermost = inner_of(model, max_iterations=15)
+    middle = caller_of(model, delegate_to(lambda: innermost, is_async=is_async), max_iterations=15)
+    outer = caller_of(model, delegate_to(lambda: middle, is_async=is_async), max_model_calls=7)
+    assert run(outer).spent["model_calls"] == model.calls == 7
+
+
+@MIXED
+def test_failing_inner_run_is_charged(run: Running, is_async: bool) -> None:
+    model = ScriptedModel([call("echo", text="a"), ModelError("no more")])
+    inner = inner_of(model)
+    result = run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=is_async)))
+    assert result.steps[0].status == "error"
+    assert result.spent["model_calls"] == 2 + 2
+    assert spent_in_replay(result) == result.spent
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
+    model = Caller(answers_after=2)
+    inner = inner_of(model)
+
+    @tool
+    def delegate(text: str) -> str:
+        """Let other agents do it."""
+        return str(len(inner.batch([text] * 3)))
+
+    @tool(name="delegate")
+    async def adelegate(text: str) -> str:
+        """Let other agents do it."""
+        return str(len(await inner.abatch([text] * 3)))
+
+    result = caller_of(Caller(answers_after=1), adelegate if is_async else delegate).run("q")
+    assert (model.calls, result.spent["model_calls"]) == (9, 11)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_outer_limit_holds_for_meters_unknown_to_the_outer_graph(is_async: bool) -> None:
+    travels: list[Travel] = []
+
+    def mile(one: Travel) -> float:
+        travels.append(one)
+        return 1.0
+
+    roads = make_run_context({Travel: mile}, limits=Limits(iterations=None))
+
+    async def atravel(question: Question) -> str:
+        return type((await arun_graph(ROAD, Trip(4.0), roads)).outcome).__name__
+
+    def travel(question: Question) -> str:
+        return type(run_graph(ROAD, Trip(4.0), roads).outcome).__name__
+
+    handlers: dict[Any, Any] = {Question: atravel if is_async else travel}
+    done = run_graph(INTERVIEW, Topic("tea"), make_run_context(handlers, limits=Limits({TOLLS: 10})))
+    assert done.outcome == Interview(("Arrived", "Arrived", "Stopped"))
+    assert len(travels) == done.spent[TOLLS] == 10
+    assert done.spent["miles"] == 10.0
+    unlimited = run_graph(INTERVIEW, Topic("tea"), make_run_context(handlers))
+    assert unlimited.spent[TOLLS] == 12
+    assert Snapshot.from_json(unlimited.snapshot.to_json(), INTERVIEW).spent == unlimited.spent
+
+
+@HOW
+def test_stopped_inner_run_names_the_outer_run(run: Running) -> None:
+    stops: list[Any] = []
+    inner = inner_of(Caller())
+
+    @tool
+    def delegate(text: str) -> str:
+        """Let another agent do it."""
+        stops.append(inner.run(text).stopped)
+        return "stopped"
+
+    run(caller_of(Caller(), delegate, max_model_calls=3))
+    assert str(stops[0].limit) == "the limit of 3 model calls was reached (3 spent), by the run around it"
+
+
+# ---- recursion
+
+
+@pytest.mark.parametrize("depth", [None, 2, 0])
+@MIXED
+def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, depth: int | None) -> None:
+    model = Caller(answers_after=1)
+    executors: list[AgentExecutor] = []
+    options = {} if depth is None else {"max_depth": depth}
+    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), **options))
+    result = run(executors[0])
+    deepest = 8 if depth is None else depth
+    # Each run asks twice; the one that is too deep does not.
+    assert model.calls == result.spent["model_calls"] == 2 * (deepest + 1)
+    assert result.output == "Agent stopped due to depth limit."
+
+
+def test_depth_limit_says_how_deep() -> None:
+    stops: list[Any] = []
+    executors: list[AgentExecutor] = []
+
+    @tool
+    def again(text: str) -> str:
+        """Ask again."""
+        result = executors[0].run(text)
+        stops.append(result.stopped)
+        return str(result.output)
+
+    executors.append(caller_of(Caller(answers_after=1), again, max_depth=2))
+    executors[0].run("q")
+    assert str(stops[0].limit) == "the limit of 2 runs within one another was reached, by the run around it"
+    assert stops[1:] == [None, None]
+
+
+@MIXED
+def test_recursion_ends_at_the_outermost_call_limit(run: Running, is_async: bool) -> None:
+    model = Caller()
+    executors: list[AgentExecutor] = []
+    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), max_model_calls=20))
+    result = run(executors[0])
+    assert model.calls == result.spent["model_calls"] == 20
+    assert result.reason == "model_calls"
+
+
+@HOW
+def test_inner_depth_limit_cannot_extend_the_outer(run: Running) -> None:
+    model = Caller(answers_after=1)
+    executors: list[AgentExecutor] = []
+    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=False), max_depth=50))
+    run(caller_of(Caller(answers_after=1), delegate_to(lambda: executors[0], is_async=False), max_depth=1))
+    assert model.calls == 2
+
+
+# ---- where a run is within a call
+
+
+def hosted(inner: AgentExecutor, kind: str) -> AnyTool:
+    def delegate(text: str, call: CallContext[Any]) -> str:
+        outputs: list[Any] = []
+        thread = threading.Thread(target=lambda: outputs.append(inner.run(text, host=call).output))
+        thread.start()
+        thread.join(LONG)
+        return str(outputs[0])
+
+    async def adelegate(text: str, call: CallContext[Any]) -> str:
+        loop = asyncio.get_running_loop()
+        return str(await loop.run_in_executor(None, lambda: inner.run(text, host=call).output))
+
+    return tool(name="delegate", description="Let another agent do it.")(delegate if kind == "thread" else adelegate)
+
+
+@HOW
+@pytest.mark.parametrize("kind", ["thread", "run_in_executor"])
+def test_host_places_a_run_within_a_call(run: Running, kind: str) -> None:
+    model = Caller()
+    result = run(caller_of(Caller(), hosted(inner_of(model), kind), max_model_calls=5))
+    assert (model.calls, result.spent["model_calls"]) == (4, 5)
+
+
+def test_bare_thread_knows_no_call() -> None:
+    seen: list[Any] = []
+
+    @tool
+    def look(text: str) -> str:
+        """Look."""
+        thread = threading.Thread(target=lambda: seen.append(current_call()))
+        thread.start()
+        thread.join(LONG)
+        return text
+
+    caller_of(Caller(answers_after=1), look).run("q")
+    assert seen == [None]
+
+
+@HOW
+def test_run_of_an_observer_is_not_nested(run: Running) -> None:
+    model = Caller(answers_after=1)
+    inner = inner_of(model)
+    seen: list[Event[Any]] = []
+
+    @tool
+    def tell(text: str) -> str:
+        """Report it."""
+        report(text)
+        return text
+
+    def observe(event: Event[Any]) -> None:
+        seen.append(event)
+        assert inner.run("q").output == "hello"
+
+    for width in (1, 8):
+        outer = caller_of(Caller(2, answers_after=1), tell, observers=[observe], tool_concurrency=width)
+        assert run(outer).spent["model_calls"] == 2
+        assert [event.news for event in seen if isinstance(event, Reported)] == ["hello", "hello"]
+        assert model.calls == 2 * len(seen)
+        model.calls, seen[:] = 0, []
+
+
+@HOW
+def test_run_after_a_run_is_not_nested(run: Running) -> None:
+    outer = caller_of(Caller(answers_after=1), echo)
+    assert run(outer).spent.meters == run(outer).spent.meters
+    assert current_call() is None
+
+
+def test_consumer_of_a_stream_is_not_in_a_call() -> None:
+    outer = caller_of(Caller(answers_after=1), echo, max_execution_time=LONG)
+    for tokens in (False, True):
+        assert {current_call() for _ in outer.stream("q", tokens=tokens)} == {None}
+
+
+@pytest.mark.parametrize("kind", ["stream", "chunks", "iter"])
+def test_inner_run_of_a_stream_is_charged(kind: str) -> None:
+    inner = inner_of(Caller(), max_iterations=15)
+    model = Caller()
+    outer = caller_of(model, delegate_to(lambda: inner, is_async=False), max_model_calls=3)
+    streams: dict[str, Callable[[], Any]] = {
+        "stream": lambda: outer.stream("q", tokens=True),
+        "chunks": lambda: outer.stream_chunks("q"),
+        "iter": lambda: outer.iter("q"),
+    }
+    for _ in streams[kind]():
+        pass
+    assert model.calls == 1
+
+
+# ---- a call that is over
+
+
+def test_leftover_task_goes_no_further() -> None:
+    model = Caller()
+
+    async def main() -> None:
+        released, begun = asyncio.Event(), asyncio.Event()
+        tasks: list[asyncio.Task[Any]] = []
+
+        @tool(name="wait")
+        async def wait(text: str) -> str:
+            """Wait."""
+            begun.set()
+            await released.wait()
+            return text
+
+        inner = caller_of(model, wait)
+
+        @tool
+        async def leave(text: str) -> str:
+            """Leave a run behind."""
+            tasks.append(asyncio.create_task(inner.arun(text)))
+            await begun.wait()
+            return text
+
+        result = await caller_of(Caller(answers_after=1), leave).arun("q")
+        assert result.spent["model_calls"] == 2 + 1
+        released.set()
+        with pytest.raises(AbandonedError, match="is over"):
+            await tasks[0]
+
+    asyncio.run(main())
+    assert model.calls == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"max_execution_time": LONG}, {"observers": [ignore]}])
+@pytest.mark.parametrize("when", ["in the next call", "after the run"])
+def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> None:
+    model = Caller()
+
+    async def main() -> None:
+        released = asyncio.Event()
+        tasks: list[asyncio.Task[Any]] = []
+        inner = inner_of(model)
+
+        async def later() -> Any:
+            await released.wait()
+            return await inner.arun("q")
+
+        @tool
+        async def leave() -> str:
+            """Leave something behind."""
+            tasks.append(asyncio.create_task(later()))
+            return "left"
+
+        @tool
+        async def release() -> str:
+            """Let it go on."""
+            if when == "in the next call":
+                released.set()
+                await asyncio.wait(tasks)
+            return "released"
+
+        agent = scripted(act("leave"), act("release"), answer())
+        result = await AgentExecutor(agent=agent, tools=[leave, release], **options).arun("q")
+        released.set()
+        with pytest.raises(AbandonedError, match="is over"):
+            await tasks[0]
+        assert result.spent["model_calls"] == 3
+
+    asyncio.run(main())
+    assert model.calls == 0
+
+
+@pytest.mark.parametrize("kind", ["context", "host"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
+    model, released, begun = Caller(), threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+    threads: list[threading.Thread] = []
+
+    @tool(name="wait")
+    def wait(text: str) -> str:
+        """Wait."""
+        begun.set()
+        released.wait(LONG)
+        return text
+
+    inner = caller_of(model, wait)
+
+    def work(host: CallContext[Any] | None) -> None:
+        try:
+            inner.run("q", host=host)
+        except AbandonedError as error:
+            raised.append(error)
+
+    @tool(on_error="raise")
+    def leave(text: str, call: CallContext[Any]) -> str:
+        """Leave a run behind."""
+        context = contextvars.copy_context()
+        target = (lambda: context.run(work, None)) if kind == "context" else (lambda: work(call))
+        threads.append(threading.Thread(target=target))
+        threads[0].start()
+        begun.wait(LONG)
+        if fails:
+            raise ValueError(text)
+        return text
+
+    outer = caller_of(Caller(answers_after=1), leave)
+    if fails:
+        with pytest.raises(ValueError, match="hello") as error:
+            outer.run("q")
+        snapshot = snapshot_of(error.value)
+        assert snapshot is not None
+        assert snapshot.spent["model_calls"] == 1 + 1
+    else:
+        assert outer.run("q").spent["model_calls"] == 2 + 1
+    released.set()
+    threads[0].join(LONG)
+    assert [type(one) for one in raised] == [AbandonedError]
+    assert model.calls == 1
+
+
+# ---- deadlines
+
+
+@pytest.mark.parametrize(("own", "reason"), [(100.0, "seconds"), (None, "seconds"), (3.0, "finished")])
+def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str) -> None:
+    clock = VirtualClock()
+    left: list[float | None] = []
+    ended: list[str] = []
+
+    @tool
+    async def sleep(text: str, call: CallContext[Any]) -> str:
+        """Sleep."""
+        left.append(call.seconds_left)
+        await asyncio.sleep(1000)
+        return text
+
+    inner = on_loop_time(caller_of(Caller(), sleep, max_execution_time=own), clock)
+
+    @tool
+    async def delegate(text: str) -> str:
+        """Let another agent do it."""
+        await asyncio.sleep(2)
+        result = await inner.arun(text)
+        ended.append(str(result.stopped and result.stopped.limit))
+        return str(result.output)
+
+    outer = on_loop_time(caller_of(Caller(answers_after=1), delegate, max_execution_time=10), clock)
+    result = clock.run(outer.arun("q"))
+    assert result.reason == reason
+    assert clock.seconds == pytest.approx(10 if own != 3 else 5, abs=1e-3)
+    assert left == [8 if own != 3 else 3]
+    if own == 3:
+        assert ended == ["the limit of 3 seconds was reached (3 spent)"]
+        assert spent_in_replay(result) == result.spent
+
+
+def test_outer_deadline_cuts_a_sync_inner_run() -> None:
+    released = threading.Event()
+    model = Caller()
+
+    @tool
+    def hang(text: str) -> str:
+        """Hang."""
+        released.wait(LONG)
+        return text
+
+    inner = caller_of(model, hang, max_execution_time=3 * LONG)
+    outer = caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_execution_time=0.1)
+    result = outer.run("q")
+    released.set()
+    assert result.reason == "seconds"
+    assert result.spent.seconds < LONG
+    assert result.spent["model_calls"] == 1 + 1
+    assert result.spent["tool_calls"] == 1 + 1
+
+
+@pytest.mark.parametrize("width", [1, 8])
+@HOW
+def test_replay_counts_runs_within_cut_calls(run: Running, width: int) -> None:
+    released = threading.Event()
+
+    @tool
+    def hang(text: str) -> str:
+        """Hang."""
+        released.wait(LONG)
+        return text
+
+    inner = caller_of(Caller(), hang)
+    options: dict[str, Any] = {"max_execution_time": 0.4, "tool_concurrency": width}
+    for at_once in (1, 2):
+        result = run(caller_of(Caller(at_once), delegate_to(lambda: inner, is_async=False), **options))
+        assert result.reason == "seconds"
+        assert result.spent["model_calls"] == 1 + (at_once if width > 1 else 1)
+        assert spent_in_replay(result) == result.spent
+    released.set()
+
+
+# ---- snapshots
+
+
+@MIXED
+def test_resumed_run_keeps_what_ran_within(run: Running, is_async: bool) -> None:
+    model = Caller()
+    inner = inner_of(model, max_model_calls=3)
+    delegate = delegate_to(lambda: inner, is_async=is_async)
+    broken = [True]
+
+    @tool(name="unreliable", on_error="raise")
+    async def unreliable(text: str) -> str:
+        """Fail once, after its work."""
+        await inner.arun(text)
+        if broken.pop():
+            raise ValueError(text)
+        return text
+
+    outer = caller_of(Caller(answers_after=1), unreliable, delegate, max_model_calls=100)
+    with pytest.raises(ValueError, match="hello") as raised:
+        run(outer)
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    assert snapshot.spent["model_calls"] == 1 + 3
+    broken.append(False)
+    stored = Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
+    result = run(outer, stored)
+    assert result.spent["model_calls"] == 1 + 3 + 3 + 1
+    assert result.spent.restarts == 1
+    assert spent_in_replay(result) == result.spent
+
+
+@HOW
+@pytest.mark.parametrize("width", [1, 8])
+def test_replay_counts_what_ran_within(run: Running, width: int) -> None:
+    inner = inner_of(Caller(answers_after=2, usage=Usage(3, 1)))
+    outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
+    result = run(outer)
+    assert result.spent["model_calls"] == 3 + 6 * 3
+    assert spent_in_replay(result) == result.spent
+
+
+# ---- proofs
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), max_size=6),
+    st.integers(1, 25),
+    st.booleans(),
+)
+def test_ranks_fall_whatever_runs_within(turns: list[list[int]], limit: int, asynchronous: bool) -> None:
+    model = Caller()
+
+    def agent(steps: Any, inputs: Any) -> Any:
+        done = 0
+        for turn in turns:
+            if done >= len(steps):
+                return [act("delegate", calls=calls) for calls in turn]
+            done += len(turn)
+        return answer()
+
+    @tool
+    def delegate(calls: int) -> str:
+        """Let another agent make so many calls."""
+        return str(inner_of(model, max_iterations=None, max_model_calls=calls).run("q").output)
+
+    # Without a limit on the iterations the certificate counts on the model calls.
+    outer = AgentExecutor(agent=agent, tools=[delegate], max_iterations=None, max_model_calls=limit)
+    result = asyncio.run(outer.arun("q")) if asynchronous else outer.run("q")
+    wanted = sum(1 + sum(turn) for turn in turns) + 1
+    assert result.spent["model_calls"] == min(wanted, limit)
+    assert (result.reason == "finished") == (wanted <= limit)
+    assert spent_in_replay(result) == result.spent

@@ -1,0 +1,429 @@
+"""A deadline supervises the run: control returns, nothing is lost, and what is late goes no further."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Asks,
+    Limits,
+    Snapshot,
+    ask,
+    charged,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    node,
+    on,
+    snapshot_of,
+    tool,
+)
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS
+from graphexec.errors import ThreadLimitError
+from graphexec.kernel.events import journal_of
+from graphexec.runtime import RunContext, arun, run, threads
+from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime.supervision import supervise
+from graphexec.runtime.threads import count_abandoned
+from tests.executor.actors import BlockingModel, until
+from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
+from tests.three_drivers import FakeClock
+
+# Seconds for what has to happen at once, and of the deadlines.
+LONG = 20.0
+SECONDS = 0.15
+
+HOW = pytest.mark.parametrize("how", ["sync", "async"])
+
+
+def ran(executor: AgentExecutor, how: str, inputs: Any = "q") -> Any:
+    return executor.run(inputs) if how == "sync" else asyncio.run(executor.arun(inputs))
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def calls_tool(steps: Any, inputs: Mapping[str, Any]) -> Any:
+    del inputs
+    return AgentFinish({"output": "done"}) if len(steps) > 2 else AgentAction("work", {})
+
+
+# ---- control returns
+
+
+def late_tool(kind: str, released: threading.Event) -> Any:
+    if kind == "def":
+
+        def work() -> None:
+            """Work."""
+            released.wait(LONG)
+
+        return tool(work)
+
+    async def stubborn() -> None:
+        """Ignore every cancellation."""
+        while not released.is_set():
+            try:
+                await until(released)
+            except asyncio.CancelledError:
+                continue
+
+    return tool(name="work")(stubborn)
+
+
+@HOW
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Event) -> None:
+    executor = AgentExecutor(agent=calls_tool, tools=[late_tool(kind, released)], max_execution_time=SECONDS)
+
+    async def timed() -> tuple[Any, float]:
+        # The event loop waits for a task that ignores its cancellation, so the time is taken within.
+        began = time.monotonic()
+        result = await executor.arun("q")
+        took = time.monotonic() - began
+        released.set()
+        return result, took
+
+    if how == "sync":
+        began = time.monotonic()
+        result, took = executor.run("q"), time.monotonic() - began
+    else:
+        result, took = asyncio.run(timed())
+    assert (result.reason, result.spent[TOOL_CALLS]) == ("seconds", 1)
+    assert SECONDS <= took < SECONDS + 1
+
+
+@HOW
+def test_control_returns_from_a_model(how: str) -> None:
+    model = BlockingModel()
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], max_execution_time=SECONDS)
+    result = ran(executor, how)
+    model.released.set()
+    assert (result.reason, result.spent[MODEL_CALLS]) == ("seconds", 1)
+
+
+class Hanging:
+    """A memory that hangs where it is told to."""
+
+    keys = ("history",)
+
+    def __init__(self, where: str, released: threading.Event) -> None:
+        self.where = where
+        self.released = released
+
+    def load(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.where == "load":
+            self.released.wait(LONG)
+        return {"history": ""}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        if self.where == "save":
+            self.released.wait(LONG)
+
+    async def aload(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.where == "load":
+            await until(self.released)
+        return {"history": ""}
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        if self.where == "save":
+            await until(self.released)
+
+
+@HOW
+@pytest.mark.parametrize("where", ["load", "save"])
+def test_control_returns_from_a_memory(how: str, where: str, released: threading.Event) -> None:
+    executor = AgentExecutor(
+        agent=lambda _steps, _inputs: AgentFinish({"output": "the answer"}),
+        tools=[],
+        memory=Hanging(where, released),
+        max_execution_time=SECONDS,
+    )
+    began = time.monotonic()
+    result = ran(executor, how)
+    assert time.monotonic() - began < SECONDS + 1
+    assert (result.output == "the answer") is (where == "save")
+    assert (result.reason == "seconds") is (where == "load")
+
+
+# ---- what is late goes no further
+
+
+@HOW
+def test_a_late_call_is_followed_by_nothing(how: str, released: threading.Event) -> None:
+    """A tool that returns after the cut would be followed by a payment."""
+    paid: list[str] = []
+    returned = threading.Event()
+
+    @tool
+    def look() -> str:
+        """Look."""
+        released.wait(LONG)
+        returned.set()
+        return "seen"
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        paid.append("paid")
+        return "paid"
+
+    executor = AgentExecutor(
+        agent=lambda steps, _: AgentAction("pay" if steps else "look", {}),
+        tools=[look, pay],
+        max_execution_time=SECONDS,
+        max_iterations=5,
+    )
+    before = count_abandoned()
+    result = ran(executor, how)
+    assert [step.status for step in result.steps] == ["cut"]
+    released.set()
+    assert returned.wait(LONG)
+    wait_for_count(before)
+    assert paid == []
+    assert [step.status for step in result.steps] == ["cut"]
+
+
+def wait_for_count(most: int) -> None:
+    """Wait until no more calls than that are abandoned and still run."""
+    ends = time.monotonic() + LONG
+    while count_abandoned() > most:
+        assert time.monotonic() < ends, "calls that were abandoned never end"
+        threading.Event().wait(0.001)
+
+
+@HOW
+def test_a_cut_keeps_the_answers_before_it(how: str, released: threading.Event) -> None:
+    calls: list[int] = []
+
+    @tool
+    def work() -> int:
+        """Work, and hang at the second call."""
+        calls.append(len(calls))
+        if len(calls) == 2:
+            released.wait(LONG)
+        return calls[-1]
+
+    executor = AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=SECONDS)
+    result = ran(executor, how)
+    assert [step.status for step in result.steps] == ["ok", "cut"]
+    assert result.spent[TOOL_CALLS] == 2
+
+
+@HOW
+def test_a_clock_that_stands_still_cuts_nothing(how: str) -> None:
+    clock = FakeClock()
+
+    def answer(question: Question) -> str:
+        clock.advance(4)
+        return question.text
+
+    context = RunContext(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
+    topic = Topic("tea", 9)
+    done = run(INTERVIEW, topic, context) if how == "sync" else asyncio.run(arun(INTERVIEW, topic, context))
+    assert isinstance(done.outcome, Stopped)
+    assert done.spent.seconds == 12
+
+
+# ---- exceptions and interrupts
+
+
+@HOW
+def test_an_error_has_snapshot_and_journal(how: str) -> None:
+    def fail(question: Question) -> str:
+        if question.text.startswith("tea 2"):
+            raise OSError("it broke")
+        return question.text
+
+    context = RunContext(handlers_for({Question: fail}), Limits(seconds=LONG))
+    with pytest.raises(OSError, match="it broke") as caught:
+        run(INTERVIEW, Topic("tea"), context) if how == "sync" else asyncio.run(arun(INTERVIEW, Topic("tea"), context))
+    snapshot, journal = snapshot_of(caught.value), journal_of(caught.value)
+    assert snapshot is not None
+    assert journal is not None
+    assert len(snapshot.replies) == len(journal) == 2
+    again = Snapshot.from_json(snapshot.to_json(), INTERVIEW)
+    asked: list[str] = []
+
+    def answer(question: Question) -> str:
+        asked.append(question.text)
+        return "fine"
+
+    run(INTERVIEW, again, RunContext(handlers_for({Question: answer}), Limits()))
+    assert asked == ["tea 2 2"]
+
+
+def interrupt_caller() -> None:
+    """Interrupt the main thread, which waits for the run."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
+    calls: list[int] = []
+    ended = threading.Event()
+
+    @tool
+    def work() -> None:
+        """Interrupt whoever waits, and go on until he has left."""
+        calls.append(1)
+        interrupt_caller()
+        released.wait(LONG)
+        ended.set()
+
+    executor = AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=LONG)
+    before = count_abandoned()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        executor.run("q")
+    assert count_abandoned() == before + 1
+    released.set()
+    assert ended.wait(LONG)
+    wait_for_count(before)
+    assert calls == [1]
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.spent[TOOL_CALLS] == 1
+
+
+def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> None:
+    """The loop is in the engine when the caller leaves; the call that it comes to is not begun."""
+    begun: list[str] = []
+
+    @charged(when_spent=Stopped)
+    @node
+    def think(topic: Topic) -> Asks[Question, Interview]:
+        yield from ask(Question("first"))
+        interrupt_caller()
+        released.wait(LONG)
+        yield from ask(Question("second"))
+        return Interview(())
+
+    machine = graph(edges(think, on(Interview, END) | on(Stopped, END)), start=think)
+
+    def answer(question: Question) -> str:
+        begun.append(question.text)
+        return "fine"
+
+    before = count_abandoned()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(machine, Topic("tea"), RunContext(handlers_for({Question: answer}), Limits(seconds=LONG)))
+    released.set()
+    wait_for_count(before)
+    assert begun == ["first"]
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.replies == ("fine",)
+
+
+def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "_threads", vars(threads)["_Threads"]())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    executor = AgentExecutor(agent=calls_tool, tools=[late_tool("def", threading.Event())], max_execution_time=LONG)
+    with pytest.raises(ThreadLimitError, match="no thread can be started") as caught:
+        executor.run("q")
+    assert snapshot_of(caught.value) is not None
+
+
+def test_supervise_returns_and_raises() -> None:
+    def raising(*_: object) -> int:
+        raise StopIteration
+
+    def returning(*_: object) -> int:
+        return 3
+
+    assert supervise(returning, LONG) == 3
+    with pytest.raises(StopIteration):
+        supervise(raising, LONG)
+
+
+INTERRUPTS = """
+import _thread, asyncio, random, sys, threading, time
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Snapshot, snapshot_of, tool
+
+chance = random.Random(int(sys.argv[1]))
+done = []
+
+@tool
+def work(number: int) -> int:
+    "Work."
+    done.append(number)
+    return number
+
+def decide(steps, inputs):
+    if len(steps) >= 24:
+        return AgentFinish({"output": len(steps)})
+    return [AgentAction("work", {"number": len(steps) + one}) for one in range(4)] if len(steps) % 8 else AgentAction(
+        "work", {"number": len(steps)})
+
+executors = [AgentExecutor(agent=decide, tools=[work], max_iterations=None, allow_nonterminating=True,
+    max_execution_time=seconds, tool_concurrency=width) for seconds in (None, 60.0) for width in (1, 4)]
+interrupted = 0
+for number in range(int(sys.argv[2])):
+    executor = chance.choice(executors)
+    state = "q"
+    done.clear()
+    for again in range(100):
+        seconds = chance.random() * 0.004 * (1 + again)
+        stop = threading.Event()
+        def interrupt():
+            if not stop.wait(seconds):
+                _thread.interrupt_main()
+        thread = threading.Thread(target=interrupt)
+        try:
+            try:
+                thread.start()
+                result = executor.run(state) if number % 2 else asyncio.run(executor.arun(state))
+            finally:
+                stop.set()
+        except KeyboardInterrupt as error:
+            found = snapshot_of(error)
+            interrupted += found is not None
+            if found is not None:
+                state = Snapshot.from_json(found.to_json(), executor.graph)
+            result = None
+        for _ in range(3):
+            try:
+                thread.join()
+                time.sleep(0)
+            except KeyboardInterrupt:
+                continue
+        if result is not None:
+            break
+    assert result is not None, "never ends"
+    numbers = [step.observation for step in result.steps]
+    assert numbers == [step.action.tool_input["number"] for step in result.steps], numbers
+    assert numbers == sorted(numbers), numbers
+    assert result.output == len(numbers), (result.output, numbers)
+print("interrupted", interrupted > 0)
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_interrupts_leave_resumable_snapshots(seed: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTS, str(seed), "100"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "interrupted True\n"), ended.stderr

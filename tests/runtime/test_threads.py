@@ -1,0 +1,289 @@
+"""The pool of threads: used again, counted where abandoned, with a cap, and nothing runs on after an error."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, snapshot_of, tool
+from graphexec.errors import AbandonedError, ThreadLimitError
+from graphexec.runtime import threads
+from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, in_thread, somebody_waits
+from graphexec.tools import AnyTool
+
+# Seconds for what has to happen at once, and of the deadlines.
+LONG = 20.0
+SOON = 0.002
+
+HOW = pytest.mark.parametrize("how", ["sync", "async"])
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A pool of this test's own: what other tests have abandoned is not in it."""
+    made = vars(threads)["_Threads"]()
+    monkeypatch.setattr(threads, "_threads", made)
+    yield made
+    eventually(lambda: not made.running)
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + LONG
+    while not holds():
+        assert time.monotonic() < ends, "it never holds"
+        threading.Event().wait(0.001)
+
+
+def graphexec_threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name == "graphexec-call"}
+
+
+def ran(executor: AgentExecutor, how: str, inputs: Any = "q") -> Any:
+    return executor.run(inputs) if how == "sync" else asyncio.run(executor.arun(inputs))
+
+
+def asking_for(names: list[str]) -> Callable[[Any, Any], Any]:
+    return lambda steps, _: AgentFinish({"output": "done"}) if steps else [AgentAction(one, {}) for one in names]
+
+
+def executor_of(*functions: Callable[[], Any], **options: Any) -> AgentExecutor:
+    tools: list[AnyTool] = [
+        tool(name=f"tool_{number}", description="A tool.")(function) for number, function in enumerate(functions)
+    ]
+    return AgentExecutor(agent=asking_for([one.name for one in tools]), tools=tools, **options)
+
+
+# ---- runs that the deadline cuts
+
+
+def cut_runs(how: str, count: int) -> None:
+    """Cut so many runs in a tool that ends soon after; they cannot be more than the cap."""
+    released = threading.Event()
+    executor = executor_of(lambda: released.wait(LONG), max_execution_time=SOON)
+    for number in range(count):
+        result = ran(executor, how)
+        assert result.reason == "seconds"
+        assert result.spent["tool_calls"] <= 1
+        if number % 50 == 49:
+            assert count_abandoned() <= MOST_ABANDONED
+            assert len(graphexec_threads()) <= 2 * MOST_ABANDONED
+            released.set()
+            eventually(lambda: count_abandoned() == 0)
+            released.clear()
+    released.set()
+    eventually(lambda: count_abandoned() == 0)
+
+
+def count_own_objects() -> int:
+    """How many objects of the package's own classes there are: what other tests have left does not count."""
+    gc.collect()
+    return sum(type(one).__module__.startswith("graphexec") for one in gc.get_objects())
+
+
+@HOW
+def test_cut_runs_leave_nothing_behind(how: str, pool: Any) -> None:
+    cut_runs(how, 50)
+    before = count_own_objects()
+    cut_runs(how, 150)
+    # Less than one object a run.
+    assert count_own_objects() - before < 150
+
+
+@pytest.mark.slow
+@HOW
+def test_ten_thousand_cut_runs_stay_flat(how: str, pool: Any) -> None:
+    cut_runs(how, 200)
+    before = count_own_objects()
+    cut_runs(how, 10_000)
+    assert count_own_objects() - before < 1_000
+
+
+@HOW
+def test_past_the_cap_an_error_says_so(how: str, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "MOST_ABANDONED", 5)
+    released = threading.Event()
+    executor = executor_of(lambda: released.wait(LONG), max_execution_time=20 * SOON)
+    for _ in range(5):
+        assert ran(executor, how).reason == "seconds"
+    with pytest.raises(ThreadLimitError, match="5 calls that were cut off still run") as caught:
+        ran(executor, how)
+    assert snapshot_of(caught.value) is not None
+    assert count_abandoned() == 5
+    released.set()
+    eventually(lambda: count_abandoned() == 0)
+    assert ran(executor, how, snapshot_of(caught.value)).output == "done"
+
+
+# ---- no thread to be had
+
+
+class FewThreads:
+    """Lets so many threads start, and no more."""
+
+    def __init__(self, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = left
+        self.start = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            if thread.name != "graphexec-call":
+                self.start(thread)
+                return
+            if not self.left:
+                raise RuntimeError("can't start new thread")
+            self.left -= 1
+            self.start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+
+
+@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+@pytest.mark.parametrize("left", [2, 3, 7])
+def test_few_threads_carry_out_all_tools(
+    seconds: float | None, left: int, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FewThreads(left, monkeypatch)
+    paid: list[int] = []
+    executor = executor_of(*[lambda: paid.append(1)] * 20, max_execution_time=seconds)
+    assert [step.status for step in executor.run("q").steps] == ["ok"] * 20
+    assert len(paid) == 20
+
+
+@HOW
+@pytest.mark.parametrize("left", [0, 1, 3, 7])
+def test_nothing_runs_after_a_thread_error(how: str, left: int, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issue saw 20 of 20 payments made after the error; what has been made is in the snapshot."""
+    FewThreads(left, monkeypatch)
+    raised, late = threading.Event(), list[int]()
+    paid: list[int] = []
+
+    def pay() -> None:
+        # No tool ends before the threads are used up, unless all of them are wanted.
+        raised.wait(0.02)
+        paid.append(1)
+        if raised.is_set():
+            late.append(1)
+
+    async def decide(steps: Any, _: Any) -> Any:
+        return AgentFinish({"output": "done"}) if steps else [AgentAction("pay", {})] * 20
+
+    agent = decide if how == "async" else asking_for(["pay"] * 20)
+    executor = AgentExecutor(agent=agent, tools=[tool(name="pay", description="Pay.")(pay)])
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        result = ran(executor, how)
+    except ThreadLimitError as limit:
+        error = limit
+    raised.set()
+    eventually(lambda: not pool.running)
+    assert late == []
+    if error is None:
+        assert len(paid) == 20
+        assert len(result.steps) == 20
+    else:
+        snapshot = snapshot_of(error)
+        assert snapshot is not None
+        kept = sum(not hasattr(state, "name") for state in snapshot.open)
+        assert kept == len(paid)
+        assert left == 0 or how == "async"
+
+
+def test_what_nobody_waits_for_is_not_begun(pool: Any) -> None:
+    called: list[int] = []
+    with somebody_waits() as waiter:
+        pass
+    with pytest.raises(AbandonedError):
+        in_thread(lambda: called.append(1), waiter).result(LONG)
+    assert called == []
+    assert count_abandoned() == 0
+
+
+# ---- used again, and by many at once
+
+
+def test_threads_are_used_again(pool: Any) -> None:
+    idents = set[int]()
+    for _ in range(50):
+        idents.add(in_thread(threading.get_ident).result(LONG))
+    assert len(idents) == 1
+    executor = executor_of(lambda: idents.add(threading.get_ident()), max_execution_time=LONG)
+    for _ in range(20):
+        executor.run("q")
+    assert len(idents) == 1
+
+
+def test_idle_threads_end(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.001)
+    before = graphexec_threads()
+    in_thread(int).result(LONG)
+    eventually(lambda: graphexec_threads() <= before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    executor = executor_of(lambda: "fine", lambda: "fine", max_execution_time=LONG)
+    assert executor.run("q").output == "done"
+    child = os.fork()
+    if not child:
+        code = 1
+        with suppress(BaseException):
+            code = 0 if executor.run("q").output == "done" else 2
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert executor.run("q").output == "done"
+
+
+def shared(seconds: float | None) -> AgentExecutor:
+    """Every run adds up its own number, with two tools a step."""
+
+    @tool
+    def add(x: int) -> int:
+        """Add one."""
+        return x + 1
+
+    @tool
+    async def add_async(x: int) -> int:
+        """Add one."""
+        await asyncio.sleep(0)
+        return x + 1
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        number = int(inputs["input"])
+        if len(steps) >= 6:
+            return AgentFinish({"output": sum(step.observation for step in steps)})
+        return [AgentAction("add", {"x": number}), AgentAction("add_async", {"x": number + 1})]
+
+    return AgentExecutor(agent=decide, tools=[add, add_async], max_execution_time=seconds)
+
+
+@pytest.mark.parametrize("seconds", [None, 6 * LONG], ids=["", "deadline"])
+def test_many_runs_at_once_are_as_alone(seconds: float | None, pool: Any) -> None:
+    """One executor under 50 threads, and beside them 500 tasks."""
+    executor = shared(seconds)
+    expected = [6 * number + 9 for number in range(500)]
+
+    def in_tasks() -> list[Any]:
+        async def gathered() -> list[Any]:
+            return await asyncio.gather(*(executor.arun(str(number)) for number in range(500)))
+
+        return [result.output for result in asyncio.run(gathered())]
+
+    def in_thread_of_its_own(number: int) -> Any:
+        return executor.run(str(number)).output
+
+    with ThreadPoolExecutor(51) as workers:
+        tasks = workers.submit(in_tasks)
+        outputs = list(workers.map(in_thread_of_its_own, range(100)))
+        assert outputs == expected[:100]
+        assert tasks.result() == expected
+    eventually(lambda: count_abandoned() == 0)

@@ -1,0 +1,302 @@
+"""Traces of batches, whose members are asked for and answered one by one, and of runs within calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asked, tool
+from graphexec.actions import Run
+from graphexec.draw import Recorder, Recording, recording_of, timeline
+from graphexec.draw.page import html
+from graphexec.executor import Ready
+from graphexec.runtime import astream
+from graphexec.runtime.handlers import RunOptions
+from graphexec.testing.clock import on_loop_time, run_virtually
+from graphexec.tools import AnyTool
+from graphexec.verify.audit.audit import Audit, audit
+from tests.verify.traces import Trace, acting, proof_of, trace_of
+
+
+@tool
+async def quick(what: str) -> str:
+    """Take 20 ms."""
+    await asyncio.sleep(0.02)
+    return f"quick {what}"
+
+
+@tool
+async def slow(what: str) -> str:
+    """Take 500 ms."""
+    await asyncio.sleep(0.5)
+    return f"slow {what}"
+
+
+@tool
+async def broken(what: str) -> str:
+    """Fail after 100 ms."""
+    await asyncio.sleep(0.1)
+    raise ValueError(what)
+
+
+TOOLS: list[AnyTool] = [quick, slow, broken]
+
+
+def calling(*names: str, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> AgentExecutor:
+    """An executor that calls these tools together, and then has an answer."""
+
+    def decide(steps: Sequence[object], inputs: object) -> list[AgentAction] | AgentFinish:
+        return AgentFinish({"output": "done"}) if steps else [AgentAction(name, "x", "") for name in names]
+
+    return AgentExecutor(agent=decide, tools=tools, **options)
+
+
+def recorded(executor: AgentExecutor, **options: Any) -> Trace:
+    """The records of an async run on a virtual clock, whatever ends it."""
+    recorder = Recorder(executor.verify())
+
+    async def watched() -> None:
+        try:
+            async for event in on_loop_time(executor).astream("go on", **options):
+                recorder(event)
+        except ValueError as error:
+            recorder.failed(error)
+
+    run_virtually(watched())
+    return [json.loads(line) for line in recorder.recording.to_json_lines().splitlines()]
+
+
+def members(trace: Trace) -> list[tuple[str, int, float | None]]:
+    """The records of the tools in their order: event, member, and how long it took."""
+    return [
+        (record["event"], record["call"]["member"], record.get("seconds"))
+        for record in trace
+        if record["event"] in ("asked", "answered") and record["node"] == "dispatch_tools"
+    ]
+
+
+def facts(found: Audit) -> list[str]:
+    return [violation.fact for violation in found.violations]
+
+
+def line_of(trace: Trace, event: str, member: int) -> int:
+    return next(
+        place
+        for place, record in enumerate(trace)
+        if record["event"] == event and record["node"] == "dispatch_tools" and record["call"]["member"] == member
+    )
+
+
+def test_tools_of_different_speed_have_their_own_records() -> None:
+    executor = calling("slow", "quick")
+    trace = recorded(executor)
+    assert members(trace) == [
+        ("asked", 0, None),
+        ("asked", 1, None),
+        ("answered", 1, pytest.approx(0.02)),
+        ("answered", 0, pytest.approx(0.5)),
+    ]
+    assert audit(trace, proof_of(executor)).violations == ()
+
+
+def test_tools_in_turn_are_recorded_in_turn() -> None:
+    executor = calling("slow", "quick", tool_concurrency=1)
+    trace = recorded(executor)
+    assert members(trace) == [
+        ("asked", 0, None),
+        ("answered", 0, pytest.approx(0.5)),
+        ("asked", 1, None),
+        ("answered", 1, pytest.approx(0.02)),
+    ]
+    assert audit(trace, proof_of(executor)).violations == ()
+
+
+def test_a_tool_that_fails_keeps_the_answer_beside_it() -> None:
+    executor = calling("quick", "broken", "slow", handle_tool_errors="raise")
+    trace = recorded(executor)
+    ((event, member, seconds),) = members(trace)[3:]
+    assert (event, member) == ("answered", 0)
+    assert seconds == pytest.approx(0.02)
+    found = audit(trace, proof_of(executor))
+    assert (found.violations, found.status) == ((), "error")
+    # One that fails before the others have begun has paid for them.
+    in_turn = calling("quick", "broken", "slow", handle_tool_errors="raise", tool_concurrency=1)
+    trace = recorded(in_turn)
+    assert [event for event, _, _ in members(trace)] == ["asked", "answered", "asked"]
+    assert audit(trace, proof_of(in_turn)).violations == ()
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
+    executor = calling("quick", "slow", "slow", max_execution_time=0.1, tool_concurrency=concurrency)
+    trace = recorded(executor)
+    times = {member: seconds for event, member, seconds in members(trace) if event == "answered"}
+    # One that had not begun is cut as it would begin.
+    began = {1: {1: 0.02, 2: 0.1}, 2: {1: 0.0, 2: 0.02}, 8: {1: 0.0, 2: 0.0}}[concurrency]
+    assert times == {0: pytest.approx(0.02), **{one: pytest.approx(0.1 - at) for one, at in began.items()}}
+    assert audit(trace, proof_of(executor)).violations == ()
+
+
+# ---- what does not conform
+
+
+def test_an_answer_nobody_asked_for_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    line = line_of(trace, "answered", 1)
+    stray = deepcopy(trace[line])
+    stray["call"]["member"] = 2
+    assert facts(audit([*trace[:line], stray, *trace[line:]], proof)) == [
+        "dispatch_tools is answered CallTool as 2.2, which was not asked for"
+    ]
+    stray["call"] = {**stray["call"], "sequence": 3, "member": 0}
+    assert facts(audit([*trace[:line], stray, *trace[line:]], proof)) == [
+        "dispatch_tools is answered CallTool as 3.0, which was not asked for"
+    ]
+
+
+def test_a_member_that_is_answered_twice_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    line = line_of(trace, "answered", 0)
+    assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == [
+        "dispatch_tools is answered CallTool as 2.0, which has its answer"
+    ]
+
+
+def test_a_member_without_an_answer_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    line = line_of(trace, "answered", 0)
+    assert facts(audit([*trace[:line], *trace[line + 1 :]], proof)) == [
+        "dispatch_tools is left before CallTool is answered"
+    ]
+
+
+def test_a_member_out_of_its_order_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    trace[line_of(trace, "asked", 1)]["call"]["member"] = 3
+    assert facts(audit(trace, proof))[0] == "dispatch_tools asks for CallTool as 2.3, and 2.1 or 3.0 was due"
+
+
+def test_a_call_of_another_run_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    call = trace[line_of(trace, "answered", 1)]["call"]
+    ours, call["run"] = call["run"], "another"
+    assert facts(audit(trace, proof)) == [f"the call is of the run another, and those before are of {ours}"]
+
+
+@given(calls=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
+def test_a_charge_too_few_is_named(calls: list[int], data: st.DataObject) -> None:
+    executor = acting(calls)
+    trace = trace_of(executor)
+    answers = [record for record in trace if record["event"] == "answered" and record["node"] == "dispatch_tools"]
+    record = data.draw(st.sampled_from(answers))
+    record["spent"]["tool_calls"] -= sum(calls)
+    assert not audit(trace, proof_of(executor)).conforms
+
+
+# ---- runs within calls
+
+
+def nesting(inner_calls: int, **options: Any) -> tuple[AgentExecutor, list[Trace]]:
+    """An executor with a tool that runs another one, which calls a tool so often; and the traces of the inner runs."""
+    traces: list[Trace] = []
+    inner = acting([1] * inner_calls)
+
+    @tool
+    async def delegate(what: str) -> str:
+        """Have another agent do it."""
+        recorder = Recorder(inner.verify())
+        async for event in inner.astream(what):
+            recorder(event)
+        traces.append([json.loads(line) for line in recorder.recording.to_json_lines().splitlines()])
+        return "done"
+
+    return calling("delegate", "quick", tools=[delegate, quick], **options), traces
+
+
+def test_charges_of_runs_within_a_call_are_recorded() -> None:
+    executor, traces = nesting(2)
+    trace = recorded(executor)
+    (record,) = [record for record in trace if "within" in record]
+    assert (record["event"], record["call"]["member"]) == ("answered", 0)
+    # Three decisions and two tools.
+    assert (record["within"]["model_calls"], record["within"]["tool_calls"]) == (3, 2)
+    assert trace[-1]["spent"]["model_calls"] == 2 + 3
+    assert audit(trace, proof_of(executor)).violations == ()
+    assert audit(traces[0], proof_of(acting([1, 1]))).violations == ()
+    assert "within it: 3 model calls, 2 tool calls" in timeline_of(trace)
+
+
+def timeline_of(trace: Trace) -> str:
+    return timeline(Recording(trace), width=200)
+
+
+def test_a_result_tells_the_charges_within_as_the_run_did() -> None:
+    executor, _ = nesting(2)
+    result = run_virtually(on_loop_time(executor).arun("go on"))
+    told = [record["within"] for record in recording_of(result).records if "within" in record]
+    assert told == [record["within"] for record in recorded(executor) if "within" in record]
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_charges_within_that_were_changed_are_named(by: int) -> None:
+    executor, _ = nesting(2)
+    trace, proof = recorded(executor), proof_of(executor)
+    (record,) = [record for record in trace if "within" in record]
+    record["within"]["tool_calls"] += by
+    assert f"dispatch_tools asked for {4 + by} tool calls, and 4 are counted" in facts(audit(trace, proof))
+
+
+def test_an_inner_run_within_the_limits_of_the_outer_one() -> None:
+    """The outer limit stops the inner run, and the outer one later."""
+    executor, traces = nesting(9, max_model_calls=4, early_stopping_method="generate", max_tool_calls=20)
+    trace = recorded(executor)
+    assert trace[-1]["status"] == "stopped"
+    assert audit(trace, proof_of(executor)).violations == ()
+    (stopped,) = traces
+    assert stopped[-1]["limit"]["outer"] is True
+    assert audit(stopped, proof_of(acting([1] * 9))).violations == ()
+    # Without the word of the run around it, nothing would have stopped it.
+    for record in stopped:
+        limit = record.get("value", {}).get("limit") if record["event"] == "moved" else None
+        if limit:
+            limit["outer"] = False
+    assert not audit(stopped, proof_of(acting([1] * 9))).conforms
+
+
+class User:
+    """A run's context, which must be told nobody."""
+
+    def __repr__(self) -> str:
+        return "the-user-is-4711"
+
+
+def test_context_is_in_no_record_and_on_no_page() -> None:
+    executor = calling("quick", "slow")
+    recorder = Recorder(executor.verify())
+
+    async def watched() -> None:
+        run_context = on_loop_time(executor).run_context
+        start = Ready(Run({"input": "go on"}))
+        options = RunOptions(context=User())
+        async for event in astream(executor.graph, start, run_context, options=options):
+            assert not isinstance(event, Asked) or (event.call is not None and event.call.context.__class__ is User)
+            recorder(event)
+
+    run_virtually(watched())
+    recording = recorder.recording
+    assert recording.result is not None
+    for told in (recording.to_json_lines(), html(recording.machine, recording), timeline(recording)):
+        assert "4711" not in told
+        assert "User" not in told
