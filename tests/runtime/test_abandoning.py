@@ -67,12 +67,12 @@ def test_a_run_within_a_tool_that_was_cut_asks_for_nothing_more() -> None:
         """Let another agent do it."""
         try:
             return str(inner.run("?").output)
-        except AbandonedError:
+        finally:
+            # It is abandoned, or has stopped at the deadline that it shares.
             ended.set()
-            raise
 
     outer = AgentExecutor(
-        agent=lambda _steps, _inputs: AgentAction("delegate", {}), tools=[delegate], max_execution_time=0.1
+        agent=lambda _steps, _inputs: AgentAction("delegate", {}), tools=[delegate], max_execution_time=0.5
     )
     assert outer.run("?").reason == "seconds"
     held.set()
