@@ -132,12 +132,6 @@ class Counters:
         return self._spent
 
     @property
-    def limit(self) -> float | None:
-        """The second of the run's clock at which it must stop, by its own limit or that of a run around it."""
-        own, outer = self._limits.seconds, self._outer_seconds
-        return outer if own is None else own if outer is None else min(own, outer)
-
-    @property
     def deadline(self) -> float | None:
         """The second of the run's clock at which what the node asks for is cut, if there is one."""
         seconds, outer = self._limits.seconds, self._outer_seconds

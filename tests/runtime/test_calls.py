@@ -37,6 +37,7 @@ from graphexec import (
     tool,
 )
 from graphexec.kernel import CallId, PendingEffect, advance, begin, replay
+from graphexec.kernel.effects import Detached
 from graphexec.models import ScriptedModel
 from graphexec.runtime import RunContext, RunOptions, arun, current_call, make_run_context, report, run, stream
 from graphexec.testing import VirtualClock, on_loop_time
@@ -509,3 +510,15 @@ def test_span_is_around_inner_runs(run: Running) -> None:
     delegate = delegate_to(lambda: inner, is_async=False)
     run(caller_of(Caller(answers_after=1), delegate, around_call=Spans()))
     assert seen == ["(2, 0)"]
+
+
+def test_calls_of_one_id_are_equal() -> None:
+    def call(sequence: int, **scope: Any) -> CallContext[Any]:
+        return CallContext(Detached("a-run", **scope), "look", None, None, sequence, 0)
+
+    assert call(1) == call(1, context="another") != call(2)
+    assert len({call(1), call(1), call(2)}) == 2
+    assert call(1) != "a-run/1.0"
+    assert repr(call(1)) == "<call a-run/1.0 of look>"
+    assert call(1).seconds_left is None
+    assert call(1).provider_id is None
