@@ -10,7 +10,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.prompt import observed
-from graphexec.effects import CallModel
+from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor.iteration import NewSteps, calls_tools
 from graphexec.executor.result import Ending
 from graphexec.executor.table import (
@@ -18,12 +18,15 @@ from graphexec.executor.table import (
     Observed,
     Ready,
     Replied,
+    check_return_direct,
+    dispatch_tools,
     generate_response,
     parse,
     parse_or_raise,
     plan,
+    step_of,
 )
-from graphexec.kernel.effects import Request
+from graphexec.kernel.effects import CallContext, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Node
@@ -40,13 +43,16 @@ class Chunks:
     """Turns the events of one run of `graph` into chunks.
 
     Each action is a chunk before any tool of its step runs, `{"actions": [action], "messages": [...]}`; each step is
-    one when it is done, `{"steps": [step], "messages": [...]}`, also a parse error, which had no action; the last is
-    `{"output": ..., "messages": [...]}`, `with_steps` with `intermediate_steps`. Steps up to `start` are not new.
+    one when its tool has returned, `{"steps": [step], "messages": [...]}`, also a parse error, which had no action; the
+    last is `{"output": ..., "messages": [...]}`, `with_steps` with `intermediate_steps`. Steps up to `start` are not
+    new.
 
-    The actions of a node that dispatches them without asking for anything come right before their steps.
+    Of tools that run at once the first to return is the first step. Where a node of one's own calls the tools, or may
+    change what they returned, the steps come when that node is left, in the order of the actions. The actions of a node
+    that dispatches them without asking for anything come right before their steps.
     """
 
-    __slots__ = ("_announced", "_graph", "_new", "_pending", "_with_steps")
+    __slots__ = ("_acting", "_announced", "_dispatching", "_given", "_graph", "_new", "_pending", "_with_steps")
 
     def __init__(self, graph: Graph[Any, Any], *, with_steps: bool = False, start: Snapshot | None = None) -> None:
         value = None if start is None else start.value
@@ -57,6 +63,11 @@ class Chunks:
         # dispatching node may hand on the rest as another `Acted`.
         self._pending = value.actions if isinstance(value, Acted) else ()
         self._announced: list[AgentAction] = []
+        # Nodes whose tools' results are the steps as they are; the actions of the one that the run is at; and of these
+        # those whose step is a chunk already.
+        self._dispatching = _dispatching_nodes(graph)
+        self._acting = self._pending
+        self._given: list[AgentAction] = []
 
     def of(self, event: Event[Ending]) -> list[Chunk]:
         """The chunks that an event brings."""
@@ -66,6 +77,8 @@ class Chunks:
             case Asked(node, effect) if self._pending and _dispatches(self._graph[node], effect):
                 chunks, self._pending = self._announce(self._pending), ()
                 return chunks
+            case Answered(node, CallTool(), ToolResult() as result, call=CallContext(member=member)):
+                return self._give(member, result) if node in self._dispatching else []
             case Done(ending):
                 return [*self._step_chunks(ending), self._last(ending)]
             case _:
@@ -75,6 +88,7 @@ class Chunks:
         chunks = self._step_chunks(value)
         match value:
             case Acted(_, actions):
+                self._acting = actions
                 self._pending = tuple(_without(self._announced, actions))
             # Where nothing was announced, another agent may have carried them out.
             case Observed(_, actions, _) if self._pending or not self._announced:
@@ -92,8 +106,20 @@ class Chunks:
         carried_out = [step.action for step in steps if self._pending and step.status != "parse_error"]
         chunks = self._announce(carried_out)
         self._announced = _without([step.action for step in steps], self._announced)
-        chunks += [{"steps": [step], "messages": [_observation_message(step)]} for step in steps]
-        return chunks
+        return chunks + [_step_chunk(step) for step in steps if not self._take_given(step.action)]
+
+    def _take_given(self, action: AgentAction) -> bool:
+        """Return whether the step of an action was a chunk when its tool returned."""
+        place = next((place for place, given in enumerate(self._given) if given is action), None)
+        if place is not None:
+            del self._given[place]
+        return place is not None
+
+    def _give(self, member: int, result: ToolResult) -> list[Chunk]:
+        """The step of an action, whose tool has returned; the run has it when the node is left."""
+        action = self._acting[member]
+        self._given.append(action)
+        return [_step_chunk(step_of(action, result))]
 
     def _announce(self, actions: Sequence[AgentAction]) -> list[Chunk]:
         """The chunks of those of the actions that had none yet."""
@@ -142,6 +168,10 @@ def model_messages(action: AgentAction) -> list[Message]:
     return [action.message or AssistantMessage(action.log)]
 
 
+def _step_chunk(step: AgentStep) -> Chunk:
+    return {"steps": [step], "messages": [_observation_message(step)]}
+
+
 def _observation_message(step: AgentStep) -> Message:
     call_id = step.action.call_id
     return UserMessage(observed(step)) if call_id is None else ToolMessage(call_id, observed(step))
@@ -171,6 +201,12 @@ def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
     while isinstance(function, partial):
         function = function.func
     return any(function is one.function for one in stock)
+
+
+def _dispatching_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
+    """The executor's own nodes that call tools, where the results become steps as they are."""
+    found = {one.name: _target_of(graph, one.name, Observed) for one in graph if _is_stock(one, dispatch_tools)}
+    return frozenset(name for name, to in found.items() if to in graph and _is_stock(graph[to], check_return_direct))
 
 
 def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:

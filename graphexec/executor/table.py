@@ -171,6 +171,11 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     return Observed(acted.run, acted.actions, results)
 
 
+def step_of(action: AgentAction, result: ToolResult) -> AgentStep:
+    """Return the step of an action that was carried out, with this result."""
+    return AgentStep(action, result.observation, result.status, result.told, result.error)
+
+
 @node
 def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
     """Take the steps into the run; the result of a single call of a return-direct tool is the answer.
@@ -178,12 +183,7 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     Of several calls it is the last such result, where the policies say so.
     """
     actions, results = observed.actions, observed.results
-    run = observed.run.observed(
-        [
-            AgentStep(action, result.observation, result.status, result.told, result.error)
-            for action, result in zip(actions, results, strict=True)
-        ]
-    )
+    run = observed.run.observed([step_of(action, result) for action, result in zip(actions, results, strict=True)])
     if len(results) == 1 or policies.return_direct == "any":
         for result in reversed(results):
             if result.return_direct:

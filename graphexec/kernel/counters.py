@@ -272,8 +272,7 @@ class Counters:
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Count what a reply reports beyond what was prepaid."""
         tariff = self._step.tariffs[type(effect)]
-        if tariff.measure is None:
-            return
+        assert tariff.measure is not None, "a reply without one is not measured"
         counts = self._counts
         more: dict[str, float] = {}
         for (slot, prepaid, meter), amount in zip(tariff.measures, tariff.measure(effect, reply), strict=True):

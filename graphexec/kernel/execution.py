@@ -122,11 +122,6 @@ class Execution(Counters):
         """The classes that nodes want the run's context to be of."""
         return self._program.context_types
 
-    @property
-    def node(self) -> str:
-        """The node that the run is at."""
-        return self._step.name
-
     def call(self) -> CallContext[Any]:
         """Return the context of the visit: the id is that of its first request, in a resumed visit, too."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)
@@ -399,8 +394,6 @@ class Execution(Counters):
         answers: Any = answer
         if type(answer) is Cut:
             answers = answer.finished or (answer,) * len(request.effects)
-        elif type(answer) is Exhausted:
-            raise _not_a_reply(self._step, request, "only the engine says that a limit is spent")
         # The members that a resumed run has replies of keep them.
         return [
             self._settle(effect, one, at) if state is PAID else state

@@ -14,6 +14,7 @@ from graphexec import (
     AgentExecutor,
     AgentFinish,
     AgentStep,
+    Answered,
     AskHuman,
     Asks,
     Effect,
@@ -54,6 +55,7 @@ from graphexec.executor.streams import Chunks
 from graphexec.kernel import Moved, renamed
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
+from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, fail, scripted
 
 
@@ -90,7 +92,72 @@ def test_actions_of_one_step_come_before_any_of_them_is_done(how: str) -> None:
     chunks = chunks_of(executor_of([first, second], answer()), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["actions", "actions", "steps", "steps", "output"]
     assert [chunk["actions"] for chunk in chunks[:2]] == [[first], [second]]
-    assert [chunk["steps"][0].status for chunk in chunks[2:4]] == ["ok", "error"]
+    assert sorted(chunk["steps"][0].status for chunk in chunks[2:4]) == ["error", "ok"]
+
+
+@tool
+async def wait(seconds: str) -> str:
+    """Wait so long."""
+    await asyncio.sleep(float(seconds))
+    return seconds
+
+
+def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
+    """When each tool's result is seen in a stream, in seconds after the first thing that is seen."""
+
+    async def watched() -> dict[str, float]:
+        found: dict[str, float] = {}
+        began = None
+        now = asyncio.get_running_loop().time
+        async for item in (
+            on_loop_time(executor).astream_chunks("q")
+            if mode == "chunks"
+            else on_loop_time(executor).astream("q", tokens=mode == "tokens")
+        ):
+            began = now() if began is None else began
+            if isinstance(item, Answered) and isinstance(item.effect, CallTool):
+                found[item.reply.observation] = now() - began
+            elif isinstance(item, dict):
+                found |= {step.observation: now() - began for step in item.get("steps", ())}
+        return found
+
+    return run_virtually(watched())
+
+
+@pytest.mark.parametrize("mode", ["chunks", "events", "tokens"])
+@pytest.mark.parametrize("order", [("0.02", "0.5"), ("0.5", "0.02")])
+def test_the_quick_one_of_two_tools_is_seen_before_the_slow_one(mode: str, order: tuple[str, str]) -> None:
+    turn = [act("wait", seconds=seconds) for seconds in order]
+    executor = AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
+    assert seen_at(executor, mode) == {"0.02": pytest.approx(0.02), "0.5": pytest.approx(0.5)}
+
+
+def test_steps_that_were_told_as_their_tools_returned_are_told_once() -> None:
+    """The same action twice in one turn, and again in the next one."""
+    action = act("wait", seconds="0.1")
+    executor = AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
+    chunks = chunks_of(executor, "async")
+    assert [next(iter(chunk)) for chunk in chunks] == [
+        *["actions", "actions", "steps", "steps"],
+        *["actions", "steps"],
+        "output",
+    ]
+
+
+@node
+def redact(seen: Observed) -> Observed:
+    """Hide what the tools returned."""
+    return dataclasses.replace(seen, results=tuple(ToolResult("hidden") for _ in seen.results))
+
+
+@both
+def test_what_a_node_may_still_change_is_told_when_it_has(how: str) -> None:
+    executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
+    spliced = splice(
+        executor.graph, edges(redact, on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
+    )
+    chunks = chunks_of(executor.with_graph(spliced), how)
+    assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["hidden", "hidden"]
 
 
 @both
@@ -129,7 +196,8 @@ def test_every_return_value_and_the_log_are_in_the_last_chunk(how: str) -> None:
 @both
 def test_the_messages_of_native_calls_are_the_models_and_the_tools(how: str) -> None:
     model = ScriptedModel([[call("echo", "c1", text="a"), call("echo", "c2", text="b")], "done"])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo])
+    # In turn, since of several at once the first to return is the first step.
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
     chunks = chunks_of(executor, how)
     message = ModelReply("", (call("echo", "c1", text="a"), call("echo", "c2", text="b"))).message
     assert [chunk["messages"] for chunk in chunks] == [

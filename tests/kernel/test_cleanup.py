@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from typing import Any
 
 import pytest
@@ -143,3 +143,39 @@ def test_a_closed_stream_wins(machine: Any, how: str) -> None:
                 if len(answers.asked) == 3:
                     break
     assert answers.asked == ["go on"] * 3
+
+
+@charged(when_spent=Stopped)
+@node
+def breaks_while_closed(topic: Topic) -> Asks[Question, Interview]:
+    try:
+        while True:
+            yield from ask(Question("go on"))
+    finally:
+        raise RuntimeError("the cleanup broke")
+
+
+@HOW
+def test_an_error_of_the_cleanup_itself_is_raised(how: str) -> None:
+    machine = machine_of(breaks_while_closed)
+    with pytest.raises(RuntimeError, match="the cleanup broke"):
+        ran(machine, Answers(99).context(how, Limits(fan_out=4)), how)
+
+
+@charged(when_spent=Stopped)
+@node
+def never_gives_up(topic: Topic) -> Asks[Question, Interview]:
+    while True:
+        with suppress(BaseException):
+            yield from ask(Question("go on"))
+
+
+@HOW
+@pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
+def test_the_stop_wins_over_one_that_never_gives_up(how: str) -> None:
+    answers = Answers(99)
+    done = ran(machine_of(never_gives_up), answers.context(how, Limits(fan_out=4)), how)
+    assert done.outcome.limit.limit == "fan_out"
+    assert answers.asked == ["go on"] * 4
+    # Python says of it what the fixture would hear.
+    gc.collect()

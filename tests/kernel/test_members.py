@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from graphexec import Done, Limits, Snapshot, advance, begin
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
-from graphexec.errors import InputError
+from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.snapshot import PAID
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics
@@ -123,3 +124,12 @@ def test_a_member_is_not_cut_without_a_deadline() -> None:
     state = pending(begin(SURVEY, Topics(("a", "b"))), Limits())
     with pytest.raises(InputError, match="no deadline"):
         state.reply_member(0, Cut())
+
+
+def test_a_snapshot_of_another_batch_is_refused() -> None:
+    snapshot = pending(begin(SURVEY, Topics(NAMES))).reply_member(3, ToolResult("d"))
+    fewer = replace(snapshot, value=Topics(NAMES[:4]))
+    with pytest.raises(SnapshotError, match="has 6 open calls, and survey asks for 4; resume it with its own graph"):
+        advance(SURVEY, fewer, TEN)
+    with pytest.raises(SnapshotError, match="has 6 open calls, and survey asks for 4"):
+        advance(SURVEY, fewer.retried(), TEN)

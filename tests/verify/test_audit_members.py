@@ -300,3 +300,39 @@ def test_context_is_in_no_record_and_on_no_page() -> None:
     for told in (recording.to_json_lines(), html(recording.machine, recording), timeline(recording)):
         assert "4711" not in told
         assert "User" not in told
+
+
+def test_records_of_a_node_that_the_run_is_not_at_are_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    for event, fact in (("asked", "plan asks for CallTool"), ("answered", "plan is answered")):
+        altered = deepcopy(trace)
+        altered[line_of(trace, event, 0)]["node"] = "plan"
+        assert f"{fact}, and the run was not at it" in facts(audit(altered, proof))
+
+
+def test_a_member_that_is_asked_for_too_early_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    line = line_of(trace, "asked", 1)
+    early = deepcopy(trace[line])
+    early["call"] |= {"sequence": 3, "member": 0}
+    assert "dispatch_tools asks for CallTool before CallTool, CallTool is answered" in facts(
+        audit([*trace[: line + 1], early, *trace[line + 1 :]], proof)
+    )
+
+
+def test_an_answer_of_another_kind_is_named() -> None:
+    executor = calling("quick", "slow")
+    trace, proof = recorded(executor), proof_of(executor)
+    trace[line_of(trace, "answered", 1)]["replies"][0]["effect"] = "CallModel"
+    assert "dispatch_tools is answered CallModel and waits for CallTool" in facts(audit(trace, proof))
+
+
+def test_more_than_was_proved_is_named_beside_what_ran_within() -> None:
+    executor, _ = nesting(2, max_model_calls=5)
+    trace, proof = recorded(executor), proof_of(executor)
+    trace[-1]["spent"]["model_calls"] = 9
+    assert "the model calls of the run are 9, and at most 5 was proved, beside 3 of runs within it" in facts(
+        audit(trace, proof)
+    )
