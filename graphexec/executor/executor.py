@@ -281,11 +281,12 @@ class AgentExecutor:
         Raises `InputError` for missing inputs, what the model raises (`ModelError`), and what a tool or a `ParseError`
         raises that is not handled.
         """
-        return run_sync(self._run(inputs, BLOCKING, RunOptions(**options)))
+        done = run_sync(self._follow(self._start(inputs), BLOCKING, RunOptions(**options)))
+        return result_of(done, self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return await self._run(inputs, ASYNC, RunOptions(**options))
+        return result_of(await self._follow(self._start(inputs), ASYNC, RunOptions(**options)), self.limits)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -383,9 +384,6 @@ class AgentExecutor:
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
 
-    async def _run(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> RunResult:
-        return result_of(await self._follow(self._start(inputs), io, options), self.limits)
-
     def _follow(
         self,
         start: Ready | Snapshot,
@@ -403,7 +401,7 @@ class AgentExecutor:
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
     ) -> dict[str, Any]:
-        result = await self._run(inputs, io, options)
+        result = result_of(await self._follow(self._start(inputs), io, options), self.limits)
         returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **outputs_of(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
