@@ -213,7 +213,7 @@ class AgentExecutor:
 
     @property
     def memory(self) -> Memory | None:
-        """What adds inputs to a run and is told of its end."""
+        """The memory, which adds inputs to a run and saves its end."""
         return self._memory
 
     @property

@@ -122,11 +122,6 @@ class Execution(Counters):
         """The classes that nodes want the run's context to be of."""
         return self._program.context_types
 
-    @property
-    def node(self) -> str:
-        """The node that the run is at."""
-        return self._step.name
-
     def call(self) -> CallContext[Any]:
         """Return the context of the visit: the id is that of its first request, in a resumed visit, too."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)

@@ -144,7 +144,7 @@ _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambd
 @final
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What belongs to one run alone: its `context`, which its calls are given and which is stored nowhere.
+    """The options of one run alone: its `context`, which its calls are given and which is stored nowhere.
 
     `run_id` is made up unless given; a snapshot has that of its run. `host` is the call that the run is within, where
     it is not the one that the code runs in (`current_call`). Raises `InputError` for another `run_id` or `host`.
