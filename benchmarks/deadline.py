@@ -151,7 +151,8 @@ def main() -> int:
         print(f"a waiting run, {'without' if seconds is None else 'with'} a deadline: {size:,.0f} bytes")
     worst, size = max(ratios.values()), waiting[None]
     kept = worst <= DEADLINE and size <= BYTES
-    print(f"deadline: {worst:.2f} (goal: at most {DEADLINE:g}); waiting: {size:,.0f} bytes (goal: at most {BYTES:,})")
+    goals = f"deadline: {worst:.2f} (goal: at most {DEADLINE:g}); waiting: {size:,.0f} bytes (goal: at most {BYTES:,})"
+    print(f"{goals}{'' if kept else ' - MISSED'}")
     return 0 if kept or "--check" not in sys.argv else 1
 
 

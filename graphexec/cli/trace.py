@@ -39,7 +39,7 @@ from graphexec.messages import ModelReply, ReplyDelta
 
 
 def format_effects(effects: Iterable[Effect[Any]]) -> str:
-    """What is waited for: each kind once, however many of it are asked for at a time."""
+    """Return what is waited for, each kind once, however many of it are asked for at a time."""
     effects = tuple(effects)
     tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
     parts = [f"calling {', '.join(tools)}"] if tools else []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
+from graphexec._arguments import NAME, Constraint, check
 from graphexec.errors import ToolDefinitionError
 from graphexec.executor.inputs import outputs_of
 from graphexec.executor.result import RunResult
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
 
 
+# The parameter for the call.
+_CALL = "call"
+
+_DESCRIPTION = Constraint("a string that tells a model what the tool does", NAME.fits)
+
+
 def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, description: str) -> AnyTool:
     """Return a tool that runs the executor with the inputs `keys`, as `AgentExecutor.as_tool` says."""
-    # A callable agent names none.
-    keys = keys or ("input",)
+    check("as_tool", ("name", name, NAME), ("description", description, _DESCRIPTION), error=ToolDefinitionError)
     wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
     if wrong:
         raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, which no argument can be named; rename it")
@@ -39,10 +45,6 @@ def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, descr
         signature = inspect.Signature([inspect.Parameter(key, kind) for key in (_CALL, *keys)])
         setattr(function, "__signature__", signature)  # noqa: B010 - a function has no such attribute to a checker
     return tool(name=name, description=description, async_function=arun)(run)
-
-
-# The parameter for the call.
-_CALL = "call"
 
 
 def _answer(result: RunResult) -> Any:

@@ -73,8 +73,8 @@ class AgentExecutor:
     again, and by several threads and tasks at once.
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
-    `max_cost` (money: the model has to be `priced`, and what a callable agent spends is not known), `max_fan_out` (tool
-    calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0). Runs within it share them.
+    `max_cost` (money: the model has to be `priced`; a callable agent's own calls are not seen), `max_fan_out` (tool
+    calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0). Runs within a run share them.
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string or a function of the error is feedback
       for the model, which tries again.
@@ -94,9 +94,8 @@ class AgentExecutor:
     - `observers` are called with each event, the last of which is `Done` or `Failed`; `verbose` prints a run to stderr.
       What one raises is logged (`graphexec`) and reported once to the others (`ObserverFailed`), and the run goes on,
       unless the observer has `raise_error = True`: then it ends the run.
-
     - `around_call` makes a context manager of each `CallContext`, entered in the thread or task of that call, for spans
-      of telemetry, say. `max_depth` is how many runs may be within one another (a tool may run an executor).
+      of telemetry, say. `max_depth` is how many levels of runs may be within a run (a tool may run an executor).
 
     An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
     the engine holds each step to it), or with `allow_nonterminating=True`.
@@ -214,7 +213,7 @@ class AgentExecutor:
 
     @property
     def memory(self) -> Memory | None:
-        """What adds inputs to a run and is told of its end."""
+        """The memory, which adds inputs to a run and saves its end."""
         return self._memory
 
     @property
@@ -278,14 +277,15 @@ class AgentExecutor:
         is stored nowhere. `run_id` is made up unless given. In a tool, this run is within the run that calls the tool,
         and within its limits and its time; elsewhere, `host` is the call that it is within.
 
-        Raises `InputError` for missing inputs, what the model raises (`ModelError`), and what a tool or a `ParseError`
-        raises that is not handled.
+        Raises `InputError` for missing inputs and invalid options, what the model raises (`ModelError`), and what a
+        tool or a `ParseError` raises that is not handled.
         """
-        return run_sync(self._run(inputs, BLOCKING, RunOptions(**options)))
+        done = run_sync(self._follow(self._start(inputs), BLOCKING, RunOptions(**options)))
+        return result_of(done, self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return await self._run(inputs, ASYNC, RunOptions(**options))
+        return result_of(await self._follow(self._start(inputs), ASYNC, RunOptions(**options)), self.limits)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -349,8 +349,10 @@ class AgentExecutor:
         """Return a tool that runs this executor within the run that calls it, and within that run's limits and time.
 
         Its arguments are the agent's inputs, as strings; it returns the answer, or the text of a stopped run. The
-        context is that of the run around it. Raises `ToolDefinitionError` for an invalid name.
+        context is that of the run around it. Raises `ToolDefinitionError` for an invalid name or description, and for
+        an input that no argument can be named.
         """
+        # A callable agent names no inputs.
         return executor_tool(self, self._keys.passed or ("input",), name, description)
 
     def batch(
@@ -383,9 +385,6 @@ class AgentExecutor:
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
 
-    async def _run(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> RunResult:
-        return result_of(await self._follow(self._start(inputs), io, options), self.limits)
-
     def _follow(
         self,
         start: Ready | Snapshot,
@@ -403,7 +402,7 @@ class AgentExecutor:
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
     ) -> dict[str, Any]:
-        result = await self._run(inputs, io, options)
+        result = result_of(await self._follow(self._start(inputs), io, options), self.limits)
         returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **outputs_of(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)

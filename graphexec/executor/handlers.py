@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What an executor's graph is bound to: its agent, and by the class of an effect what answers it."""
+    """The agent that an executor's graph is bound to, and by the class of each effect what answers it."""
 
     agent: Agent
     # Models, functions, and tools by name.

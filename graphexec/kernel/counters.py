@@ -20,7 +20,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent
 from graphexec.kernel.program import Charge, Step, Tariff, compiled
 
-# What most runs charge in others, and others in them.
+# No charges: most runs have no runs within or around them.
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 # `plan: ((3, ("iterations",)), (1, ()))`: in component 3, with the iterations that are left; within it, in part 1.
@@ -55,7 +55,7 @@ def lines_of(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
 
 
 class Counters:
-    """What one run has spent, and what its limits, and the runs `around` it, allow it to spend."""
+    """The amounts that one run has spent, and those that its limits and the runs `around` it allow."""
 
     # Without a dictionary a run that waits is a tenth smaller.
     __slots__ = (

@@ -158,7 +158,7 @@ class CallId(NamedTuple):
 
 
 class RunScope(Protocol):
-    """What the calls of one run have in common."""
+    """The common part of a run's calls: its id, its context, and its deadline."""
 
     @property
     def run_id(self) -> str:
@@ -285,7 +285,7 @@ class Batch:
 
 @final
 class Detached:
-    """The scope of a run that nobody drives: one that is stepped by hand, or replayed."""
+    """The scope of a run without a clock: one that is stepped by its caller, or replayed."""
 
     __slots__ = ("context", "run_id")
 
@@ -294,7 +294,7 @@ class Detached:
         self.context: Any = context
 
     def seconds_left(self) -> float | None:
-        """Return nothing: no clock goes."""
+        """Return `None`: there is no clock."""
         return None
 
 

@@ -23,7 +23,7 @@ MAX_DEPTH = 8
 
 @final
 class Scope:
-    """What the calls of one run have in common: its id and context, its clock, and where it is charged."""
+    """The common part of a run's calls: its id and context, its clock, and the engine that is charged."""
 
     __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "run_id")
     depth: int
@@ -70,7 +70,7 @@ def scope_of(call: CallContext[Any]) -> Scope:
 _here: contextvars.ContextVar[CallContext[Any] | None] = contextvars.ContextVar("graphexec_call", default=None)
 enter_call, reset_call = _here.set, _here.reset
 
-# Runs are charged one at a time where they are within one another. What else counts for a run is its own loop's.
+# Held while runs are charged for a run within them. What they spend themselves, their own loops count alone.
 _sharing = threading.Lock()
 
 
@@ -90,7 +90,7 @@ def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     """Have nothing more charged within calls: they are over."""
     for call in calls:
         call.closed = True
-    # Whoever has seen them open is waited for.
+    # A charge that has seen them open ends first.
     with _sharing:
         pass
 
@@ -123,7 +123,7 @@ def current_call() -> CallContext[Any] | None:
     """Return the call that this code runs in: in a tool, a handler or an opaque node, and what they call.
 
     A thread that is not graphexec's (`threading.Thread`, `run_in_executor`) does not know it: pass the call there, and
-    `run(..., host=call)`. Raises `AbandonedError` in one that nobody waits for any more.
+    `run(..., host=call)`. Raises `AbandonedError` if the call is over.
     """
     call = _here.get()
     if call is not None and call.closed:
@@ -177,8 +177,8 @@ class Nesting:
         left = host.seconds_left
         # The second of the inner run's clock.
         self.seconds = None if left is None else started + left
-        deep = scope.depth > scope.deepest
-        self.refused = Exhausted("depth", scope.deepest, scope.deepest, outer=True) if deep else None
+        too_deep = scope.depth > scope.deepest
+        self.refused = Exhausted("depth", scope.deepest, scope.deepest, outer=True) if too_deep else None
 
     def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Charge every run around, by meter, or none; return what does not allow it."""

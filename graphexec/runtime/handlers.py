@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypedDict, final
 
+from graphexec._arguments import NAME, Constraint, check, maybe
 from graphexec.errors import InputError, MissingHandlerError, an
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import CallContext, Effect, Perform, call_parameter_of
@@ -137,18 +138,28 @@ class RunContext:
     max_depth: int = MAX_DEPTH
 
 
+_CALL = Constraint("a call, which a parameter annotated CallContext gets", lambda value: isinstance(value, CallContext))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What belongs to one run alone: its `context`, which its calls are given and which is stored nowhere.
+    """The options of one run alone: its `context`, which its calls are given and which is stored nowhere.
 
     `run_id` is made up unless given; a snapshot has that of its run. `host` is the call that the run is within, where
-    it is not the one that the code runs in (`current_call`).
+    it is not the one that the code runs in (`current_call`). Raises `InputError` for another `run_id` or `host`.
     """
 
     context: Any = field(default=None, repr=False)
     run_id: str | None = None
     host: CallContext[Any] | None = None
+
+    def __post_init__(self) -> None:
+        check(
+            "",
+            ("run_id", self.run_id, maybe(NAME, "a new one")),
+            ("host", self.host, maybe(_CALL, "the call that this code runs in")),
+        )
 
 
 NO_OPTIONS = RunOptions()
@@ -167,9 +178,11 @@ def check_context(handlers: Handlers, of_nodes: tuple[type, ...], context: objec
     for wanted in (*of_nodes, *(kind for handler in handlers.values() for kind in handler.context_types)):
         if not _may_be(context, wanted):
             name = wanted.__name__
+            given = (
+                "the run has no context" if context is None else f"the run's context is {an(type(context).__name__)}"
+            )
             raise InputError(
-                f"the run's context is {an(type(context).__name__)}, and what runs in it takes CallContext[{name}]; "
-                f"pass run(..., context={name}(...))"
+                f"{given}, and what runs in it takes CallContext[{name}]; pass run(..., context={name}(...))"
             )
 
 

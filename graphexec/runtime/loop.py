@@ -44,11 +44,10 @@ F = TypeVar("F")
 # An async run that is never made to wait gives the loop to others after so many replies.
 TURN = 64
 
-# Bytes of a run's id, which tells runs apart in logs and stores.
+# Bytes of a run's id, which distinguishes runs in logs and stores.
 _ID_BYTES = 8
 
-
-# What a path yields beside events.
+# The classes of what a path yields beside events.
 _CALLS = frozenset({CallContext, Batch})
 _CUT = Cut()
 
@@ -130,8 +129,8 @@ class RunLoop:
         self.node_seconds = 0.0
         self.observed = notify is not None or on_event is not None
         # Without a consumer to wait for, events go from the engine to the observers.
-        told = notify if on_event is None else None
-        self.path = self.execution.path(observed=self.observed, by_member=True, notify=told)
+        called = notify if on_event is None else None
+        self.path = self.execution.path(observed=self.observed, by_member=True, notify=called)
         # JournalEntry after reply, the three parts of each in turn.
         self.parts: list[object] = []
         self.journal = Journal(graph, run_context.limits, start, self.parts, self.scope)
@@ -141,10 +140,12 @@ class RunLoop:
         self.streams = on_event is not None
         self._on_event = on_event
         self._notify = notify
-        # The calls that were asked for last; the one that may be cut, and when it began.
+        # The calls that were asked for last.
         self._calls: Sequence[CallContext[Any]] = ()
+        # The call that the supervisor may cut, and the second at which it began.
         self._call: CallContext[Any] | None = None
         self._asked_at = 0.0
+        # The first request that may be cut: a supervised loop begins with it.
         self._waiting: CallContext[Any] | Batch | None = None
 
     def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
@@ -193,7 +194,7 @@ class RunLoop:
         """Follow the run to its end; `answer` is to what it has asked for last, or it is `waiting` for one.
 
         Without a `deadline` that supervises it, it is the whole run: it goes on supervised from the first call that
-        may be cut, tells of the end, and attaches to an exception where the run was.
+        may be cut, reports the end, and attaches to an exception where the run was.
         """
         path, execution, io, clock, began = self.path, self.execution, self.io, self.clock, self.began
         notify, on_event, parts, handlers = self._notify, self._on_event, self.parts, self.run_context.handlers
@@ -366,7 +367,6 @@ class RunLoop:
         """Return the reply to a call that the supervisor cuts after `left` seconds: then this loop is left behind."""
         self._call, self._asked_at = call, self.clock() - self.began
         deadline.begin(left)
-        mine = False
         try:
             reply = await self.handle(handler, call)
         finally:

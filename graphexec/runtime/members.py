@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 class MemberCalls:
     """The calls of one batch: they are begun as there is room, and answered one by one, as they come."""
 
-    def __init__(self, one: RunLoop, batch: Batch, loop: Loop, deadline: Deadline | None) -> None:
+    def __init__(self, run: RunLoop, batch: Batch, loop: Loop, deadline: Deadline | None) -> None:
         self.batch = batch
-        self._one = one
+        self._run = run
         self._loop = loop
         self._deadline = deadline
-        # Nothing is begun of a batch that nobody can answer.
-        handlers = one.run_context.handlers
+        # A batch with an effect that has no handler is refused before any of its calls begins.
+        handlers = run.run_context.handlers
         self._handlers = {member: handler_of(handlers, batch.calls[member].effect) for member in batch.open}
         self._waiting = deque(batch.open)
-        self._width = one.run_context.at_once
+        self._width = run.run_context.at_once
         # By the clock of what waits: the run's own stands still in some tests, and others' calls move it.
-        until = one.execution.deadline
-        self._ends = None if until is None else one.io.now() + until - (one.clock() - one.began)
-        # Told to have begun, and to be started next.
+        until = run.execution.deadline
+        self._ends = None if until is None else run.io.now() + until - (run.clock() - run.began)
+        # The member that is started next: the path was sent that it has begun.
         self._next: int | None = None
         self._began: dict[int, float] = {}
         # Those that are carried out where the loop is: they are instant, or in turn.
-        self._here: deque[int] = deque()
+        self._inline: deque[int] = deque()
         self._running = 0
         self._ready: deque[tuple[object, float, float]] = deque()
         self._error: BaseException | None = None
@@ -55,8 +55,8 @@ class MemberCalls:
             if self._ready:
                 return self._ready.popleft()
             if self._error is not None:
-                # Without a thread for one no more begin, and those in threads end before that is told: a blocking
-                # call cannot be cancelled, and is not to go on after the run.
+                # Where there is no thread for a call, no more begin, and those in threads end before it is raised: a
+                # blocking call cannot be cancelled, and must not go on after the run.
                 if not (self._running and isinstance(self._error, ThreadLimitError)):
                     raise self._error
                 await self._take()
@@ -65,8 +65,8 @@ class MemberCalls:
             elif self._next is None and self._waiting and self._running < self._width:
                 self._next = self._waiting.popleft()
                 return self._begin(self._next)
-            elif self._here:
-                await self._carry_out(self._here.popleft())
+            elif self._inline:
+                await self._carry_out(self._inline.popleft())
             else:
                 await self._take()
 
@@ -75,27 +75,27 @@ class MemberCalls:
         close_calls(self.batch.calls)
         await self._stack.aclose()
 
-    def _left(self) -> float | None:
-        return None if self._ends is None else self._ends - self._one.io.now()
+    def _seconds_left(self) -> float | None:
+        return None if self._ends is None else self._ends - self._run.io.now()
 
     async def _start(self, member: int) -> bool:
         """Start a call, or carry it out at once; return whether there was a thread for it."""
-        one, call, left = self._one, self.batch.calls[member], self._left()
+        run, call, left = self._run, self.batch.calls[member], self._seconds_left()
         if left is not None and left <= 0:
             await self._cut()
             return True
         handler = self._handlers[member]
-        in_turn = self._width == 1 and one.io.blocking and not one.streams
+        in_turn = self._width == 1 and run.io.blocking and not run.streams
         if handler.instant or in_turn:
-            self._here.append(member)
+            self._inline.append(member)
             self._running += 1
             return True
         if self._crew is None:
-            self._crew = await self._stack.enter_async_context(one.io.crew())
+            self._crew = await self._stack.enter_async_context(run.io.crew())
             assert self._crew is not None, "entered"
         crew: CrewOf[object] = self._crew
-        if one.observed:
-            call.listener = Listener(partial(crew.report, member), pieces=one.pieces, room=crew.room)
+        if run.observed:
+            call.listener = Listener(partial(crew.report, member), pieces=run.pieces, room=crew.room)
         try:
             with within_call(call):
                 crew.start(member, partial(self._timed, handler, call))
@@ -108,29 +108,29 @@ class MemberCalls:
 
     async def _carry_out(self, member: int) -> None:
         """Carry out a call where the loop is."""
-        one, call = self._one, self.batch.calls[member]
+        run, call = self._run, self.batch.calls[member]
         self._running -= 1
-        answer = one.answer(call, self._loop, self._deadline, self._left())
+        answer = run.answer(call, self._loop, self._deadline, self._seconds_left())
         try:
             # What one sets, the next one does not see.
-            reply, now = run_sync(answer) if one.io.blocking and not one.streams else await answer
+            reply, now = run_sync(answer) if run.io.blocking and not run.streams else await answer
         except Exception as error:  # noqa: BLE001 - it is raised once what has finished is taken in
             self._error = error
             await self._take_finished()
         else:
-            self._answered(member, reply, now)
+            self._add_reply(member, reply, now)
 
     async def _timed(self, handler: Handler, call: CallContext[Any]) -> tuple[object, float]:
-        return await self._one.handle(handler, call), self._one.clock() - self._one.began
+        return await self._run.handle(handler, call), self._run.clock() - self._run.began
 
     async def _take(self) -> None:
         """Wait for what comes next: a reply, a report, an exception, or the deadline."""
         assert self._crew is not None, "calls are running"
-        came = await self._crew.take(self._left())
+        came = await self._crew.take(self._seconds_left())
         if came is None:
             await self._cut()
             return
-        await self._taken(*came)
+        await self._take_in(*came)
         if self._error is not None:
             await self._take_finished()
 
@@ -140,13 +140,13 @@ class MemberCalls:
         for _ in range(MOST_REPORTS + len(self.batch.calls)):
             if self._crew is None or not self._running or (more := await self._crew.take(0)) is None:
                 return
-            await self._taken(*more)
+            await self._take_in(*more)
 
     # Any: a future of either kind.
-    async def _taken(self, member: int, future: Any, news: object) -> None:
+    async def _take_in(self, member: int, future: Any, news: object) -> None:
         call = self.batch.calls[member]
         if future is None:
-            await self._one.report(call, (news,))
+            await self._run.report(call, (news,))
             return
         self._running -= 1
         close_calls((call,))
@@ -155,12 +155,12 @@ class MemberCalls:
         except BaseException as error:  # noqa: BLE001 - it is raised once what has finished is taken in
             self._error = self._error or error
         else:
-            self._answered(member, reply, now)
+            self._add_reply(member, reply, now)
 
-    def _answered(self, member: int, reply: object, now: float) -> None:
+    def _add_reply(self, member: int, reply: object, now: float) -> None:
         took = now - self._began[member]
         kept = keep_charged(reply, self.batch.calls[member])
-        self._one.parts.extend((MemberReply(member, kept), now, took))
+        self._run.parts.extend((MemberReply(member, kept), now, took))
         self._ready.append((MemberReply(member, reply), now, took))
 
     async def _cut(self) -> None:
@@ -169,10 +169,10 @@ class MemberCalls:
         for member in self.batch.open:
             if member not in self._began:
                 self._ready.append(self._begin(member))
-            self._ready.append(self._one.cut(self.batch.calls[member], self._began[member]))
+            self._ready.append(self._run.cut(self.batch.calls[member], self._began[member]))
 
     def _begin(self, member: int) -> tuple[object, float, float]:
-        self._began[member] = now = self._one.clock() - self._one.began
+        self._began[member] = now = self._run.clock() - self._run.began
         answer = (MemberBegun(member), now, 0.0)
-        self._one.parts.extend(answer)
+        self._run.parts.extend(answer)
         return answer

@@ -23,7 +23,7 @@ class ObserverFailed:
     error: Exception
 
     def __str__(self) -> str:
-        return f"the observer {self.observer} failed with {described(self.error)}, which does not end the run"
+        return f"the observer {self.observer} failed with {described(self.error)}; what else it raises is not reported"
 
 
 class Notifier:

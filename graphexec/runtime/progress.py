@@ -13,7 +13,7 @@ from graphexec.runtime.calls import listening_call
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who hears: `hear` takes each piece of news, from whatever thread. `pieces`: those of replies are wanted too.
+    """A receiver of reports: `hear` takes each one, from any thread. `pieces`: those of replies are wanted too.
 
     `room` waits, on an event loop, until what was heard is taken.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often, in seconds, it is looked whether a loop that is late is in a call that can be cut: it may be in a node.
+# Seconds between two looks at a late loop that is in no call: it is in a node, which cannot be cut.
 _LOOK_AGAIN = 0.01
 
 
@@ -36,7 +36,7 @@ class Loop:
 
 @final
 class Deadline:
-    """Until when the call that a loop is in may take; told by the loop, and watched from outside of it."""
+    """The deadline of the call that a loop is in: set by the loop, and watched from outside of it."""
 
     __slots__ = ("_at", "_lock", "_now", "_watched", "wake")
 
@@ -90,7 +90,7 @@ class Deadline:
 
 
 def supervise(follow: Callable[[Loop, Deadline, bool], T], seconds: float) -> T:
-    """Return what `follow` returns, in a thread; where a call is late, follow on in another one, which is told so.
+    """Return what `follow` returns, in a thread; where a call is late, cut it and follow on in another thread.
 
     `seconds` are left to the run at its beginning.
     """

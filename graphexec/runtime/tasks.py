@@ -113,7 +113,7 @@ async def await_or_leave(call: Callable[[], Awaitable[T]], seconds: float) -> T 
 
 @final
 class _Held(NamedTuple):
-    """What a thread reports, which makes room when it is taken."""
+    """A report from a thread: when it is taken there is room for another one."""
 
     news: object
 

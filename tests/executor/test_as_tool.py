@@ -200,15 +200,15 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     assert "limits and time" in documented
 
 
-@pytest.mark.parametrize("name", ["", "  ", 3])
+@pytest.mark.parametrize("name", ["", "  ", 3, None])
 def test_invalid_names_are_refused(name: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match="name"):
+    with pytest.raises(ToolDefinitionError, match="as_tool has name="):
         inner_of("done").as_tool(name, "Find it out.")
 
 
 @pytest.mark.parametrize("description", ["", None, 3])
 def test_invalid_descriptions_are_refused(description: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match="research"):
+    with pytest.raises(ToolDefinitionError, match="as_tool has description="):
         inner_of("done").as_tool("research", description)
 
 

@@ -254,13 +254,19 @@ def test_wrong_context_is_refused_before_the_run(run: Running, given: Any) -> No
         return answer()
 
     executor = AgentExecutor(agent=agent, tools=[greet])
-    kind = "a NoneType" if given is None else "a str"
-    expected = (
-        rf"the run's context is {kind}, and what runs in it takes CallContext\[User\]; pass run\(\.\.\., context="
-    )
+    fact = "the run has no context" if given is None else "the run's context is a str"
+    expected = rf"{fact}, and what runs in it takes CallContext\[User\]; pass run\(\.\.\., context="
     with pytest.raises(InputError, match=expected):
         run(executor, context=given)
     assert asked == []
+
+
+@HOW
+@pytest.mark.parametrize("options", [{"run_id": 3}, {"run_id": ""}, {"host": "ada"}, {"host": 3}])
+def test_wrong_run_options_are_refused(run: Running, options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(InputError, match=rf"^{name} is .*; give a "):
+        run(AgentExecutor(agent=scripted(answer()), tools=[]), **options)
 
 
 def test_wrong_context_of_nodes_and_handlers_is_refused() -> None:
@@ -412,5 +418,5 @@ def test_context_is_in_no_snapshot_or_exception(run: Running) -> None:
     for text in (snapshot.to_json(), repr(snapshot), "\n".join(raised.value.__notes__)):
         assert SECRET not in text
     # The one who goes on with the run passes it again.
-    with pytest.raises(InputError, match="the run's context is a NoneType"):
+    with pytest.raises(InputError, match="the run has no context"):
         run(executor, Snapshot.from_json(snapshot.to_json(), executor.graph))

@@ -94,9 +94,9 @@ def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
         return AgentAction("nothing", "")
 
     class Watched(AgentExecutor):
-        async def _run(self, inputs: Any, io: IO, options: RunOptions) -> Any:
+        async def _invoke(self, inputs: Any, io: IO, options: RunOptions, *, only_outputs: bool = False) -> Any:
             try:
-                return await super()._run(inputs, io, options)
+                return await super()._invoke(inputs, io, options, only_outputs=only_outputs)
             except AbandonedError:
                 ended.set()
                 raise

@@ -13,7 +13,7 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 
 # The names of further calls are left out of what a model asks for.
 _CALLS = 2
-# Of what runs within a call were charged, what is told.
+# The meters that are shown of what runs within a call were charged.
 _COUNTED = (MODEL_CALLS.name, TOOL_CALLS.name)
 # So long a piece of a word is left out.
 _PIECE = 12
@@ -98,7 +98,7 @@ def tokens(reply: Record) -> str | None:
 
 
 def within(charged: Record) -> str | None:
-    """What runs within a call were charged, `within it: 3 model calls`, if there were any."""
+    """Return what runs within a call were charged, `within it: 3 model calls`, or `None` for nothing."""
     facts = [
         f"{count:,} {name.replace('_', ' ').removesuffix('s')}{'' if count == 1 else 's'}"
         for name, count in charged.items()
