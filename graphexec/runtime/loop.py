@@ -168,7 +168,8 @@ class RunLoop:
 
     async def _end(self, done: Done[Any]) -> Done[Any]:
         watched = 0.0 if self._notify is None else self._notify.seconds
-        done = dataclasses.replace(done, observer_seconds=watched, node_seconds=max(0.0, self.node_seconds - watched))
+        taken = max(0.0, self.node_seconds - watched)
+        done = dataclasses.replace(done, observer_seconds=watched, node_seconds=taken, call=self.execution.call())
         if self._notify is not None:
             self._notify.end(done)
         if self._on_event is not None:
@@ -181,7 +182,7 @@ class RunLoop:
         remember(error, snapshot)
         keep(error, self.journal)
         if self._notify is not None:
-            self._notify.end(Failed(error, snapshot))
+            self._notify.end(Failed(error, snapshot, self.execution.call()))
 
     async def follow(
         self,
