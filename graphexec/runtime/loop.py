@@ -240,6 +240,7 @@ class RunLoop:
                 kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
                 if supervised and kind in _CALLS and self._may_be_cut(item):
                     self._waiting = item
+                    self.node_seconds += clock() - began - back
                     return await self._end(await self._supervise())
                 if kind is Batch:
                     self._calls = item.calls
