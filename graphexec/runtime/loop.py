@@ -95,7 +95,6 @@ class RunLoop:
         "clock",
         "execution",
         "io",
-        "journal",
         "node_seconds",
         "observed",
         "parts",
@@ -103,6 +102,7 @@ class RunLoop:
         "pieces",
         "run_context",
         "scope",
+        "start",
         "streams",
     )
 
@@ -118,7 +118,7 @@ class RunLoop:
         *,
         pieces: bool,
     ) -> None:
-        start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
+        self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         host = options.host or current_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
         self.clock = run_context.clock
@@ -137,7 +137,6 @@ class RunLoop:
         self.path = self.execution.path(observed=self.observed, by_member=True, notify=told)
         # JournalEntry after reply, the three parts of each in turn.
         self.parts: list[object] = []
-        self.journal = Journal(graph, run_context.limits, start, self.parts, self.scope)
         self.io = io
         self.run_context = run_context
         self.pieces = pieces
@@ -149,6 +148,10 @@ class RunLoop:
         self._call: CallContext[Any] | None = None
         self._asked_at = 0.0
         self._waiting: CallContext[Any] | Batch | None = None
+
+    def _journal(self) -> Journal:
+        # Made at the end: the bytes of one that waits for it would be a hundredth of a waiting run.
+        return Journal(self.execution.graph, self.run_context.limits, self.start, self.parts, self.scope)
 
     def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         return run_sync(self._follow_in_task(loop, deadline, cut))
@@ -187,7 +190,7 @@ class RunLoop:
         close_calls(self._calls)
         snapshot = self.execution.snapshot()
         remember(error, snapshot)
-        keep(error, self.journal)
+        keep(error, self._journal())
         if self._notify is not None:
             self._notify.end(Failed(error, snapshot, self.execution.call()))
 
@@ -230,7 +233,7 @@ class RunLoop:
                         item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
-                        done: Done[Any] = Done(end.value, execution.snapshot(), self.journal)
+                        done: Done[Any] = Done(end.value, execution.snapshot(), self._journal())
                         return await self._end(done) if deadline is None else done
                 else:
                     item, waiting = waiting, None
