@@ -241,6 +241,11 @@ class CallContext(Generic[D_co]):
     def __hash__(self) -> int:
         return hash(self.id)
 
+    def __reduce__(self) -> tuple[type[CallContext[Any]], tuple[object, ...]]:
+        # The run's context is stored nowhere, and its clock belongs to this process.
+        scope = Detached(self.run_id)
+        return type(self), (scope, self.node, self.effect, self.request, self.sequence, self.member)
+
     def __repr__(self) -> str:
         return f"<call {self.id} of {self.node}>"
 

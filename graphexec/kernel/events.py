@@ -164,7 +164,7 @@ class Done(Generic[F_co]):
 
     `snapshot` is the run at its last node, with all that it spent; `journal` has its replies, if it was driven whole.
     `observer_seconds` is the time that observers took before this event, and `node_seconds` that of the nodes, and of
-    the policies that they call: neither can be cut.
+    the policies that they call: neither can be cut. `call` is the last node's, as that of `Failed` is.
     """
 
     outcome: F_co
@@ -172,6 +172,7 @@ class Done(Generic[F_co]):
     journal: Journal | None = field(default=None, compare=False, repr=False)
     observer_seconds: float = field(default=0.0, compare=False)
     node_seconds: float = field(default=0.0, compare=False)
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def spent(self) -> Spent:
@@ -189,6 +190,7 @@ class Failed:
 
     error: BaseException
     snapshot: Snapshot
+    call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def spent(self) -> Spent:

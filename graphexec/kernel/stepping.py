@@ -132,7 +132,7 @@ def advance(
     try:
         item: CallContext[Any] | Batch = next(path)
     except StopIteration as end:
-        return Done(end.value, execution.snapshot())
+        return Done(end.value, execution.snapshot(), call=execution.call())
     finally:
         path.close()
     calls = tuple(item.calls[member] for member in item.open) if isinstance(item, Batch) else (item,)
@@ -159,7 +159,7 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
                     return
                 _restore_charges(item, answer[0])
     except StopIteration as end:
-        yield Done(end.value, execution.snapshot(), journal)
+        yield Done(end.value, execution.snapshot(), journal, call=execution.call())
     finally:
         path.close()
 

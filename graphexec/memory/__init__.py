@@ -11,7 +11,7 @@ from graphexec.memory.conversation import (
 from graphexec.memory.file_history import FileHistory
 from graphexec.memory.history import History, MemoryHistory, Turn
 from graphexec.memory.sqlite_history import SQLiteHistory
-from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemory
+from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemory, SummaryRequested
 
 __all__ = [
     "SUMMARY_PROMPT",
@@ -24,6 +24,7 @@ __all__ = [
     "SQLiteHistory",
     "SummaryFailed",
     "SummaryMemory",
+    "SummaryRequested",
     "TokenWindowMemory",
     "Turn",
     "WindowMemory",

@@ -35,6 +35,17 @@ _NOTHING_YET = "(none)"
 
 @final
 @dataclass(frozen=True, slots=True)
+class SummaryRequested:
+    """News: the model is asked for a summary by `request`, which is charged to the run."""
+
+    request: ChatRequest
+
+    def __str__(self) -> str:
+        return "the model is asked for a summary"
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class SummaryFailed:
     """News: a summary could not be had, or not be stored, because of `error`; the turns are told as they were said."""
 
@@ -54,8 +65,9 @@ class SummaryMemory(TurnMemory):
     nothing: it is reported as `SummaryFailed`, and the next save tries again. An empty summary, or one that was cut
     short, has failed too. So `save` raises only where the turn is not stored.
 
-    The model is given `timeout` seconds at most, and no more than the run has left; what it is asked is charged to the
-    run whose end is saved, and where a limit does not allow it the summary has failed. Summaries are turns of the
+    The model is given `timeout` seconds at most, and no more than the run has left; what it is asked is reported as
+    `SummaryRequested` and charged to the run whose end is saved, and where a limit does not allow it the summary has
+    failed. Summaries are turns of the
     history `summaries`; give it a file to have them outlive the process. The summary is told as `Summary: ...` before
     the turns, or as a system message. `prompt` is a template with `{summary}` and `{turns}`, and perhaps `{human}` and
     `{ai}`. Raises `InputError` for an invalid option, and where `summaries` is the history itself.
@@ -130,6 +142,7 @@ class SummaryMemory(TurnMemory):
         timeout = min((one for one in (left, self.timeout) if one is not None), default=None)
 
         async def ask() -> ModelReply:
+            report(SummaryRequested(request))
             return await io.either(
                 lambda: self.model.complete(request, timeout=timeout),
                 lambda: self.model.acomplete(request, timeout=timeout),

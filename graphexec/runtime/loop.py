@@ -51,6 +51,9 @@ _ID_BYTES = 8
 _CALLS = frozenset({CallContext, Batch})
 _CUT = Cut()
 
+# What asyncio raises out of the event loop when it ends a task, past whoever awaits the task.
+_PAST_TASKS = (KeyboardInterrupt, SystemExit)
+
 
 def follow(
     graph: Graph[S, F],
@@ -91,7 +94,6 @@ class RunLoop:
         "clock",
         "execution",
         "io",
-        "journal",
         "node_seconds",
         "observed",
         "parts",
@@ -99,6 +101,7 @@ class RunLoop:
         "pieces",
         "run_context",
         "scope",
+        "start",
         "streams",
     )
 
@@ -114,7 +117,7 @@ class RunLoop:
         *,
         pieces: bool,
     ) -> None:
-        start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
+        self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         host = options.host or current_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
         self.clock = run_context.clock
@@ -133,7 +136,6 @@ class RunLoop:
         self.path = self.execution.path(observed=self.observed, by_member=True, notify=called)
         # JournalEntry after reply, the three parts of each in turn.
         self.parts: list[object] = []
-        self.journal = Journal(graph, run_context.limits, start, self.parts, self.scope)
         self.io = io
         self.run_context = run_context
         self.pieces = pieces
@@ -148,17 +150,25 @@ class RunLoop:
         # The first request that may be cut: a supervised loop begins with it.
         self._waiting: CallContext[Any] | Batch | None = None
 
+    def _journal(self) -> Journal:
+        # Made at the end: the bytes of one that waits for it would be a hundredth of a waiting run.
+        return Journal(self.execution.graph, self.run_context.limits, self.start, self.parts, self.scope)
+
     def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         return run_sync(self._follow_in_task(loop, deadline, cut))
 
     async def _follow_in_task(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         """Follow the run where it is supervised: from what it waits for, or from the call that was `cut`."""
         waiting, self._waiting = self._waiting, None
-        if not cut:
-            return await self.follow(loop, deadline, waiting=waiting)
-        assert self._call is not None, "it is a call that is cut"
-        close_calls((self._call,))
-        return await self.follow(loop, deadline, self.cut(self._call, self._asked_at))
+        try:
+            if not cut:
+                return await self.follow(loop, deadline, waiting=waiting)
+            assert self._call is not None, "it is a call that is cut"
+            close_calls((self._call,))
+            return await self.follow(loop, deadline, self.cut(self._call, self._asked_at))
+        except _PAST_TASKS as error:
+            self._fail_past_tasks(error)
+            raise
 
     async def _supervise(self) -> Done[Any]:
         """Follow the run in a thread or a task of its own, which it leaves behind in a call that is late."""
@@ -169,7 +179,8 @@ class RunLoop:
 
     async def _end(self, done: Done[Any]) -> Done[Any]:
         watched = 0.0 if self._notify is None else self._notify.seconds
-        done = dataclasses.replace(done, observer_seconds=watched, node_seconds=max(0.0, self.node_seconds - watched))
+        taken = max(0.0, self.node_seconds - watched)
+        done = dataclasses.replace(done, observer_seconds=watched, node_seconds=taken, call=self.execution.call())
         if self._notify is not None:
             self._notify.end(done)
         if self._on_event is not None:
@@ -180,9 +191,14 @@ class RunLoop:
         close_calls(self._calls)
         snapshot = self.execution.snapshot()
         remember(error, snapshot)
-        keep(error, self.journal)
+        keep(error, self._journal())
         if self._notify is not None:
-            self._notify.end(Failed(error, snapshot))
+            self._notify.end(Failed(error, snapshot, self.execution.call()))
+
+    def _fail_past_tasks(self, error: BaseException) -> None:
+        """Have the run failed where the task of a call, or of the loop, may be ended by what asyncio passes on."""
+        if not self.io.blocking:
+            self._fail(error)
 
     async def follow(
         self,
@@ -218,7 +234,7 @@ class RunLoop:
                         item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
-                        done: Done[Any] = Done(end.value, execution.snapshot(), self.journal)
+                        done: Done[Any] = Done(end.value, execution.snapshot(), self._journal())
                         return await self._end(done) if deadline is None else done
                 else:
                     item, waiting = waiting, None
@@ -228,6 +244,7 @@ class RunLoop:
                 kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
                 if supervised and kind in _CALLS and self._may_be_cut(item):
                     self._waiting = item
+                    self.node_seconds += clock() - began - back
                     return await self._end(await self._supervise())
                 if kind is Batch:
                     self._calls = item.calls
@@ -389,10 +406,14 @@ class RunLoop:
         """Have the handler answer, within what goes around each call."""
         io = BLOCKING if handler.instant else self.io
         around = self.run_context.around_call
-        if around is None:
-            return await handler.answer(call.effect, call, io)
-        with around(call):
-            return await handler.answer(call.effect, call, io)
+        try:
+            if around is None:
+                return await handler.answer(call.effect, call, io)
+            with around(call):
+                return await handler.answer(call.effect, call, io)
+        except _PAST_TASKS as error:
+            self._fail_past_tasks(error)
+            raise
 
     async def _overhear(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call as `answer` does; what it reports is passed on as it comes."""

@@ -152,6 +152,9 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
         except BaseException:
             if not task.done():
                 deadline.leave(loop)
+            elif not task.cancelled():
+                # It is looked at, so that asyncio does not report it as lost.
+                task.exception()
             raise
         finally:
             if not task.done():

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
@@ -144,7 +145,7 @@ class TaskCrew(Generic[T]):
     def start(self, position: int, call: Callable[[], Awaitable[T]]) -> None:
         """Start a call."""
         task = self._tasks[position] = asyncio.ensure_future(call())
-        task.add_done_callback(lambda done: self._put((position, done, None)))
+        task.add_done_callback(partial(self._end, position))
 
     def report(self, position: int, news: object) -> None:
         """Take in a report of the call at this position, from whatever thread; another one waits for room."""
@@ -170,19 +171,26 @@ class TaskCrew(Generic[T]):
 
     async def take(self, seconds: float | None) -> tuple[int, asyncio.Future[T] | None, object] | None:
         """Return what comes next, or `None` after `seconds`."""
-        if not self._coming:
+        if not self._coming and (seconds is None or seconds > 0):
             self._news.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
-            except TimeoutError:
-                return None
+        # asyncio tells a turn later that a task is done.
+        while not self._coming and any(task.done() for task in self._tasks.values()):  # noqa: ASYNC110 - it is soon
+            await asyncio.sleep(0)
+        if not self._coming:
+            return None
         position, done, news = self._coming.popleft()
         self._taken.set()
         if type(news) is _Held:
             self._room.release()
             news = news.news
         return position, done, news
+
+    def _end(self, position: int, done: asyncio.Future[T]) -> None:
+        del self._tasks[position]
+        self._put((position, done, None))
 
     def _put(self, came: tuple[int, asyncio.Future[T] | None, object]) -> None:
         self._coming.append(came)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import pickle
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from graphexec import (
     Effect,
     Event,
     Exhausted,
+    Failed,
     Graph,
     InputError,
     Snapshot,
@@ -215,15 +217,24 @@ def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., An
 @HOW
 def test_events_have_the_context(run: Running) -> None:
     seen: list[Any] = []
+    assert run(greeting(greet, observers=[seen.append]), context=ADA).reason == "finished"
+    assert type(seen[-1]) is Done
+    assert {event.call.context for event in seen} == {ADA}
+    assert len({event.call.run_id for event in seen}) == 1
 
-    def observe(event: Event[Any]) -> None:
-        seen.append(getattr(event, "call", None))
 
-    result = run(greeting(greet, observers=[observe]), context=ADA)
-    assert result.reason == "finished"
-    # The last event, which is about no call, has none.
-    assert seen.pop() is None
-    assert {call.context for call in seen} == {ADA}
+@HOW
+def test_failed_has_the_context(run: Running) -> None:
+    @tool(on_error="raise")
+    def fail(text: str) -> str:
+        """Fail."""
+        raise OSError(text)
+
+    seen: list[Any] = []
+    with pytest.raises(OSError, match="hello"):
+        run(greeting(fail, observers=[seen.append]), context=ADA)
+    assert [type(event) for event in seen].index(Failed) == len(seen) - 1
+    assert (seen[-1].call.context, seen[-1].call.node) == (ADA, "dispatch_tools")
 
 
 @MIXED
@@ -398,6 +409,8 @@ def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
         repr(result.journal),
         repr(RunOptions(context=ADA)),
         pickle.dumps(result).decode("latin-1"),
+        pickle.dumps(events).decode("latin-1"),
+        repr([dataclasses.asdict(event) for event in events]),
     ]
     assert all("hello ada" in text for text in stored[:2])
     assert not any(SECRET in text for text in stored)

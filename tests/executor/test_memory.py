@@ -25,7 +25,15 @@ from graphexec.actions import Steps
 from graphexec.agents import create_conversational_agent
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError, ServerError
-from graphexec.memory import BufferMemory, MemoryHistory, SummaryFailed, SummaryMemory, Turn, WindowMemory
+from graphexec.memory import (
+    BufferMemory,
+    MemoryHistory,
+    SummaryFailed,
+    SummaryMemory,
+    SummaryRequested,
+    Turn,
+    WindowMemory,
+)
 from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, run_async, run_sync, scripted
 
@@ -145,11 +153,12 @@ def test_what_it_reports_is_news_of_its_effect(how: str) -> None:
 
     events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collected())
     assert events == watched
-    asked, reported, answered = events[-5:-2]
+    asked, requested, failed, answered = events[-6:-2]
     assert isinstance(asked, Asked)
-    assert isinstance(reported, Reported)
-    assert isinstance(reported.news, SummaryFailed)
-    assert (reported.node, reported.effect) == ("save_memory", asked.effect)
+    for reported, news in ((requested, SummaryRequested), (failed, SummaryFailed)):
+        assert isinstance(reported, Reported)
+        assert isinstance(reported.news, news)
+        assert (reported.node, reported.effect) == ("save_memory", asked.effect)
     assert isinstance(answered, Answered)
 
 

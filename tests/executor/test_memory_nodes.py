@@ -44,10 +44,10 @@ from graphexec.errors import InputError
 from graphexec.executor import LimitReached, Ready, limit_reached, parse, stopped_response
 from graphexec.kernel import renamed
 from graphexec.kernel.events import journal_of
-from graphexec.memory import BufferMemory, MemoryNotSaved
+from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, SummaryMemory, SummaryRequested
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
-from tests.executor.actors import act, answer, echo, run_async, run_sync, scripted
+from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_sync, scripted
 
 RunExecutor = Callable[..., Any]
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
@@ -291,6 +291,42 @@ def test_a_save_that_is_late_is_left_behind(run: RunExecutor) -> None:
     assert 0 < reported.news.seconds < 0.2
     assert str(reported.news).endswith("seconds; the run ended without it")
     assert [event.target for event in heard if isinstance(event, Moved)][-2:] == ["return_unsaved", "END"]
+
+
+@HOW
+@pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
+def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
+    """The deadline is kept, and the model's call, which it leaves behind, is the run's."""
+    model, heard = BlockingModel(), list[Any]()
+    executor = remembering(SummaryMemory(model), max_execution_time=0.05, max_model_calls=2, observers=[heard.append])
+
+    async def last() -> Any:
+        return [event async for event in executor.astream("q")][-1].spent
+
+    began = time.monotonic()
+    if stream:
+        spent = list(executor.stream("q"))[-1].spent if run is run_sync else asyncio.run(last())
+    else:
+        spent = run(executor, "q").spent
+    took = time.monotonic() - began
+    model.released.set()
+    assert took < LONG / 2
+    assert 0.1 < spent.seconds < LONG / 2
+    assert (model.calls, spent["model_calls"]) == (1, 2)
+    asked, requested, late, answered = heard[-8:-4]
+    assert isinstance(asked, Asked)
+    assert isinstance(requested.news, SummaryRequested)
+    assert isinstance(late.news, MemoryNotSaved)
+    assert {event.call for event in (asked, requested, late, answered)} == {asked.call}
+    assert (answered.call.charged["model_calls"], answered.spent["model_calls"]) == (1, 2)
+
+
+@HOW
+def test_a_summary_beyond_the_limit_is_not_requested(run: RunExecutor) -> None:
+    model, heard = BlockingModel(), list[Any]()
+    result = run(remembering(SummaryMemory(model), max_model_calls=1, observers=[heard.append]), "q")
+    assert (result.output, model.calls, result.spent["model_calls"]) == ("done", 0, 1)
+    assert [type(event.news) for event in heard if isinstance(event, Reported)] == [SummaryFailed]
 
 
 def test_an_async_save_left_behind_goes_on() -> None:

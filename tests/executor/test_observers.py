@@ -14,14 +14,31 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Failed, Limits, Moved, Reported, snapshot_of
+from graphexec import (
+    AgentExecutor,
+    Answered,
+    Asked,
+    Done,
+    Entered,
+    Failed,
+    Limits,
+    Moved,
+    Reported,
+    Snapshot,
+    snapshot_of,
+    tool,
+    wrap,
+)
 from graphexec.actions import Run, Steps
-from graphexec.errors import InputError
-from graphexec.executor import Ready
+from graphexec.errors import InputError, ParseError
+from graphexec.executor import Ready, parse
 from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
-from tests.executor.actors import act, answer, echo, scripted
+from tests.executor.actors import Running, act, answer, echo, run_async, run_sync, scripted
 from tests.three_drivers import FakeClock
+
+# Seconds of a deadline that is not reached.
+LONG = 20.0
 
 
 def executor_of(*observers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
@@ -150,6 +167,53 @@ def test_interrupt_in_an_observer_ends_the_run() -> None:
     with pytest.raises(KeyboardInterrupt):
         executor_of(interrupt, seen.append).run("q")
     assert kinds(seen) == [Entered, Failed]
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+@pytest.mark.parametrize("kind", [Entered, Asked, Answered, Moved, Done])
+def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | None, kind: type) -> None:
+    """What was answered is not asked for again: the two decisions are made once."""
+    interrupts, decisions = [kind], list[int]()
+    decide = scripted(act("echo", text="a"), answer())
+
+    def counted(steps: Any, inputs: Any) -> Any:
+        decisions.append(len(steps))
+        return decide(steps, inputs)
+
+    def interrupt(event: object) -> None:
+        if type(event) in interrupts:
+            raise KeyboardInterrupt(interrupts.pop())
+
+    executor = AgentExecutor(agent=counted, tools=[echo], observers=[interrupt], max_execution_time=seconds)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(executor)
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert run(executor, Snapshot.from_json(snapshot.to_json(), executor.graph)).output == "done"
+    assert decisions == [0, 1]
+
+
+@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+@pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_interrupt_in_an_async_tool_leaves_a_snapshot(seconds: float | None, stream: bool, count: int) -> None:
+    """`asyncio` raises it past whoever awaits the tool's task."""
+
+    @tool
+    async def interrupt() -> None:
+        """Interrupt the program."""
+        raise KeyboardInterrupt
+
+    seen: list[Any] = []
+    agent = scripted([act("interrupt")] * count, answer())
+    executor = AgentExecutor(agent=agent, tools=[interrupt], observers=[seen.append], max_execution_time=seconds)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        asyncio.run(_collected(executor)) if stream else asyncio.run(executor.arun("q"))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
+    assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
 
 
 def test_closed_stderr_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +383,41 @@ def test_result_has_the_time_of_observers() -> None:
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     assert executor.run("q").observer_seconds == 18
     assert executor_of().run("q").observer_seconds == 0
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+@pytest.mark.parametrize("observed", [True, False], ids=["observed", ""])
+@pytest.mark.parametrize("seconds", [None, 1e6], ids=["", "deadline"])
+def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, seconds: float | None) -> None:
+    """Neither that of calls nor that of observers is among it."""
+    clock = FakeClock()
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        clock.advance(100)
+        if steps:
+            return answer()
+        raise ParseError("what?")
+
+    def handle(error: ParseError) -> str:
+        clock.advance(3)
+        return "again"
+
+    def finish(outcome: Any) -> Any:
+        clock.advance(20)
+        return outcome
+
+    executor = AgentExecutor(
+        agent=decide,
+        tools=[],
+        handle_parsing_errors=handle,
+        observers=[lambda event: clock.advance(1000)] * observed,
+        max_execution_time=seconds,
+    )
+    executor = executor.with_graph(wrap(executor.graph, parse, after=finish))
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
+    result = run(executor)
+    assert (result.output, result.node_seconds) == ("done", 20 + 3 + 20)
+    assert result.observer_seconds == 1000 * observed * 12
 
 
 def test_a_watcher_is_told_before_whoever_iterates() -> None:

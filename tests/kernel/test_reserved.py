@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -31,6 +34,7 @@ from graphexec import (
     metered,
     node,
     on,
+    replace,
 )
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import NodeError
@@ -38,7 +42,7 @@ from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGEN
 from graphexec.executor.result import Ending
 from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime import RunContext, arun, make_run_context, run
+from graphexec.runtime import RunContext, arun, astream, make_run_context, run, stream
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
@@ -238,8 +242,6 @@ def test_every_driver_gives_it_the_grace_and_no_more(seconds: float, outcome: ty
 
 @pytest.mark.parametrize("driver", ["sync", "async"])
 def test_a_call_that_never_answers_is_cut_when_the_grace_is_over(driver: str) -> None:
-    import threading
-
     clock, released = FakeClock(), threading.Event()
 
     def answered(call: CallModel) -> ModelReply:
@@ -258,6 +260,57 @@ def test_a_call_that_never_answers_is_cut_when_the_grace_is_over(driver: str) ->
     assert isinstance(done.outcome, Silent)
     assert done.outcome.limit == Exhausted("seconds", 10, 12.0)
     assert done.spent["model_calls"] == 2
+
+
+SOON = replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.2))
+
+
+@pytest.mark.parametrize("driver", ["run", "arun", "stream", "astream"])
+@pytest.mark.parametrize("hanging", ["sum up", "a mail"])
+def test_a_cut_call_is_followed_by_the_grace_of_the_next(driver: str, hanging: str) -> None:
+    """The deadline cuts a call that hangs; what is reserved is asked for then, and cut when its grace is over."""
+    released = threading.Event()
+
+    def answered(call: CallModel) -> ModelReply:
+        if call.request in (CompletionRequest("call 0"), CompletionRequest(hanging)):
+            released.wait(30)
+        return ModelReply("a mail" if call.request == CompletionRequest("in a word") else "so")
+
+    def sent(call: CallTool) -> ToolResult:
+        if call.tool_input == hanging:
+            released.wait(30)
+        return ToolResult("sent")
+
+    made = make_run_context({CallModel: answered, CallTool: sent}, limits=Limits(seconds=0.05))
+
+    async def last() -> Any:
+        return [event async for event in astream(SOON, Prompt(), made)][-1]
+
+    began = time.monotonic()
+    try:
+        match driver:
+            case "run":
+                done: Any = run(SOON, Prompt(), made)
+            case "arun":
+                done = asyncio.run(arun(SOON, Prompt(), made))
+            case "stream":
+                done = list(stream(SOON, Prompt(), made))[-1]
+            case _:
+                done = asyncio.run(last())
+        took = time.monotonic() - began
+    finally:
+        released.set()
+    assert 0.25 <= took < 3
+    assert 0.25 <= done.spent.seconds < 3
+    if hanging == "sum up":
+        assert isinstance(done.outcome, Silent)
+        assert done.outcome.at.limit.limit == "seconds"
+        assert done.spent["model_calls"] == 2
+    else:
+        assert isinstance(done.outcome, Said)
+        assert done.outcome.words[:3] == ("so", "a mail", "sent")
+        assert done.outcome.words[3].startswith("mail was cut off: the limit of 0.05 seconds was reached")
+        assert (done.spent["model_calls"], done.spent["tool_calls"]) == (3, 2)
 
 
 # ---- how it is written

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, InvalidReplyError, RateLimitError
-from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, Turn
+from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, SummaryRequested, Turn
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -112,7 +112,8 @@ def test_whatever_fails_every_turn_is_told_once_and_in_order(failing: list[bool]
                     await memory.asave(*values)
                 else:
                     memory.save(*values)
-            assert [type(one) for one in news] == [SummaryFailed] * (fails and older > summarised)
+            reported = [SummaryRequested, SummaryFailed] if fails else [SummaryRequested]
+            assert [type(one) for one in news] == reported * (older > summarised)
             if not fails:
                 summarised = older
             every = [f"{word}{n}" for n in range(number + 1) for word in ("in", "out")]
@@ -164,7 +165,8 @@ def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
     for memory in failing:
         with overheard() as news:
             asyncio.run(save_by(memory, 1, awaited=awaited))
-        (failed,) = news
+        requested, failed = news
+        assert isinstance(requested, SummaryRequested)
         assert isinstance(failed, SummaryFailed)
         assert memory.history.turns() == (turn(1),)
         assert told(memory) == "Human: in1\nAI: out1"
@@ -189,7 +191,7 @@ def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply
     memory = SummaryMemory(ScriptedModel([reply, "Both."]))
     with overheard() as news:
         save(memory, 1)
-    (failed,) = news
+    _, failed = news
     assert isinstance(failed, SummaryFailed)
     assert isinstance(failed.error, InvalidReplyError)
     assert told(memory) == "Human: in1\nAI: out1"

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, final
 
 import pytest
 
 from graphexec import (
+    END,
     AgentAction,
     AgentExecutor,
     AgentFinish,
     Answered,
     Asked,
+    Asks,
+    CallContext,
     Done,
+    Effect,
     Event,
+    Exhausted,
+    Limits,
+    Meter,
     Reported,
     Snapshot,
+    ask_all,
+    charged,
+    edges,
+    graph,
+    node,
+    on,
     snapshot_of,
     tool,
 )
 from graphexec.effects import TOOL_CALLS, CallTool
-from graphexec.runtime import current_call, report
+from graphexec.runtime import IO, Handler, RunContext, arun, astream, current_call, report, run, stream, threads
+from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.tasks import from_thread
 from graphexec.tools import AnyTool
 from tests.executor.actors import until
@@ -255,8 +270,8 @@ def test_a_failure_keeps_what_has_finished(way: Way, seconds: float | None, kind
     assert [step.observation for step in end.outcome.steps] == ["first", "second", "third"]
 
 
-@pytest.mark.parametrize("run", [0, 1], ids=["sync", "async"])
-def test_a_failure_tells_the_rest_to_stop(run: int) -> None:
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_failure_tells_the_rest_to_stop(how: str) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -273,7 +288,7 @@ def test_a_failure_tells_the_rest_to_stop(run: int) -> None:
 
     one = executor(named("fail", fail), named("endless", endless), handle_tool_errors="raise")
     with pytest.raises(OSError, match="it broke"):
-        one.run("q") if run == 0 else asyncio.run(one.arun("q"))
+        one.run("q") if how == "sync" else asyncio.run(one.arun("q"))
     assert cancelled.wait(LONG)
 
 
@@ -316,6 +331,158 @@ def test_reports_without_end_do_not_hide_a_failure(way: Way, released: threading
             lambda _: None,
             "q",
         )
+
+
+PAGES = Meter("pages")
+
+
+@dataclass(frozen=True)
+class Fetch(Effect[str]):
+    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+    name: str
+
+
+@dataclass(frozen=True)
+class LookUp(Fetch):
+    """What a handler answers at once, without a thread or a task."""
+
+
+@final
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for, all at once."""
+
+    all: tuple[Fetch, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Pages:
+    pages: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Stopped:
+    at: Wanted
+    limit: Exhausted
+
+
+@charged(when_spent=Stopped)
+@node
+def fetch(wanted: Wanted) -> Asks[Fetch | LookUp, Pages]:
+    return Pages((yield from ask_all(wanted.all)))
+
+
+FETCHING = graph(edges(fetch, on(Pages, END) | on(Stopped, END)), start=fetch)
+RUNS: list[Callable[..., Any]] = [
+    run,
+    lambda *args: asyncio.run(arun(*args)),
+    lambda *args: list(stream(*args))[-1],
+    lambda *args: asyncio.run(_last(astream(*args))),
+]
+every_run = pytest.mark.parametrize("run_it", RUNS, ids=["run", "arun", "stream", "astream"])
+
+
+async def _last(events: AsyncIterator[Event[Any]]) -> Event[Any]:
+    return [event async for event in events][-1]
+
+
+@every_run
+@with_deadline
+def test_an_instant_failure_keeps_what_has_finished(
+    run_it: Callable[..., Any], seconds: float | None, released: threading.Event
+) -> None:
+    """Two at a time: one runs while the next ones are answered, and the last one fails at once."""
+    asked: list[str] = []
+    failing = ["fails"]
+    running = threading.Event()
+
+    def carry_out(effect: Fetch) -> str:
+        asked.append(effect.name)
+        if effect.name == "runs":
+            running.set()
+            assert not failing or released.wait(LONG)
+        assert running.wait(LONG)
+        if effect.name in failing:
+            raise OSError("it broke")
+        return effect.name.upper()
+
+    async def carry_out_at_once(effect: Fetch, call: CallContext[Any], io: IO) -> str:
+        return carry_out(effect)
+
+    handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(carry_out_at_once, instant=True)}
+    context = RunContext(handlers, Limits(seconds=seconds), at_once=2)
+    wanted = Wanted((Fetch("runs"), Fetch("done"), LookUp("found"), LookUp("fails")))
+    with pytest.raises(OSError, match="it broke") as caught:
+        run_it(FETCHING, wanted, context)
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.spent[PAGES] == 4
+    failing.clear()
+    released.set()
+    done = run_it(FETCHING, Snapshot.from_json(snapshot.to_json(), FETCHING), context)
+    assert done.outcome == Pages(("RUNS", "DONE", "FOUND", "FAILS"))
+    assert sorted(asked) == ["done", "fails", "fails", "found", "runs", "runs"]
+    assert done.spent[PAGES] == 6
+
+
+@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+def test_an_instant_failure_takes_in_what_has_just_finished(
+    seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sibling's thread has ended, but nobody has taken the reply yet."""
+    pool = vars(threads)["_Threads"]()
+    monkeypatch.setattr(threads, "_threads", pool)
+    begun = threading.Event()
+
+    def carry_out(effect: Fetch) -> str:
+        begun.set()
+        return effect.name.upper()
+
+    async def fail(effect: Fetch, call: CallContext[Any], io: IO) -> str:
+        assert begun.wait(LONG)
+        # What is begun in a thread that was used already runs when that is done with the reply.
+        while len(pool.running) > (seconds is not None):
+            threading.Event().wait(0.001)
+        threads.in_thread(int).result(LONG)
+        raise OSError("it broke")
+
+    handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}
+    with pytest.raises(OSError, match="it broke") as caught:
+        run(FETCHING, Wanted((Fetch("done"), LookUp("fails"))), RunContext(handlers, Limits(seconds=seconds)))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.open[0] == "DONE"
+
+
+@pytest.mark.parametrize("turns", range(6))
+@with_deadline
+def test_a_failure_keeps_what_finishes_with_it(turns: int, seconds: float | None) -> None:
+    """A task that ends so many turns of the event loop later is cancelled, or its reply is kept."""
+    done: list[str] = []
+
+    async def main() -> BaseException:
+        failed = asyncio.Event()
+
+        async def carry_out(effect: Fetch) -> str:
+            if effect.name == "fails":
+                failed.set()
+                raise OSError("it broke")
+            await failed.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            done.append(effect.name)
+            return effect.name
+
+        context = RunContext(handlers_for({Fetch: carry_out}), Limits(seconds=seconds))
+        with pytest.raises(OSError, match="it broke") as caught:
+            await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), context)
+        return caught.value
+
+    snapshot = snapshot_of(asyncio.run(main()))
+    assert snapshot is not None
+    assert [state for state in snapshot.open if state == "done"] == done
 
 
 # ---- the deadline

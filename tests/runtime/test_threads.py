@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import os
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, snapshot_of, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, snapshot_of, tool
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, in_thread, somebody_waits
@@ -243,47 +244,82 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert executor.run("q").output == "done"
 
 
-def shared(seconds: float | None) -> AgentExecutor:
+@tool
+def add(x: int) -> int:
+    """Add one."""
+    return x + 1
+
+
+@tool
+async def meet(x: int, call: CallContext[Any]) -> int:
+    """Add one, when all runs are here that the test has begun at once."""
+    await call.context()
+    return x + 1
+
+
+def adding_up(**options: Any) -> AgentExecutor:
     """Every run adds up its own number, with two tools a step."""
-
-    @tool
-    def add(x: int) -> int:
-        """Add one."""
-        return x + 1
-
-    @tool
-    async def add_async(x: int) -> int:
-        """Add one."""
-        await asyncio.sleep(0)
-        return x + 1
 
     def decide(steps: Any, inputs: Any) -> Any:
         number = int(inputs["input"])
-        if len(steps) >= 6:
+        if len(steps) >= 4:
             return AgentFinish({"output": sum(step.observation for step in steps)})
-        return [AgentAction("add", {"x": number}), AgentAction("add_async", {"x": number + 1})]
+        return [AgentAction("add", {"x": number}), AgentAction("meet", {"x": number + 1})]
 
-    return AgentExecutor(agent=decide, tools=[add, add_async], max_execution_time=seconds)
+    return AgentExecutor(agent=decide, tools=[add, meet], **options)
+
+
+class Heard:
+    """Observes the runs of one executor, each by its id."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[Any]] = {}
+
+    def __call__(self, event: Any) -> None:
+        self.events.setdefault(event.call.run_id, []).append(event)
+
+    def of(self, result: Any, run_id: str) -> tuple[Any, Spent, list[Any]]:
+        """Return what there is to see of a run; the tools of a step may begin and end in any order."""
+        events = self.events[run_id]
+        told = [
+            (type(event).__name__, event.call.id[1:], getattr(event, "node", ""), getattr(event, "effect", None))
+            for event in events
+        ]
+        assert isinstance(events[-1], Done)
+        assert events[-1].spent == result.spent
+        return result.ending, dataclasses.replace(result.spent, seconds=0.0), sorted(told, key=repr)
+
+
+async def alone() -> None:
+    """Wait for nobody."""
 
 
 @pytest.mark.parametrize("seconds", [None, 6 * LONG], ids=["", "deadline"])
 def test_many_runs_at_once_are_as_alone(seconds: float | None, pool: Any) -> None:
-    """One executor under 50 threads, and beside them 500 tasks."""
-    executor = shared(seconds)
-    expected = [6 * number + 9 for number in range(500)]
+    """One executor under 50 threads, and beside them 500 tasks: results, what is spent, and events."""
+    expected, together = Heard(), Heard()
+    one = adding_up(max_execution_time=seconds, observers=[expected])
+    seen_alone = [expected.of(one.run(str(n), run_id=str(n), context=alone), str(n)) for n in range(500)]
+    assert [result[0].output for result in seen_alone[:2]] == [6, 10]
+    executor = adding_up(max_execution_time=seconds, observers=[together])
+    barrier = threading.Barrier(50)
 
-    def in_tasks() -> list[Any]:
-        async def gathered() -> list[Any]:
-            return await asyncio.gather(*(executor.arun(str(number)) for number in range(500)))
+    async def meet_threads() -> None:
+        barrier.wait(LONG)
 
-        return [result.output for result in asyncio.run(gathered())]
+    async def in_tasks() -> list[Any]:
+        gate = asyncio.Barrier(500)
+        runs = [executor.arun(str(n), run_id=f"task {n}", context=gate.wait) for n in range(500)]
+        return await asyncio.wait_for(asyncio.gather(*runs), 3 * LONG)
 
     def in_thread_of_its_own(number: int) -> Any:
-        return executor.run(str(number)).output
+        return executor.run(str(number), run_id=f"thread {number}", context=meet_threads)
 
     with ThreadPoolExecutor(51) as workers:
-        tasks = workers.submit(in_tasks)
-        outputs = list(workers.map(in_thread_of_its_own, range(100)))
-        assert outputs == expected[:100]
-        assert tasks.result() == expected
+        tasks = workers.submit(asyncio.run, in_tasks())
+        in_threads = list(workers.map(in_thread_of_its_own, range(50)))
+        of_tasks: list[Any] = tasks.result()
+    assert [together.of(result, f"thread {n}") for n, result in enumerate(in_threads)] == seen_alone[:50]
+    assert [together.of(result, f"task {n}") for n, result in enumerate(of_tasks)] == seen_alone
+    assert len(together.events) == 550
     eventually(lambda: count_abandoned() == 0)
