@@ -88,7 +88,6 @@ class Told:
         """Row 12."""
         self.steps += new
         self.turns.append(tuple(new))
-        self.chunks += [{"steps": [step]} for step in new]
 
     def ended(self, end: str, values: dict[str, Any], given: Settings) -> Told:
         """Row 16."""
@@ -128,7 +127,9 @@ def interpret(script: Script, given: Settings) -> Told:
                 return run
             told = _told_of(error, given)
             action = AgentAction("_Exception", told, error.llm_output or str(error))
-            run.observe([AgentStep(action, told, "parse_error")])
+            step = AgentStep(action, told, "parse_error")
+            run.chunks.append({"steps": [step]})
+            run.observe([step])
             continue
         if isinstance(decision, AgentFinish):
             # Row 5.
@@ -151,6 +152,7 @@ def interpret(script: Script, given: Settings) -> Told:
                 run.end = "ValueError"
                 return run
             new.append(step)
+            run.chunks.append({"steps": [step]})
             answers += [step.observation] if direct else []
         run.observe(new)
         # Rows 13 and 14.

@@ -145,7 +145,8 @@ def test_verbose_prints_what_is_said_and_observed(run: Running, capsys: pytest.C
 
 
 def test_stream_chunks_are_actions_steps_and_the_output_without_the_inputs() -> None:
-    chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True))
+    # In turn, since of several at once the first to return is the first step.
+    chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True, tool_concurrency=1))
     assert [list(chunk) for chunk in chunks] == [
         ["actions", "messages"],
         ["steps", "messages"],
@@ -171,9 +172,12 @@ def test_a_parse_error_is_a_chunk_of_its_step_and_of_no_action() -> None:
 
 def test_order_of_n_actions_is_n_action_chunks_then_n_step_chunks() -> None:
     batch = [act("echo", text=letter) for letter in "abc"]
-    chunks = chunks_of(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    chunks = chunks_of(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo], tool_concurrency=1))
     assert [chunk["actions"] for chunk in chunks[:3]] == [[action] for action in batch]
     assert [chunk["steps"][0].observation for chunk in chunks[3:6]] == [*"abc"]
+    at_once = list(AgentExecutor(agent=scripted(batch, answer()), tools=[echo]).stream_chunks("q"))
+    assert [chunk["actions"] for chunk in at_once[:3]] == [[action] for action in batch]
+    assert sorted(chunk["steps"][0].observation for chunk in at_once[3:6]) == [*"abc"]
 
 
 def test_messages_of_actions_steps_and_finish() -> None:
