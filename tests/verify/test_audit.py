@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, Snapshot
@@ -50,6 +50,7 @@ def call_at(trace: Trace, sequence: int, member: int = 0) -> dict[str, Any]:
     return {"call": {**trace[index(trace, "asked", "plan")]["call"], "sequence": sequence, "member": member}}
 
 
+@example(script=[1, 1], iterations=4, model_calls=None, tool_calls=None, tokens=1)
 @given(script=calls, iterations=st.integers(0, 4), model_calls=bounds, tool_calls=bounds, tokens=bounds)
 def test_every_run_conforms_to_the_proof_of_its_machine(script: list[int], iterations: int, **limits: Any) -> None:
     named = {f"max_{name}": value for name, value in limits.items()}
