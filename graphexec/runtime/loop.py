@@ -410,9 +410,9 @@ class RunLoop:
                     came = await crew.take(None if ends is None else ends - self.clock())
                     if came is None:
                         return _CUT, self.clock() - self.began
-                    _, future, news = came
-                    if future is not None:
-                        answered: tuple[object, float] = future.result()
+                    _, result, news = came
+                    if result is not None:
+                        answered: tuple[object, float] = result()
                         return answered
                     await self.report(call, (news,))
             finally:
