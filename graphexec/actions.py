@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,11 @@ class AgentStep:
 
 
 _extending = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    # Not held by a thread that a forked process does not have.
+    os.register_at_fork(
+        before=_extending.acquire, after_in_parent=_extending.release, after_in_child=_extending.release
+    )
 
 # How many steps are shown in full; asyncio makes the `repr` of what a task returns, however long it is.
 _SHOWN = 5

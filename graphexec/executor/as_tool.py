@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Sequence
 from keyword import iskeyword
@@ -44,7 +45,11 @@ def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, descr
         kind = inspect.Parameter.KEYWORD_ONLY
         signature = inspect.Signature([inspect.Parameter(key, kind) for key in (_CALL, *keys)])
         setattr(function, "__signature__", signature)  # noqa: B010 - a function has no such attribute to a checker
-    return tool(name=name, description=description, async_function=arun)(run)
+    of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
+    of_handlers = [kind for handler in executor.run_context.handlers.values() for kind in handler.context_types]
+    # Those of the run around it, which is refused at its beginning then, and not observed to fail in the middle.
+    kinds = tuple(dict.fromkeys([*of_nodes, *of_handlers]))
+    return dataclasses.replace(tool(name=name, description=description, async_function=arun)(run), context_types=kinds)
 
 
 def _answer(result: RunResult) -> Any:

@@ -349,8 +349,8 @@ class AgentExecutor:
         """Return a tool that runs this executor within the run that calls it, and within that run's limits and time.
 
         Its arguments are the agent's inputs, as strings; it returns the answer, or the text of a stopped run. The
-        context is that of the run around it. Raises `ToolDefinitionError` for an invalid name or description, and for
-        an input that no argument can be named.
+        context is that of the run around it, which has to be of the classes that this executor takes. Raises
+        `ToolDefinitionError` for an invalid name or description, and for an input that no argument can be named.
         """
         # A callable agent names no inputs.
         return executor_tool(self, self._keys.passed or ("input",), name, description)

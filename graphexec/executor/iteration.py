@@ -21,17 +21,28 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
 
 @final
 class NewSteps:
-    """Tells the new steps of a run from `known` ones; where a node has removed some, later ones are new."""
+    """Tells the new steps of a run, and of the agents that are embedded in it, from `known` ones.
 
-    __slots__ = ("_seen",)
+    Steps are told apart by identity: two may be equal. One that a node has changed in its place is not new.
+    """
+
+    __slots__ = ("_known", "_last")
 
     def __init__(self, known: Steps = NO_STEPS) -> None:
-        self._seen = len(known)
+        self._known = {id(step): step for step in known}
+        self._last = known
 
     def of(self, steps: Steps) -> tuple[AgentStep, ...]:
         """The steps that are new."""
-        new, self._seen = steps[self._seen :], len(steps)
-        return new
+        last, self._last = self._last, steps
+        new: list[AgentStep] = []
+        for position in reversed(range(len(steps))):
+            step = steps[position]
+            if id(step) in self._known or (position < len(last) and last[position].action is step.action):
+                break
+            self._known[id(step)] = step
+            new.append(step)
+        return tuple(reversed(new))
 
 
 def calls_tools(effect: Request) -> bool:
@@ -171,7 +182,7 @@ class Stepwise:
         if self._result is not None or entered is None or run is None or run is value.run:
             return None
         value = dataclasses.replace(value, run=run)
-        self._new = NewSteps(run.steps)
+        self._new.of(run.steps)
         spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
         run_id = "" if entered.call is None else entered.call.run_id
         return Snapshot(entered.node, value, spent=spent, sequence=self._sequence, run_id=run_id)

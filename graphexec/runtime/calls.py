@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -72,6 +73,9 @@ enter_call, reset_call = _here.set, _here.reset
 
 # Held while runs are charged for a run within them. What they spend themselves, their own loops count alone.
 _sharing = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    # Not held by a thread that a forked process does not have.
+    os.register_at_fork(before=_sharing.acquire, after_in_parent=_sharing.release, after_in_child=_sharing.release)
 
 
 def leave_call(call: CallContext[Any], token: contextvars.Token[CallContext[Any] | None]) -> None:

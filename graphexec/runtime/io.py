@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
+    Came,
     Crew,
     NotDone,
     own_loop,
@@ -59,10 +60,6 @@ class Items(Protocol[T_co]):
         ...
 
 
-# Any: a future of asyncio or of concurrent.futures; both have `exception` and `result`.
-Came: TypeAlias = tuple[int, Any, object]
-
-
 class CrewOf(Protocol[T_contra]):
     """Carries out several calls at once, each with a position; what comes of them is taken one by one, as it comes."""
 
@@ -78,7 +75,7 @@ class CrewOf(Protocol[T_contra]):
         """Wait until reports are taken, on an event loop; in a thread, `report` itself waits."""
 
     async def take(self, seconds: float | None) -> Came | None:
-        """Return the position of a call with its future, or with `None` and a report; `None` after `seconds`."""
+        """Return the position of a call with what returns its result, or a report; `None` after `seconds`."""
         ...
 
 

@@ -51,9 +51,6 @@ _ID_BYTES = 8
 _CALLS = frozenset({CallContext, Batch})
 _CUT = Cut()
 
-# What asyncio raises out of the event loop when it ends a task, past whoever awaits the task.
-_PAST_TASKS = (KeyboardInterrupt, SystemExit)
-
 
 def follow(
     graph: Graph[S, F],
@@ -160,15 +157,11 @@ class RunLoop:
     async def _follow_in_task(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         """Follow the run where it is supervised: from what it waits for, or from the call that was `cut`."""
         waiting, self._waiting = self._waiting, None
-        try:
-            if not cut:
-                return await self.follow(loop, deadline, waiting=waiting)
-            assert self._call is not None, "it is a call that is cut"
-            close_calls((self._call,))
-            return await self.follow(loop, deadline, self.cut(self._call, self._asked_at))
-        except _PAST_TASKS as error:
-            self._fail_past_tasks(error)
-            raise
+        if not cut:
+            return await self.follow(loop, deadline, waiting=waiting)
+        assert self._call is not None, "it is a call that is cut"
+        close_calls((self._call,))
+        return await self.follow(loop, deadline, self.cut(self._call, self._asked_at))
 
     async def _supervise(self) -> Done[Any]:
         """Follow the run in a thread or a task of its own, which it leaves behind in a call that is late."""
@@ -194,11 +187,6 @@ class RunLoop:
         keep(error, self._journal())
         if self._notify is not None:
             self._notify.end(Failed(error, snapshot, self.execution.call()))
-
-    def _fail_past_tasks(self, error: BaseException) -> None:
-        """Have the run failed where the task of a call, or of the loop, may be ended by what asyncio passes on."""
-        if not self.io.blocking:
-            self._fail(error)
 
     async def follow(
         self,
@@ -406,14 +394,10 @@ class RunLoop:
         """Have the handler answer, within what goes around each call."""
         io = BLOCKING if handler.instant else self.io
         around = self.run_context.around_call
-        try:
-            if around is None:
-                return await handler.answer(call.effect, call, io)
-            with around(call):
-                return await handler.answer(call.effect, call, io)
-        except _PAST_TASKS as error:
-            self._fail_past_tasks(error)
-            raise
+        if around is None:
+            return await handler.answer(call.effect, call, io)
+        with around(call):
+            return await handler.answer(call.effect, call, io)
 
     async def _overhear(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call as `answer` does; what it reports is passed on as it comes."""
@@ -431,9 +415,9 @@ class RunLoop:
                     came = await crew.take(None if ends is None else ends - self.clock())
                     if came is None:
                         return _CUT, self.clock() - self.began
-                    _, future, news = came
-                    if future is not None:
-                        answered: tuple[object, float] = future.result()
+                    _, result, news = came
+                    if result is not None:
+                        answered: tuple[object, float] = result()
                         return answered
                     await self.report(call, (news,))
             finally:

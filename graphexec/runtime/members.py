@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -142,16 +143,15 @@ class MemberCalls:
                 return
             await self._take_in(*more)
 
-    # Any: a future of either kind.
-    async def _take_in(self, member: int, future: Any, news: object) -> None:
+    async def _take_in(self, member: int, result: Callable[[], Any] | None, news: object) -> None:
         call = self.batch.calls[member]
-        if future is None:
+        if result is None:
             await self._run.report(call, (news,))
             return
         self._running -= 1
         close_calls((call,))
         try:
-            reply, now = future.result()
+            reply, now = result()
         except BaseException as error:  # noqa: BLE001 - it is raised once what has finished is taken in
             self._error = self._error or error
         else:

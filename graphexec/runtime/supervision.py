@@ -130,7 +130,7 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
     # asyncio is half of what there is to load; a sync run never needs it.
     import asyncio
 
-    from graphexec.runtime.tasks import abandon
+    from graphexec.runtime.tasks import abandon, result_of, start
 
     events = asyncio.get_running_loop()
     deadline = Deadline(events.time)
@@ -138,7 +138,7 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
     cut = False
     while True:
         loop = Loop()
-        task = asyncio.ensure_future(follow(loop, deadline, cut))
+        task = start(partial(follow, loop, deadline, cut))
         try:
             while not task.done():
                 bell = events.create_future()
@@ -148,13 +148,10 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
                 if not task.done() and deadline.cut(loop):
                     break
             else:
-                return task.result()
+                return result_of(task)
         except BaseException:
             if not task.done():
                 deadline.leave(loop)
-            elif not task.cancelled():
-                # It is looked at, so that asyncio does not report it as lost.
-                task.exception()
             raise
         finally:
             if not task.done():

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, NotDone, in_thread, somebody_waits
+from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, Came, NotDone, in_thread, somebody_waits
 
 T = TypeVar("T")
 
@@ -45,6 +45,46 @@ async def from_thread(call: Callable[[], T]) -> T:
         return await waiter
 
 
+@final
+class _Interrupted(BaseException):
+    """Carries an interrupt from a task to whoever waits for it; asyncio would raise it out of the loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+async def _carry(call: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await call()
+    except GeneratorExit:
+        # Closed, perhaps when there is no loop any more.
+        raise
+    except BaseException as error:
+        is_interrupt = isinstance(error, (KeyboardInterrupt, SystemExit))
+        if asyncio.current_task() not in _abandoned:
+            if not is_interrupt:
+                raise
+            raise _Interrupted(error) from None
+        if is_interrupt:
+            raise
+        # Nobody's: `asyncio.run` would report it where it ends the tasks that are left.
+        raise asyncio.CancelledError from None
+
+
+def start(call: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
+    """Start a task whose `result_of` somebody may wait for: asyncio reports no exception of it as lost."""
+    task = asyncio.create_task(_carry(call))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
+def result_of(task: asyncio.Task[T]) -> T:
+    """Return the result of a task that was made by `start`, or raise its exception, an interrupt too."""
+    if not task.cancelled() and isinstance(carried := task.exception(), _Interrupted):
+        raise carried.error
+    return task.result()
+
+
 def make_check() -> Callable[[], None]:
     """Return a function that raises `CancelledError` if the running task was cancelled after this call, and hid it."""
     task = asyncio.current_task()
@@ -74,16 +114,15 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
         async with gate:
             return await call
 
-    tasks = [asyncio.ensure_future(through(call) if at_once < len(calls) else call) for call in calls]
+    tasks = [start(partial(through, call)) for call in calls]
     late = set(tasks)
     try:
         if tasks and (seconds is None or seconds > 0):
             finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
-            # Asked of every one: what nobody asks for, the loop reports as never retrieved.
-            failed = [one for one in tasks if one in finished and not one.cancelled() and one.exception() is not None]
-            for task in failed[:1]:
-                # raises what the call raised
-                task.result()
+            for task in tasks:
+                if task in finished and not task.cancelled():
+                    # raises what the call raised
+                    result_of(task)
         return tuple(NOT_DONE if task in late else task.result() for task in tasks)
     finally:
         await abandon([task for task in tasks if not task.done()])
@@ -100,14 +139,14 @@ async def await_or_leave(call: Callable[[], Awaitable[T]], seconds: float) -> T 
     """
     if seconds <= 0:
         return NOT_DONE
-    task = asyncio.ensure_future(call())
+    task = start(call)
     try:
         await asyncio.wait([task], timeout=seconds)
     except BaseException:
         await abandon([task])
         raise
     if task.done():
-        return task.result()
+        return result_of(task)
     _keep(task)
     return NOT_DONE
 
@@ -126,8 +165,8 @@ class TaskCrew(Generic[T]):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._tasks: dict[int, asyncio.Future[T]] = {}
-        self._coming: deque[tuple[int, asyncio.Future[T] | None, object]] = deque()
+        self._tasks: dict[int, asyncio.Task[T]] = {}
+        self._coming: deque[Came] = deque()
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         # For what threads report.
@@ -144,7 +183,7 @@ class TaskCrew(Generic[T]):
 
     def start(self, position: int, call: Callable[[], Awaitable[T]]) -> None:
         """Start a call."""
-        task = self._tasks[position] = asyncio.ensure_future(call())
+        task = self._tasks[position] = start(call)
         task.add_done_callback(partial(self._end, position))
 
     def report(self, position: int, news: object) -> None:
@@ -169,7 +208,7 @@ class TaskCrew(Generic[T]):
             self._taken.clear()
             await self._taken.wait()
 
-    async def take(self, seconds: float | None) -> tuple[int, asyncio.Future[T] | None, object] | None:
+    async def take(self, seconds: float | None) -> Came | None:
         """Return what comes next, or `None` after `seconds`."""
         if not self._coming and (seconds is None or seconds > 0):
             self._news.clear()
@@ -181,27 +220,27 @@ class TaskCrew(Generic[T]):
             await asyncio.sleep(0)
         if not self._coming:
             return None
-        position, done, news = self._coming.popleft()
+        position, result, news = self._coming.popleft()
         self._taken.set()
         if type(news) is _Held:
             self._room.release()
             news = news.news
-        return position, done, news
+        return position, result, news
 
-    def _end(self, position: int, done: asyncio.Future[T]) -> None:
+    def _end(self, position: int, done: asyncio.Task[T]) -> None:
         del self._tasks[position]
-        self._put((position, done, None))
+        self._put((position, partial(result_of, done), None))
 
-    def _put(self, came: tuple[int, asyncio.Future[T] | None, object]) -> None:
+    def _put(self, came: Came) -> None:
         self._coming.append(came)
         self._news.set()
 
 
 # The loop keeps none of its tasks alive: one that is abandoned and waits on is kept here until it is done.
-_abandoned: set[asyncio.Future[Any]] = set()
+_abandoned: set[asyncio.Task[Any]] = set()
 
 
-async def abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
+async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait a moment for them; one that goes on is nobody's."""
     for task in tasks:
         task.cancel()
@@ -210,8 +249,6 @@ async def abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
         await asyncio.wait(tasks, timeout=GRACE)
 
 
-def _keep(task: asyncio.Future[Any]) -> None:
+def _keep(task: asyncio.Task[Any]) -> None:
     _abandoned.add(task)
     task.add_done_callback(_abandoned.discard)
-    # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -337,8 +337,8 @@ def sleep_while_waited_for(seconds: float) -> None:
             still_waited_for()
 
 
-# What comes of calls: the position of one with its future, or a report with its position.
-Came: TypeAlias = tuple[int, "Future[Any] | None", object]
+# What comes of calls: the position of one with what returns its result, or raises, or a report with its position.
+Came: TypeAlias = tuple[int, Callable[[], Any] | None, object]
 
 
 @final
@@ -367,7 +367,7 @@ class Crew(Generic[T]):
     def start(self, position: int, call: Callable[[], T]) -> None:
         """Start a call. Raises `ThreadLimitError`."""
         future = in_thread(call, self._waiter)
-        future.add_done_callback(lambda done: self._coming.put((position, done, None)))
+        future.add_done_callback(lambda done: self._coming.put((position, done.result, None)))
 
     def report(self, position: int, news: object) -> None:
         """Take in a report of the call at this position, from its thread."""

@@ -98,7 +98,7 @@ def calling(
             # From Python 3.13 on the traceback of the error holds this frame, too.
             del came
 
-    wanted = {one.context_type for one in known.values() if one.context_type is not None}
+    wanted = {kind for one in known.values() for kind in one.context_types}
     return Handler(answer, context_types=tuple(wanted))
 
 

@@ -84,8 +84,9 @@ class Tool(Generic[P, R_co]):
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
     `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far, and the
-    `call_parameter` the `CallContext`, whose context must be a `context_type`. `on_error` and `max_observation`
-    (characters): `None` is the executor's default. An `async_function` is called instead in async runs.
+    `call_parameter` the `CallContext`, whose context must be one of each of `context_types`. `on_error` and
+    `max_observation` (characters): `None` is the executor's default. An `async_function` is called instead in async
+    runs.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Tool(Generic[P, R_co]):
     max_observation: int | None = None
     given_the_run: tuple[str, ...] = ()
     call_parameter: str | None = None
-    context_type: type | None = None
+    context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -341,5 +342,5 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
         is_async=is_async,
         given_the_run=read.given_the_run,
         call_parameter=read.call_parameter,
-        context_type=read.context_type,
+        context_types=() if read.context_type is None else (read.context_type,),
     )

@@ -9,9 +9,22 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, CallContext, create_react_agent, tool
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    CallContext,
+    InputError,
+    create_react_agent,
+    edges,
+    node,
+    on,
+    splice,
+    tool,
+)
 from graphexec.agents import chat_agent
+from graphexec.effects import SaveMemory
 from graphexec.errors import ModelError, ToolDefinitionError
+from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.kernel import Done, replay
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
@@ -172,6 +185,44 @@ def test_tool_passes_the_context_on(run: Running) -> None:
     inner = caller_of(Caller(answers_after=1), see)
     run(outer_of(inner.as_tool("research", "Find it out.")), context="ada")
     assert seen == ["ada"]
+
+
+@HOW
+@pytest.mark.parametrize("taker", ["tool", "handler", "node"])
+def test_other_context_than_the_inner_takes_is_refused(run: Running, taker: str) -> None:
+    """It is a mistake of the program's, which no model is to observe in the middle of a paid run."""
+    asked: list[Any] = []
+
+    @tool
+    def see(text: str, call: CallContext[int]) -> str:
+        """Note the context."""
+        return text
+
+    def see_effect(effect: SaveMemory, call: CallContext[int]) -> None:
+        """Note the context."""
+
+    @node
+    def see_node(acted: Acted, call: CallContext[int]) -> Acted:
+        """Note the context."""
+        return acted
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        asked.append(inputs)
+        return answer()
+
+    inner = caller_of(
+        Caller(answers_after=1),
+        see if taker == "tool" else echo,
+        handlers={SaveMemory: see_effect} if taker == "handler" else None,
+    )
+    if taker == "node":
+        inner = inner.with_graph(splice(inner.graph, edges(see_node, on(Acted, dispatch_tools)), after=parse, on=Acted))
+    middle = outer_of(inner.as_tool("research", "Find it out."))
+    outer = AgentExecutor(agent=decide, tools=[middle.as_tool("ask", "Ask.")])
+    with pytest.raises(InputError, match=r"the run's context is a str, .* CallContext\[int\]"):
+        run(outer, context="ada")
+    assert asked == []
+    assert run(outer, context=3).output == "done"
 
 
 def test_executor_may_be_its_own_tool() -> None:

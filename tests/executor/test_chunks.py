@@ -432,13 +432,8 @@ def report(finish: AgentFinish) -> Observed:
     return Observed(outer.run, outer.actions, (ToolResult(finish.output),))
 
 
-@both
-def test_agent_that_dispatches_announces_the_action(how: str) -> None:
-    action = act("echo", text="a")
-
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else action
-
+def with_an_embedded_agent(decide: Any) -> AgentExecutor:
+    """An executor whose tool calls are runs of an agent: the same one, with the input `outer`."""
     executor = AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
     inner: Any = embed(executor, "inner")
     rows: Any = (
@@ -450,9 +445,55 @@ def test_agent_that_dispatches_announces_the_action(how: str) -> None:
         | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
         | edges(stopped_response, on(StoppedResponse, END))
     )
-    chunks = chunks_of(executor.with_graph(graph(rows, start=plan)), how)
+    return executor.with_graph(graph(rows, start=plan))
+
+
+@both
+def test_agent_that_dispatches_announces_the_action(how: str) -> None:
+    action = act("echo", text="a")
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else action
+
+    chunks = chunks_of(with_an_embedded_agent(decide), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["actions", "steps", "output"]
     assert chunks[0]["actions"] == [action]
+
+
+@both
+@pytest.mark.parametrize("outer_steps", [1, 2, 3])
+@pytest.mark.parametrize("inner_steps", [0, 1, 2, 3])
+def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, inner_steps: int) -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        inner = "outer" in inputs
+        if len(steps) == (inner_steps if inner else outer_steps):
+            return answer("inner" if inner else "done")
+        return act("echo", text=f"{'inner' if inner else 'outer'} {len(steps)}")
+
+    within = [f"inner {number}" for number in range(inner_steps)]
+    expected = [text for number in range(outer_steps) for text in (*within, f"outer {number}")]
+    executor = with_an_embedded_agent(decide)
+    steps = [step for chunk in chunks_of(executor, how) for step in chunk.get("steps", ())]
+    assert [step.action for step in steps] == [act("echo", text=text) for text in expected]
+    turns = [step for turn in executor.iter("q") for step in turn]
+    assert [step.action for step in turns] == [act("echo", text=text) for text in expected]
+
+
+@node
+def redact(ready: Ready) -> Ready:
+    """Hide what the tools have found."""
+    steps = [dataclasses.replace(step, observation="hidden") for step in ready.run.steps]
+    return Ready(Run(ready.run.inputs, Steps(steps)))
+
+
+@both
+def test_changed_step_is_not_new(how: str) -> None:
+    action = act("echo", text="a")
+    executor = AgentExecutor(agent=scripted(action, action, answer()), tools=[echo])
+    rows: Any = edges(redact, on(Ready, plan))
+    changed = executor.with_graph(splice(executor.graph, rows, after=check_return_direct, on=Ready))
+    chunks = chunks_of(changed, how)
+    assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 2, "output"]
 
 
 def test_action_is_announced_before_its_own_effect() -> None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported, Snapshot, snapshot_of, tool
+from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported, Snapshot, actions, snapshot_of, tool
 from graphexec.errors import AbandonedError, ModelError
 from graphexec.executor import RunResult
 from graphexec.kernel import replay
 from graphexec.messages import Usage
 from graphexec.models import Price, ScriptedModel, priced
 from graphexec.runtime import arun as arun_graph
-from graphexec.runtime import current_call, make_run_context, report
+from graphexec.runtime import calls, current_call, make_run_context, report
 from graphexec.runtime import run as run_graph
 from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor.actors import (
@@ -642,3 +645,32 @@ def test_ranks_fall_whatever_runs_within(turns: list[list[int]], limit: int, asy
     assert result.spent["model_calls"] == min(wanted, limit)
     assert (result.reason == "finished") == (wanted <= limit)
     assert spent_in_replay(result) == result.spent
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("lock", [calls._sharing, actions._extending], ids=["charges", "steps"])
+def test_forked_process_holds_no_lock_of_another_thread(lock: Any) -> None:
+    held, inner = threading.Event(), inner_of(Caller(answers_after=2))
+    outer = caller_of(Caller(answers_after=2), delegate_to(lambda: inner, is_async=False))
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            # A moment, in which the process forks, or waits to.
+            threading.Event().wait(0.05)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(LONG)
+    child = os.fork()
+    if not child:
+        code = 1
+        # A process that hangs is killed.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(LONG))
+        with suppress(BaseException):
+            code = 0 if outer.run("q").spent["model_calls"] == 3 + 2 * 3 else 2
+        os._exit(code)
+    thread.join(LONG)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
