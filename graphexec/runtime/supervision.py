@@ -130,7 +130,7 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
     # asyncio is half of what there is to load; a sync run never needs it.
     import asyncio
 
-    from graphexec.runtime.tasks import abandon
+    from graphexec.runtime.tasks import abandon, look_at
 
     events = asyncio.get_running_loop()
     deadline = Deadline(events.time)
@@ -152,9 +152,8 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
         except BaseException:
             if not task.done():
                 deadline.leave(loop)
-            elif not task.cancelled():
-                # It is looked at, so that asyncio does not report it as lost.
-                task.exception()
+            else:
+                look_at(task)
             raise
         finally:
             if not task.done():

@@ -86,6 +86,9 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
                 task.result()
         return tuple(NOT_DONE if task in late else task.result() for task in tasks)
     finally:
+        for task in tasks:
+            # One that is done is not asked either, where this is cancelled.
+            task.add_done_callback(look_at)
         await abandon([task for task in tasks if not task.done()])
         for call in calls:
             # One that never got through the gate would be reported as never awaited.
@@ -189,6 +192,7 @@ class TaskCrew(Generic[T]):
         return position, done, news
 
     def _end(self, position: int, done: asyncio.Future[T]) -> None:
+        look_at(done)
         del self._tasks[position]
         self._put((position, done, None))
 
@@ -213,5 +217,11 @@ async def abandon(tasks: Sequence[asyncio.Future[Any]]) -> None:
 def _keep(task: asyncio.Future[Any]) -> None:
     _abandoned.add(task)
     task.add_done_callback(_abandoned.discard)
-    # An abandoned task's exception is nobody's: look at it, so that asyncio does not report it as lost.
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    # An abandoned task's exception is nobody's.
+    task.add_done_callback(look_at)
+
+
+def look_at(done: asyncio.Future[Any]) -> None:
+    """Look at a task's exception, so that asyncio does not report it as lost where nobody asks for it."""
+    if not done.cancelled():
+        done.exception()
