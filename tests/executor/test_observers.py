@@ -129,7 +129,7 @@ def test_ordinary_observer_ends_no_run(door: str, caplog: pytest.LogCaptureFixtu
     # It is reported once, after what it was called with, and logged once, with its traceback.
     assert kinds(others) == [*whole[:2], Reported, *whole[2:]]
     report = others[2]
-    assert (report.node, report.effect) == ("plan", None)
+    assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
     assert isinstance(report.news, ObserverFailed)
     assert str(report.news) == "the observer Failing failed with OSError: enough, which does not end the run"
     (logged,) = caplog.records
