@@ -66,7 +66,7 @@ class Notifier:
                     raise
                 self._note(observer, error)
         if self._unreported:
-            self._report(event.node)
+            self._report(event)
         self.seconds += self._clock() - began
 
     def end(self, event: Done[Any] | Failed) -> None:
@@ -86,7 +86,7 @@ class Notifier:
                 self._note(observer, error)
         # It is the observers' last event, but the consumer's is still to come.
         node = event.snapshot.node
-        self._reports += [Reported(node, None, news) for _, news in self._unreported]
+        self._reports += [Reported(node, None, news, event.call) for _, news in self._unreported]
 
     def reporting_to(self, consumer: OnEvent) -> OnEvent:
         """Return a consumer that receives reports of failed observers, too: after the event, but before `Done`."""
@@ -116,10 +116,11 @@ class Notifier:
 
             logging.getLogger("graphexec").warning("%s", news, exc_info=error)
 
-    def _report(self, node: str) -> None:
+    # Any event but the last: it has a node.
+    def _report(self, event: Any) -> None:
         while self._unreported:
             failed, news = self._unreported.pop(0)
-            report = Reported(node, None, news)
+            report = Reported(event.node, None, news, event.call)
             self._reports.append(report)
             for observer in self._observers:
                 if observer is failed:

@@ -122,5 +122,5 @@ def test_waiting_run_takes_seven_kilobytes() -> None:
     code = (
         "import asyncio, runpy, sys; m = runpy.run_path(sys.argv[1]); print(asyncio.run(m['bytes_of_waiting'](None)))"
     )
-    told = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True, check=True)
-    assert float(told.stdout) <= 7 * 1024
+    measured = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True, check=True)
+    assert float(measured.stdout) <= 7 * 1024

@@ -145,7 +145,7 @@ def test_steps_that_were_told_as_their_tools_returned_are_told_once() -> None:
 
 
 @node
-def redact(seen: Observed) -> Observed:
+def hide_results(seen: Observed) -> Observed:
     """Hide what the tools returned."""
     return dataclasses.replace(seen, results=tuple(ToolResult("hidden") for _ in seen.results))
 
@@ -154,7 +154,7 @@ def redact(seen: Observed) -> Observed:
 def test_what_a_node_may_still_change_is_told_when_it_has(how: str) -> None:
     executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
     spliced = splice(
-        executor.graph, edges(redact, on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
+        executor.graph, edges(hide_results, on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
     )
     chunks = chunks_of(executor.with_graph(spliced), how)
     assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["hidden", "hidden"]

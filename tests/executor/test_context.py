@@ -232,7 +232,9 @@ def test_failed_has_the_context(run: Running) -> None:
 
     seen: list[Any] = []
     with pytest.raises(OSError, match="hello"):
-        run(greeting(fail, observers=[seen.append]), context=ADA)
+        run(
+            AgentExecutor(agent=scripted(act("fail", text="hello")), tools=[fail], observers=[seen.append]), context=ADA
+        )
     assert [type(event) for event in seen].index(Failed) == len(seen) - 1
     assert (seen[-1].call.context, seen[-1].call.node) == (ADA, "dispatch_tools")
 

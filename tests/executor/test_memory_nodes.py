@@ -45,6 +45,7 @@ from graphexec.executor import LimitReached, Ready, limit_reached, parse, stoppe
 from graphexec.kernel import renamed
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, SummaryMemory, SummaryRequested
+from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_sync, scripted
@@ -300,16 +301,19 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
     model, heard = BlockingModel(), list[Any]()
     executor = remembering(SummaryMemory(model), max_execution_time=0.05, max_model_calls=2, observers=[heard.append])
 
-    async def last() -> Any:
-        return [event async for event in executor.astream("q")][-1].spent
+    async def collect() -> list[Any]:
+        return [event async for event in executor.astream("q")]
 
     began = time.monotonic()
-    if stream:
-        spent = list(executor.stream("q"))[-1].spent if run is run_sync else asyncio.run(last())
+    if not stream:
+        run(executor, "q")
+    elif run is run_sync:
+        list(executor.stream("q"))
     else:
-        spent = run(executor, "q").spent
+        asyncio.run(collect())
     took = time.monotonic() - began
     model.released.set()
+    spent = heard[-1].spent
     assert took < LONG / 2
     assert 0.1 < spent.seconds < LONG / 2
     assert (model.calls, spent["model_calls"]) == (1, 2)
@@ -319,6 +323,14 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
     assert isinstance(late.news, MemoryNotSaved)
     assert {event.call for event in (asked, requested, late, answered)} == {asked.call}
     assert (answered.call.charged["model_calls"], answered.spent["model_calls"]) == (1, 2)
+
+
+@HOW
+def test_a_summarys_tokens_and_cost_are_the_runs(run: RunExecutor) -> None:
+    model = ScriptedModel([ModelReply("They met.", usage=Usage(10, 5), cost=0.5)])
+    result = run(remembering(SummaryMemory(model)), "q")
+    assert (result.usage, result.spent["tokens"], result.spent["cost"]) == (Usage(10, 5), 15 + 1, 0.5)
+    assert result.spent["model_calls"] == 2
 
 
 @HOW

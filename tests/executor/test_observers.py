@@ -129,7 +129,7 @@ def test_ordinary_observer_ends_no_run(door: str, caplog: pytest.LogCaptureFixtu
     # It is reported once, after what it was called with, and logged once, with its traceback.
     assert kinds(others) == [*whole[:2], Reported, *whole[2:]]
     report = others[2]
-    assert (report.node, report.effect) == ("plan", None)
+    assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
     assert isinstance(report.news, ObserverFailed)
     assert str(report.news) == "the observer Failing failed with OSError: enough; what else it raises is not reported"
     (logged,) = caplog.records
@@ -197,7 +197,9 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
 @pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_interrupt_in_an_async_tool_leaves_a_snapshot(seconds: float | None, stream: bool, count: int) -> None:
+def test_interrupt_in_an_async_tool_leaves_a_snapshot(
+    seconds: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """`asyncio` raises it past whoever awaits the tool's task."""
 
     @tool
@@ -206,14 +208,18 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(seconds: float | None, str
         raise KeyboardInterrupt
 
     seen: list[Any] = []
-    agent = scripted([act("interrupt")] * count, answer())
-    executor = AgentExecutor(agent=agent, tools=[interrupt], observers=[seen.append], max_execution_time=seconds)
+    agent = scripted([act("interrupt"), act("echo", text="a")][:count], answer())
+    executor = AgentExecutor(agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds)
     with pytest.raises(KeyboardInterrupt) as caught:
         asyncio.run(_collected(executor)) if stream else asyncio.run(executor.arun("q"))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
     assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
+    # Nor does asyncio log a task whose exception nobody has asked for.
+    del caught
+    gc.collect()
+    assert caplog.records == []
 
 
 def test_closed_stderr_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,6 +444,34 @@ def test_span_is_around_each_call_once(run: Running, is_async: bool, options: di
     assert span.get() == "none"
 
 
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("tokens", [False, True], ids=["", "tokens"])
+@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+def test_span_is_around_the_calls_of_a_stream(how: str, tokens: bool, seconds: float | None) -> None:
+    seen: list[str] = []
+
+    @tool
+    def see(text: str) -> str:
+        """Note the span."""
+        seen.append(span.get())
+        return text
+
+    spans = Spans()
+    turns = [act("see", text="a"), [act("see", text="b"), act("see", text="c")], answer()]
+    executor = AgentExecutor(agent=scripted(*turns), tools=[see], around_call=spans, max_execution_time=seconds)
+
+    async def collect() -> None:
+        async for _ in executor.astream("q", tokens=tokens):
+            pass
+
+    if how == "sync":
+        list(executor.stream("q", tokens=tokens))
+    else:
+        asyncio.run(collect())
+    assert sorted(seen) == ["(2, 0)", "(4, 0)", "(4, 1)"]
+    assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0)]]
+
+
 def test_span_of_a_member_is_in_its_thread() -> None:
     seen: dict[str, int] = {}
     together = threading.Barrier(2)

@@ -30,9 +30,11 @@ from graphexec import (
     on,
     snapshot_of,
     tool,
+    wrap,
 )
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import ThreadLimitError
+from graphexec.executor import parse
 from graphexec.kernel.events import journal_of
 from graphexec.runtime import RunContext, arun, run, threads
 from graphexec.runtime.handlers import handlers_for
@@ -161,6 +163,42 @@ def test_control_returns_from_a_memory(how: str, where: str, released: threading
     assert time.monotonic() - began < SECONDS + 1
     assert (result.output == "the answer") is (where == "save")
     assert (result.reason == "seconds") is (where == "load")
+
+
+@HOW
+def test_one_thread_or_task_serves_the_run(how: str) -> None:
+    """Nodes and calls alike, from the first call that may be cut on."""
+    places: list[int] = []
+
+    def here() -> int:
+        return threading.get_ident() if how == "sync" else id(asyncio.current_task())
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        places.append(here())
+        return calls_tool(steps, inputs)
+
+    async def adecide(steps: Any, inputs: Any) -> Any:
+        return decide(steps, inputs)
+
+    def work() -> None:
+        """Work."""
+        places.append(here())
+
+    async def awork() -> None:
+        """Work."""
+        places.append(here())
+
+    def notice(outcome: Any) -> Any:
+        places.append(here())
+        return outcome
+
+    executor = AgentExecutor(
+        agent=decide if how == "sync" else adecide,
+        tools=[tool(work) if how == "sync" else tool(name="work")(awork)],
+        max_execution_time=LONG,
+    )
+    ran(executor.with_graph(wrap(executor.graph, parse, after=notice)), how)
+    assert (len(places), len(set(places))) == (4 + 3 + 4, 1)
 
 
 # ---- what is late goes no further

@@ -281,17 +281,17 @@ class Heard:
     def of(self, result: Any, run_id: str) -> tuple[Any, Spent, list[Any]]:
         """Return what there is to see of a run; the tools of a step may begin and end in any order."""
         events = self.events[run_id]
-        told = [
+        summary = [
             (type(event).__name__, event.call.id[1:], getattr(event, "node", ""), getattr(event, "effect", None))
             for event in events
         ]
         assert isinstance(events[-1], Done)
         assert events[-1].spent == result.spent
-        return result.ending, dataclasses.replace(result.spent, seconds=0.0), sorted(told, key=repr)
+        return result.ending, dataclasses.replace(result.spent, seconds=0.0), sorted(summary, key=repr)
 
 
 async def alone() -> None:
-    """Wait for nobody."""
+    """Return at once."""
 
 
 @pytest.mark.parametrize("seconds", [None, 6 * LONG], ids=["", "deadline"])

@@ -1,13 +1,15 @@
 """What the type checkers infer without help: each `assert_type` is checked by both, and runs."""
 
 from dataclasses import dataclass
-from typing import Never, assert_type, final
+from typing import Any, Never, assert_type, final
 
 from graphexec import (
     END,
     AgentExecutor,
     AgentFinish,
+    Asked,
     Asks,
+    CallContext,
     Done,
     Exhausted,
     Graph,
@@ -193,6 +195,13 @@ def test_a_run_is_typed_to_its_end() -> None:
                 assert_type(event.outcome, Total)
 
     asynchronously().close()
+
+
+def the_context_is_typed(call: CallContext[Translator], event: Asked | Done[Total]) -> None:
+    """Not called: only for the checkers."""
+    assert_type(call.context, Translator)
+    assert_type(call.seconds_left, float | None)
+    assert_type(event.call, CallContext[Any] | None)
 
 
 def the_front_door_is_typed(executor: AgentExecutor) -> None:
