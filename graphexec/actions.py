@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,12 +65,8 @@ class AgentStep:
         yield self.observation
 
 
-_extending = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    # Not held by a thread that a forked process does not have.
-    os.register_at_fork(
-        before=_extending.acquire, after_in_parent=_extending.release, after_in_child=_extending.release
-    )
+# Held while steps that runs share are extended.
+extending = threading.Lock()
 
 # How many steps are shown in full; asyncio makes the `repr` of what a task returns, however long it is.
 _SHOWN = 5
@@ -93,7 +88,7 @@ class Steps(Sequence[AgentStep]):
     def extended(self, steps: Sequence[AgentStep]) -> Steps:
         """Return these steps and the new ones behind them."""
         longer = Steps.__new__(Steps)
-        with _extending:
+        with extending:
             # The empty beginning is shared by every run: it is never extended in place.
             latest = 0 < self._length == len(self._shared)
             shared = self._shared if latest else self._shared[: self._length]

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.actions import AgentAction, AgentFinish, Run, Steps
+from graphexec.actions import AgentAction, AgentFinish, Run, Steps, extending
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, LoadMemory, SaveMemory, Unreadable
 from graphexec.errors import AgentError, InputError, InvalidReplyError, ParseError, TurnTimeoutError, format_value
@@ -16,6 +16,7 @@ from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import Graph
 from graphexec.messages import Model, ModelReply
+from graphexec.runtime.calls import hold_over_fork
 from graphexec.runtime.handlers import Handler, HandlerLike
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import pieces_wanted, report, wait_for_room
@@ -24,6 +25,9 @@ from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
+
+# Runs extend their steps in whatever thread they are in.
+hold_over_fork(extending)
 
 
 @final

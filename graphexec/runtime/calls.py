@@ -67,15 +67,19 @@ def scope_of(call: CallContext[Any]) -> Scope:
     return call.scope
 
 
+def hold_over_fork(lock: threading.Lock) -> None:
+    """Have no other thread hold the lock while the process forks: the new process, without it, could not release it."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
 # The call that code is in; threads and tasks that it starts have a copy.
 _here: contextvars.ContextVar[CallContext[Any] | None] = contextvars.ContextVar("graphexec_call", default=None)
 enter_call, reset_call = _here.set, _here.reset
 
 # Held while runs are charged for a run within them. What they spend themselves, their own loops count alone.
-_sharing = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    # Not held by a thread that a forked process does not have.
-    os.register_at_fork(before=_sharing.acquire, after_in_parent=_sharing.release, after_in_child=_sharing.release)
+sharing = threading.Lock()
+hold_over_fork(sharing)
 
 
 def leave_call(call: CallContext[Any], token: contextvars.Token[CallContext[Any] | None]) -> None:
@@ -95,7 +99,7 @@ def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     for call in calls:
         call.closed = True
     # A charge that has seen them open ends first.
-    with _sharing:
+    with sharing:
         pass
 
 
@@ -150,7 +154,7 @@ def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float]) -> N
 
 def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
     calls = list(_outwards(host))
-    with _sharing:
+    with sharing:
         for call in calls:
             if call.closed:
                 raise AbandonedError(f"{call!r} is over, so what runs within it goes no further")
@@ -163,7 +167,7 @@ def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collect
 
 def _settle(host: CallContext[Any], amounts: Mapping[str, float]) -> None:
     calls = list(_outwards(host))
-    with _sharing:
+    with sharing:
         _add([call for call in calls if not call.closed], amounts)
 
 
@@ -176,7 +180,7 @@ class Nesting:
     def __init__(self, scope: Scope, host: CallContext[Any], started: float) -> None:
         self._host = host
         # From now on its end waits for what is charged within it; see `close_calls`.
-        with _sharing:
+        with sharing:
             host.charged = host.charged or {}
         left = host.seconds_left
         # The second of the inner run's clock.

@@ -13,18 +13,10 @@ TELLING = (
         Change(
             "executor/table.py",
             """\
-    run = observed.run.observed(
-        [
-            AgentStep(action, result.observation, result.status, result.told, result.error)
-            for action, result in zip(actions, results, strict=True)
-        ]
-    )
+    run = observed.run.observed([step_of(action, result) for action, result in zip(actions, results, strict=True)])
 """,
             """\
-    steps = [
-        AgentStep(action, result.observation, result.status)
-        for action, result in zip(actions, results, strict=True)
-    ]
+    steps = [step_of(action, result) for action, result in zip(actions, results, strict=True)]
     failed = [step for step in steps if step.status == "error"]
     run = observed.run.observed(failed or steps)
 """,

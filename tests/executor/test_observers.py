@@ -20,6 +20,7 @@ from graphexec import (
     Asked,
     Done,
     Entered,
+    Event,
     Failed,
     Limits,
     Moved,
@@ -412,11 +413,14 @@ def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, se
         clock.advance(20)
         return outcome
 
+    def watch(event: Event[Any]) -> None:
+        clock.advance(1000)
+
     executor = AgentExecutor(
         agent=decide,
         tools=[],
         handle_parsing_errors=handle,
-        observers=[lambda event: clock.advance(1000)] * observed,
+        observers=[watch] * observed,
         max_execution_time=seconds,
     )
     executor = executor.with_graph(wrap(executor.graph, parse, after=finish))

@@ -649,7 +649,7 @@ def test_ranks_fall_whatever_runs_within(turns: list[list[int]], limit: int, asy
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("lock", [calls._sharing, actions._extending], ids=["charges", "steps"])
+@pytest.mark.parametrize("lock", [calls.sharing, actions.extending], ids=["charges", "steps"])
 def test_forked_process_holds_no_lock_of_another_thread(lock: Any) -> None:
     held, inner = threading.Event(), inner_of(Caller(answers_after=2))
     outer = caller_of(Caller(answers_after=2), delegate_to(lambda: inner, is_async=False))
