@@ -137,9 +137,7 @@ def is_answer_of(event: Event[Any], name: str) -> bool:
 @with_deadline
 @pytest.mark.parametrize("kind", [0, 1], ids=["def", "async def"])
 def test_a_quick_result_does_not_wait(way: Way, seconds: float | None, kind: int, released: threading.Event) -> None:
-    """The slow tool waits until the answer of the quick one is seen. In `stream_chunks` and `iter` a step comes later:
-    when its node is left, with all of them.
-    """
+    """The slow tool waits until the answer of the quick one is seen."""
     in_time: list[bool] = []
     slow = both("slow", lambda: in_time.append(released.wait(LONG)))[kind]
     quick = both("quick", lambda: "at once")[kind]

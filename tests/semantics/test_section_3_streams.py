@@ -38,7 +38,8 @@ from tests.three_drivers import FakeClock
 
 def two_steps(**options: Any) -> AgentExecutor:
     turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer("42")]
-    return AgentExecutor(agent=scripted(*turns), tools=[echo], **options)
+    # In turn, since of several at once the first to return is the first step.
+    return AgentExecutor(agent=scripted(*turns), tools=[echo], tool_concurrency=1, **options)
 
 
 def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
@@ -145,8 +146,7 @@ def test_verbose_prints_what_is_said_and_observed(run: Running, capsys: pytest.C
 
 
 def test_stream_chunks_are_actions_steps_and_the_output_without_the_inputs() -> None:
-    # In turn, since of several at once the first to return is the first step.
-    chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True, tool_concurrency=1))
+    chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True))
     assert [list(chunk) for chunk in chunks] == [
         ["actions", "messages"],
         ["steps", "messages"],
