@@ -213,7 +213,7 @@ function isEmpty(value) {
 }
 
 function isStatus(result) {
-  return Object.keys(result ?? {}).join() === "status";
+  return Object.keys(result ?? {}).every((key) => key === "status" || key === "error");
 }
 
 function saidIn(reply) {
