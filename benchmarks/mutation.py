@@ -79,7 +79,7 @@ SUBJECTS = {
             for name in (
                 "flow",
                 "ranking",
-                "closed_form",
+                "potential",
                 "polynomial",
                 "product",
                 "bounds",

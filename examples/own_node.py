@@ -15,7 +15,6 @@ from graphexec import (
     edges,
     node,
     on,
-    splice,
     tool,
 )
 from graphexec.executor import Acted, LimitReached, dispatch_tools, limit_reached, parse, stopped_response
@@ -47,7 +46,7 @@ unguarded = AgentExecutor(
     handlers={AskHuman: lambda asked: print(asked.question, "no") or "no"},
 )
 rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
-executor = unguarded.with_graph(splice(unguarded.graph, rows, after=parse, on=Acted))
+executor = unguarded.splice(rows, after=parse, on=Acted)
 
 if __name__ == "__main__":
     print(executor.run("Tidy up my notes.").output)

@@ -21,7 +21,6 @@ from graphexec import (
     node,
     on,
     snapshot_of,
-    splice,
     tool,
 )
 from graphexec.errors import MissingHandlerError
@@ -48,7 +47,7 @@ def edit(acted: Acted) -> Asks[AskHuman, Acted]:
 model = ScriptedModel(["Action: send\nAction Input: we r closed 2morrow", "Final Answer: Everybody knows."])
 unattended = AgentExecutor(agent=create_react_agent(model, [send]), tools=[send])
 rows = edges(edit, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
-executor = unattended.with_graph(splice(unattended.graph, rows, after=parse, on=Acted))
+executor = unattended.splice(rows, after=parse, on=Acted)
 
 
 def pause(question: str, file: Path) -> None:

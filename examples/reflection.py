@@ -1,7 +1,8 @@
 """A reflection: a second look at the answer, by the model, before the run ends with it.
 
-`reflect` is spliced onto the edge on which `parse` ends the run. It asks the model what is missing; if something is,
-the remark becomes a step and the run goes back to `plan`, which is metered: so it still ends within its iterations.
+`reflect` is spliced onto both edges on which an answer ends the run: the agent's own, and the result of a tool that is
+the answer at once. It asks the model what is missing; if something is, the remark becomes a step and the run goes back
+to `plan`, which is metered: so it still ends within its iterations.
 """
 
 from graphexec import (
@@ -17,11 +18,10 @@ from graphexec import (
     edges,
     node,
     on,
-    splice,
     tool,
 )
 from graphexec.effects import CallModel
-from graphexec.executor import LimitReached, Ready, limit_reached, parse, plan, stopped_response
+from graphexec.executor import LimitReached, Ready, check_return_direct, limit_reached, parse, plan, stopped_response
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
 
@@ -55,7 +55,7 @@ model = ScriptedModel(
 )
 hasty = AgentExecutor(agent=create_react_agent(model, [height]), tools=[height], max_iterations=6)
 rows = edges(reflect, on(AgentFinish, END) | on(Ready, plan) | on(LimitReached, stopped_response))
-executor = hasty.with_graph(splice(hasty.graph, rows, after=parse, on=AgentFinish))
+executor = hasty.splice(rows, after=[parse, check_return_direct], on=AgentFinish)
 
 if __name__ == "__main__":
     result = executor.run("How high is the Zugspitze?")

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import LimitsError
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
-from graphexec.messages import ModelReply, ModelRequest
+from graphexec.kernel.meters import FAN_OUT, Exhausted, Limits, Meter, Spent
+from graphexec.messages import ModelReply, ModelRequest, check_reply
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -32,7 +32,7 @@ def agent_limits(  # noqa: PLR0913
     tool_calls: int | None = None,
     tokens: int | None = None,
     cost: float | None = None,
-    fan_out: int | None = None,
+    fan_out: int | None = FAN_OUT,
     restarts: int | None = None,
     budgets: Mapping[str, int | None] | None = None,
 ) -> Limits:
@@ -85,12 +85,13 @@ class CallModel(Effect[ModelReply]):
     request: ModelRequest
 
     def measure(self, reply: ModelReply) -> tuple[float | None, ...]:
-        """Return the tokens that the provider counted, and the money that `priced` models say that it cost."""
-        usage = reply.usage
-        # Fewer than none are none: nothing gives tokens back.
-        prompt = usage.prompt_tokens if usage.prompt_tokens > 0 else 0
-        completion = usage.completion_tokens if usage.completion_tokens > 0 else 0
-        return prompt + completion, prompt, completion, reply.cost
+        """Return the tokens that the provider counted, and the money that `priced` models say that it cost.
+
+        Raises `InvalidReplyError` for counts that are not whole, a cost that is not finite, and negative ones.
+        """
+        # A handler of the user's own may answer without a model that is named.
+        usage = check_reply(reply, "behind CallModel").usage
+        return usage.total_tokens, usage.prompt_tokens, usage.completion_tokens, reply.cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ lost.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 # Characters of a value that an error shows: enough to recognize it.
 _SHOWN = 120
+
+# From here on an integer is shown as a power of ten.
+_LONG = 10**30
 
 
 class GraphexecError(Exception):
@@ -153,7 +157,7 @@ class ParseError(GraphexecError, ValueError):
 
 
 class SnapshotError(GraphexecError, ValueError):
-    """Stored text is not a snapshot of this graph."""
+    """A snapshot is not one of this graph, or counts what cannot be counted."""
 
 
 class ExhaustedError(GraphexecError):
@@ -261,8 +265,28 @@ def qualified_name(kind: type[BaseException]) -> str:
 
 def format_value(value: object) -> str:
     """Return the `repr` of a value on one line, cut to 120 characters; a class is shown by its name."""
-    text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
+    if type(value) is int:
+        return format_integer(value)
+    try:
+        text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - of the user's own, or Python refuses to write so many digits
+        text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def format_integer(number: int, spec: str = "") -> str:
+    """Return an integer in the format `spec`, such as `","`; one of more than 30 digits as `1.0e+5000`."""
+    if abs(number) < _LONG:
+        return format(number, spec)
+    # Python writes no more than 4,300 digits, and a float holds no more than 308.
+    shift = int(math.log10(abs(number))) - 17
+    mantissa, _, exponent = f"{number // 10**shift:.1e}".partition("e")
+    return f"{mantissa}e+{int(exponent) + shift}"
+
+
+def format_number(number: float) -> str:
+    """Return a number with commas, or one of more than 30 digits as `1.0e+5000`."""
+    return f"{number:,g}" if number != int(number) else format_integer(int(number), ",")
 
 
 def close_names(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from graphexec.errors import InvalidReplyError, format_value
+from graphexec.kernel.meters import is_number, is_whole
+
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
@@ -160,6 +163,33 @@ class ReplyDelta:
     call_id: str = ""
     name: str = ""
     arguments: str = ""
+
+
+def check_reply(reply: object, model: str) -> ModelReply:
+    """Return the reply of the model that is named so. Raises `InvalidReplyError` for what is not one.
+
+    Everything that asks a model calls it: limits count what the usage and the cost report.
+    """
+    if not isinstance(reply, ModelReply):
+        raise InvalidReplyError(
+            f"the model {model} returned {format_value(reply)}; return a ModelReply, and last of a stream"
+        )
+    usage = reply.usage
+    # A model of the user's own may know no better.
+    if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _invalid_reply(model, "usage", usage, "give Usage(prompt_tokens, completion_tokens), or leave it out")
+    for name in ("prompt_tokens", "completion_tokens"):
+        count: object = getattr(usage, name)
+        if not is_whole(count) or count < 0:
+            raise _invalid_reply(model, name, count, "give a whole number, 0 or more")
+    cost: object = reply.cost
+    if cost is not None and (not is_number(cost) or cost < 0):
+        raise _invalid_reply(model, "cost", cost, "give a finite number, 0 or more, or None")
+    return reply
+
+
+def _invalid_reply(model: str, field: str, value: object, remedy: str) -> InvalidReplyError:
+    return InvalidReplyError(f"the model {model} returned a reply whose {field} is {format_value(value)}; {remedy}")
 
 
 class Model(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -84,9 +83,9 @@ OtherLimits = Annotated[
 
 
 @checks.command(
-    epilog="Exit codes: 0 every machine is proved, 1 one is refuted, 2 wrong usage, or a target "
-    "that could not be loaded (the others are checked and reported all the same), 3 none is refuted and one is not "
-    "proved. Example: graphexec check my_agent:executor"
+    epilog="Exit codes: 0 every machine is proved, 1 one is refuted (or, with --strict, there is a warning), 2 wrong "
+    "usage, or a target that could not be loaded (the others are checked and reported all the same), 3 none is refuted "
+    "and one is not proved. Example: graphexec check my_agent:executor"
 )
 def check(
     targets: Annotated[
@@ -107,6 +106,9 @@ def check(
     certificate: Annotated[
         Path | None, option(_OUTPUT, "FILE", "Write the proof of the one target there, for graphexec audit.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 for warnings, too.", rich_help_panel=_OUTPUT)
+    ] = False,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
     debug: Debug = False,
@@ -132,6 +134,12 @@ def check(
             write_proof(None if verdict is None else verdict.certificate, certificate)
         print_report(subjects, how, sys.stdout)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
+        if strict and not code:
+            warnings = [one for subject in subjects for one in subject.findings if one.severity == "warning"]
+            if warnings:
+                codes = ", ".join(dict.fromkeys(one.code for one in warnings))
+                print(f"graphexec: {codes} is a warning, and --strict allows none; mend it", file=sys.stderr)
+                code = FAILED
         if code:
             raise typer.Exit(code)
 
@@ -168,13 +176,14 @@ def audit(
 def _records(trace: str) -> list[dict[str, Any]]:
     """The records of a trace, which need not begin with a machine. Raises `UsageError`, with the line that is none."""
     from graphexec.draw.runs.record_schema import whole
+    from graphexec.kernel.serialization import UNFIT, parse_json
 
     records: list[dict[str, Any]] = []
     for number, line in enumerate(read(trace).splitlines(), 1):
         try:
-            record: dict[str, Any] = json.loads(line)
+            record: dict[str, Any] = parse_json(line)
             records.append({**record, "event": str(record["event"])})
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except UNFIT:
             text = f"line {number} of {trace} is no record; give what graphexec run --json printed"
             raise UsageError(text) from None
         try:

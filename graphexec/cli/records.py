@@ -17,6 +17,7 @@ from graphexec.draw.runs.records import Recorder, ending
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Event
+from graphexec.kernel.serialization import format_json
 
 if TYPE_CHECKING:
     from graphexec.draw.runs.records import Recording
@@ -87,7 +88,7 @@ class Records:
         if self._failure is not None:
             return
         try:
-            print(json.dumps(record), file=self._out, flush=True)
+            print(format_json(record), file=self._out, flush=True)
         except OSError as error:
             if self._file is None and isinstance(error, BrokenPipeError):
                 raise
@@ -140,7 +141,7 @@ def _split_last_line(text: str) -> tuple[str, str]:
     if not last.strip():
         return text, ""
     try:
-        json.loads(last)
+        json.loads(last, parse_int=str)
     except RecursionError:
         # It is told as no record.
         return text, ""

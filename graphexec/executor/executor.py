@@ -6,10 +6,10 @@ import copy
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from graphexec._arguments import FLAG, FUNCTION, check, maybe, whole
-from graphexec.actions import NO_STEPS, AgentFinish, Run, StoppedResponse, steps_of
+from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
 from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
@@ -18,26 +18,19 @@ from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding, answers_of
 from graphexec.executor.inputs import Inputs, keys_of, name_inputs, outputs_of
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.memory_nodes import add_memory
+from graphexec.executor.memory_nodes import add_memory, save_endings
 from graphexec.executor.observers import Observer, Observers, validate_observers
-from graphexec.executor.options import ParsePolicy, Trim, policies_of
+from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim, policies_of, table_of
 from graphexec.executor.result import Ending, RunResult, result_of
 from graphexec.executor.streams import Answering, Chunk, Chunks, pairs
-from graphexec.executor.table import (
-    AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
-    STRICT_AGENT_EXECUTOR,
-    STRICT_GENERATING_AGENT_EXECUTOR,
-    Ready,
-    ReturnDirect,
-)
+from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import END
+from graphexec.kernel.graph import Graph, Table
+from graphexec.kernel.meters import FAN_OUT, Limits
+from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
-from graphexec.kernel.surgery import bind
+from graphexec.kernel.surgery import bind, drop_edge, replace, splice
 from graphexec.runtime.calls import MAX_DEPTH
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, RunOptions, handlers_for
@@ -57,13 +50,6 @@ if TYPE_CHECKING:
     from graphexec.memory import Memory
     from graphexec.runtime.handlers import RunSettings
     from graphexec.verify import Verdict
-
-_TABLES = {
-    ("force", True): AGENT_EXECUTOR,
-    ("force", False): STRICT_AGENT_EXECUTOR,
-    ("generate", True): GENERATING_AGENT_EXECUTOR,
-    ("generate", False): STRICT_GENERATING_AGENT_EXECUTOR,
-}
 
 
 class AgentExecutor:
@@ -130,10 +116,10 @@ class AgentExecutor:
         max_tool_calls: int | None = None,
         max_tokens: int | None = None,
         max_cost: float | None = None,
-        max_fan_out: int | None = None,
+        max_fan_out: int | None = FAN_OUT,
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
-        early_stopping_method: Literal["force", "generate"] = "force",
+        early_stopping_method: EarlyStopping = "force",
         trim_intermediate_steps: Trim = -1,
         return_direct: ReturnDirect = "single",
         handle_tool_errors: ErrorPolicy = "observe",
@@ -148,10 +134,7 @@ class AgentExecutor:
         max_depth: int = MAX_DEPTH,
         allow_nonterminating: bool = False,
     ) -> None:
-        # Users without a type checker pass other things, here and below.
-        if early_stopping_method not in ("force", "generate"):  # pyright: ignore[reportUnnecessaryContains]
-            raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
-        table = _TABLES[early_stopping_method, handle_parsing_errors is not False]
+        table = table_of(early_stopping_method, handle_parsing_errors)
         check(
             "",
             ("tool_concurrency", tool_concurrency, whole(1)),
@@ -180,6 +163,7 @@ class AgentExecutor:
         answers[CallTool] = calling(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
+        # Users without a type checker pass other things.
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
@@ -230,16 +214,30 @@ class AgentExecutor:
         nodes of an executor with another agent, other tools or other handlers (embedded, say), which these would
         replace without a word; and `UnprovedError` if a run of it may never end.
         """
-        # Users without a type checker pass what they like.
-        if not isinstance(graph, Graph) or Ready not in graph[graph.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"{graph!r} does not start with Ready; make it from executor.graph, with splice say")
-        for edge in graph.edges:
-            if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
-                raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")
+        require_agent_graph(graph)
         self._settings[-1].require_same(graph)
         changed = copy.copy(self)
         changed._prove(self._completed(graph), self.limits)
         return changed
+
+    def splice(
+        self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]
+    ) -> AgentExecutor:
+        """Return the same executor with a node put on an edge of its machine, or on several: `graphexec.splice`.
+
+        This and the next two are proved within this executor's limits. They raise `GraphError` for a table that does
+        not fit, and what `with_graph` raises. `verify().findings` warn of a guard that does not stand on every exit.
+        """
+        rows = save_endings(table, self._graph)
+        return self.with_graph(splice(self._graph, rows, after=after, on=on, allow_nonterminating=True))
+
+    def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> AgentExecutor:
+        """Return the same executor with `new` in the place of the node of its name: `graphexec.replace`."""
+        return self.with_graph(replace(self._graph, new, narrowed=narrowed, allow_nonterminating=True))
+
+    def drop_edge(self, *, after: Node[Any, Any], on: type) -> AgentExecutor:
+        """Return the same executor without an edge, and without the nodes to which only it leads: `drop_edge`."""
+        return self.with_graph(drop_edge(self._graph, after=after, on=on, allow_nonterminating=True))
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
         """Return the same executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps, extending
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, LoadMemory, SaveMemory, Unreadable
-from graphexec.errors import AgentError, InputError, InvalidReplyError, ParseError, TurnTimeoutError, format_value
+from graphexec.errors import AgentError, InputError, ParseError, TurnTimeoutError, format_value
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import Graph
-from graphexec.messages import Model, ModelReply
+from graphexec.messages import Model, ModelReply, check_reply
 from graphexec.runtime.calls import hold_over_fork
 from graphexec.runtime.handlers import Handler, HandlerLike
 from graphexec.runtime.io import IO
@@ -98,16 +98,17 @@ def asking_model(model: Model) -> Handler:
     # Any: a protocol with these two would refuse the models that cannot stream.
     stream: Any = getattr(model, "stream", None)
     astream: Any = getattr(model, "astream", None)
+    name = type(model).__name__
 
     async def answer(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply | Cut:
         left = call.seconds_left
         timeout = None if left is None else left + _BEYOND
         try:
             if pieces_wanted() and (stream if io.blocking else astream) is not None:
-                return _check_reply(model, await in_pieces(effect, timeout, io))
+                return check_reply(await in_pieces(effect, timeout, io), name)
             if io.blocking:
-                return _check_reply(model, model.complete(effect.request, timeout=timeout))
-            return _check_reply(model, await model.acomplete(effect.request, timeout=timeout))
+                return check_reply(model.complete(effect.request, timeout=timeout), name)
+            return check_reply(await model.acomplete(effect.request, timeout=timeout), name)
         except TurnTimeoutError:
             if left is None:
                 raise
@@ -129,13 +130,6 @@ def asking_model(model: Model) -> Handler:
         return last
 
     return Handler(answer, instant=bool(getattr(model, "instant", False)))
-
-
-def _check_reply(model: Model, reply: object) -> ModelReply:
-    # A model of the user's own may know no better.
-    if not isinstance(reply, ModelReply):
-        raise InvalidReplyError(f"the model {type(model).__name__} returned {reply!r}; return a ModelReply")
-    return reply
 
 
 # What a callable agent returns that neither has to be awaited nor yields: nearly always one of these.

@@ -26,7 +26,7 @@ from graphexec.executor.table import (
     stopped_response,
 )
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.graph import Graph, check_table
+from graphexec.kernel.graph import Graph, Route, Routes, Table, check_table
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, Edge, Node, charged, node, renamed, reserved
 
@@ -120,6 +120,18 @@ def _to_save(edge: Edge) -> Edge:
     if edge.target != END.name or edge.source in _SAVING:
         return edge
     return dataclasses.replace(edge, target=save_memory.name)
+
+
+def save_endings(table: Table[F], machine: Graph[Any, Any]) -> Table[F]:
+    """Return rows whose endings lead to the node that saves the memory, where the machine they are for has it."""
+    if save_memory.name not in machine:
+        return table
+    save = machine[save_memory.name]
+
+    def to_save(way: Route) -> Route:
+        return dataclasses.replace(way, target=save) if way.target is END and way.outcome in save.takes else way
+
+    return Table(tuple((source, Routes(tuple(map(to_save, routes.ways)))) for source, routes in table.rows))
 
 
 def is_saving(name: str) -> bool:

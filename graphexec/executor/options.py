@@ -4,16 +4,45 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec.actions import AgentAction, AgentStep, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.errors import InputError, ParseError
-from graphexec.executor.table import Policies, ReturnDirect, invalid
+from graphexec.executor.table import (
+    AGENT_EXECUTOR,
+    GENERATING_AGENT_EXECUTOR,
+    STRICT_AGENT_EXECUTOR,
+    STRICT_GENERATING_AGENT_EXECUTOR,
+    Policies,
+    Ready,
+    ReturnDirect,
+    invalid,
+)
+from graphexec.kernel.graph import Graph
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
 # How many of the last steps the agent is shown (0 or less: all), or a function from all steps to those.
 Trim: TypeAlias = int | Callable[[Steps], Sequence[AgentStep]]
+
+# What a stopped run ends with: a set text, or an answer that the model is asked for once more.
+EarlyStopping: TypeAlias = Literal["force", "generate"]
+
+_TABLES: dict[tuple[EarlyStopping, bool], Graph[Ready, AgentFinish | StoppedResponse]] = {
+    ("force", True): AGENT_EXECUTOR,
+    ("force", False): STRICT_AGENT_EXECUTOR,
+    ("generate", True): GENERATING_AGENT_EXECUTOR,
+    ("generate", False): STRICT_GENERATING_AGENT_EXECUTOR,
+}
+
+
+def table_of(
+    early_stopping_method: EarlyStopping, handle_parsing_errors: ParsePolicy
+) -> Graph[Ready, AgentFinish | StoppedResponse]:
+    """Return the machine that the options mean. Raises `InputError` for one that cannot be."""
+    if early_stopping_method not in get_args(EarlyStopping):
+        raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
+    return _TABLES[early_stopping_method, handle_parsing_errors is not False]
 
 
 def policies_of(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:

@@ -14,9 +14,9 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, S
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
-from graphexec.errors import ParseError
+from graphexec.errors import InputError, ParseError
 from graphexec.kernel.effects import Asks, ask_all
-from graphexec.kernel.graph import edges, graph, on
+from graphexec.kernel.graph import Graph, edges, graph, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, charged, metered, node, renamed, reserved
 from graphexec.kernel.surgery import replace
@@ -252,3 +252,13 @@ _generating = renamed(generate_response, "stopped_response")
 STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _raising, narrowed=True, allow_nonterminating=True)
 GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generating, allow_nonterminating=True)
 STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generating, allow_nonterminating=True)
+
+
+def require_agent_graph(machine: Graph[Ready, AgentFinish | StoppedResponse]) -> None:
+    """Raise `InputError` unless a graph starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`."""
+    # Users without a type checker pass what they like.
+    if not isinstance(machine, Graph) or Ready not in machine[machine.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{machine!r} does not start with Ready; make it from executor.graph, with splice say")
+    for edge in machine.edges:
+        if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
+            raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")

@@ -9,7 +9,7 @@ from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, renamed, reserved
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
-from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
+from graphexec.kernel.surgery import bind, drop_edge, embed, replace, splice, wrap
 
 __all__ = [
     "END",
@@ -49,6 +49,7 @@ __all__ = [
     "bind",
     "charged",
     "draft",
+    "drop_edge",
     "edges",
     "embed",
     "graph",

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from graphexec.errors import CertificateError, InputError
-from graphexec.kernel.effects import Around, Effect, Request, members_of
+from graphexec.kernel.effects import Around, Effect, Request, measure_reply, members_of
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent
+from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
 from graphexec.kernel.program import Charge, Step, Tariff, compiled
 
 # No charges: most runs have no runs within or around them.
@@ -84,6 +84,7 @@ class Counters:
         self._limits = limits
         self._around = around
         program = self._program = compiled(graph, limits)
+        check_spent(spent, graph.meters)
         self._counts: list[float] = [
             spent.iterations,
             *(spent.budgets.get(name, 0) for name in program.budgets),
@@ -119,15 +120,16 @@ class Counters:
                 names = tuple(dict.fromkeys((*names, *self._others, *within)))
                 slots = program.slots
                 amounts = [
-                    (counts[slots[name]] if name in slots else self._others.get(name, 0)) + within.get(name, 0)
+                    add_counts(counts[slots[name]] if name in slots else self._others.get(name, 0), within.get(name, 0))
                     for name in names
                 ]
-            self._spent = Spent(
-                iterations=int(counts[0]),
-                seconds=self.seconds,
-                restarts=self._restarts,
-                budgets=Counts(program.budgets, tuple(counts[1:own])) if own > 1 else NOTHING,
-                meters=Counts(names, tuple(amounts)),
+            # As `Spent(...)`, without a look at what is counted here.
+            self._spent = Spent.counted(
+                int(counts[0]),
+                self.seconds,
+                self._restarts,
+                Counts(program.budgets, tuple(counts[1:own])) if own > 1 else NOTHING,
+                Counts(names, tuple(amounts)),
             )
         return self._spent
 
@@ -153,7 +155,7 @@ class Counters:
         """Charge these amounts, by meter, for a run within a call of this one: from any thread, one at a time."""
         within = dict(self._within)
         for name, amount in amounts.items():
-            within[name] = within.get(name, 0) + amount
+            within[name] = add_counts(within.get(name, 0), amount)
         self._within = within
         self._spent = None
 
@@ -163,9 +165,9 @@ class Counters:
         others = dict(self._others)
         for name, amount in self._within.items():
             if name in slots:
-                self._counts[slots[name]] += amount
+                self._counts[slots[name]] = add_counts(self._counts[slots[name]], amount)
             else:
-                others[name] = others.get(name, 0) + amount
+                others[name] = add_counts(others.get(name, 0), amount)
         self._within, self._others = _NONE, others or _NONE
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
@@ -210,17 +212,16 @@ class Counters:
     def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
         """Charge an effect, or a batch (without `tariff`) as a whole; return what does not allow it.
 
-        `asked` is how many effects this visit has asked for before.
+        `asked` is how many effects this visit has asked for, these included.
         """
-        limits, counts = self._limits, self._counts
+        counts = self._counts
         if self._timed and (late := self._out_of_time(step.grace)) is not None:
             return late
         if self._over is not None:
             return self._over
-        if limits.fan_out is not None and step.most is None:
+        if asked > step.fan_out:
             wanted = len(members_of(effect))
-            if asked + wanted > limits.fan_out:
-                return Exhausted("fan_out", limits.fan_out, asked, wanted=wanted)
+            return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
         if tariff is None or tariff.stops or self._around is not None:
             return self._charge_together(step, members_of(effect))
         for slot, amount, limit in tariff.charges:
@@ -271,19 +272,18 @@ class Counters:
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Count what a reply reports beyond what was prepaid."""
-        tariff = self._step.tariffs[type(effect)]
-        assert tariff.measure is not None, "a reply without one is not measured"
-        counts = self._counts
+        counts, limits, slots = self._counts, self._limits, self._program.slots
         more: dict[str, float] = {}
-        for (slot, prepaid, meter), amount in zip(tariff.measures, tariff.measure(effect, reply), strict=True):
+        for meter, amount in measure_reply(self._step.name, effect, reply):
             if amount is None:
-                if meter is not None:
+                if limits[meter] is not None:
                     asked = f"{self._step.name} asked for {type(effect).__name__}"
                     raise InputError(
                         f"{asked}, and the reply does not say its {meter}, which is limited; {meter.remedy}"
                     )
-            elif amount > prepaid:
-                counts[slot] += amount - prepaid
-                more[self._program.names[slot]] = amount - prepaid
+            elif (beyond := amount - effect.charges.get(meter, 0)) > 0:
+                more[meter.name] = beyond
+        for name, beyond in more.items():
+            counts[slots[name]] = add_counts(counts[slots[name]], beyond)
         if more and self._around is not None:
             self._around.settle(more)

@@ -24,8 +24,8 @@ from typing import (
     get_origin,
 )
 
-from graphexec.errors import NodeError, format_value
-from graphexec.kernel.meters import Exhausted, Meter, is_whole
+from graphexec.errors import InputError, NodeError, format_value
+from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
@@ -71,8 +71,8 @@ class Effect(Generic[R_co]):
     def measure(self, reply: Any) -> Sequence[float | None]:
         """Return what the reply (an `R`, which a covariant class cannot say) took of each of `measures`.
 
-        `None` is an amount that the reply does not report: a limit on that meter cannot be kept. Negative amounts count
-        as 0.
+        `None` is an amount that the reply does not report: a limit on that meter cannot be kept. The others are at
+        least 0 and finite, and whole where the meter is: anything else ends the run with an `InputError`.
         """
         del reply
         return ()
@@ -109,6 +109,30 @@ Request: TypeAlias = Effect[Any] | All[Effect[Any]]
 def members_of(request: Request) -> tuple[Effect[Any], ...]:
     """Return the effects of a batch, or the single effect."""
     return request.effects if isinstance(request, All) else (request,)
+
+
+def measure_reply(node: str, effect: Effect[Any], reply: object) -> list[tuple[Meter, float | None]]:
+    """Return what the reply to an effect of `node` took of each of its `measures`; `None` is not reported.
+
+    Raises `InputError` for an amount that is negative, not finite or not whole, and for another number of amounts.
+    """
+    # Any: what `measure` returns is the user's word.
+    amounts: Sequence[Any] = effect.measure(reply)
+    meters = effect.measures
+    if not isinstance(amounts, (tuple, list)) or len(amounts) != len(meters):  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
+        raise _invalid_measure(node, effect, amounts, remedy)
+    for meter, amount in zip(meters, amounts, strict=True):
+        if amount is not None and not is_count(amount, whole=meter.whole):
+            kind = "a whole number" if meter.whole else "a finite number"
+            remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not say it"
+            raise _invalid_measure(node, effect, amount, remedy)
+    return list(zip(meters, amounts, strict=True))
+
+
+def _invalid_measure(node: str, effect: Effect[Any], returned: object, remedy: str) -> InputError:
+    asked = f"{node} asked for {type(effect).__name__}"
+    return InputError(f"{asked}, whose measure returned {format_value(returned)}; {remedy}")
 
 
 # The return annotation of a node that asks: `Asks[Fetch | Store, Outcome]`.

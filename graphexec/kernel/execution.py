@@ -284,9 +284,9 @@ class Execution(Counters):
                 else:
                     replay = None
                     exhausted = (
-                        self._charge_unpaid(step, effect, asked - wanted)
+                        self._charge_unpaid(step, effect, asked)
                         if self._open
-                        else self._charge(step, effect, tariff, asked - wanted)
+                        else self._charge(step, effect, tariff, asked)
                     )
                     if exhausted is not None:
                         return exhausted
@@ -385,7 +385,7 @@ class Execution(Counters):
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise _undeclared(self._step, answer, self._step.returns)
-        elif self._step.tariffs[type(effect)].measure is not None:
+        elif self._step.tariffs[type(effect)].is_measured:
             self._measure(effect, answer)
         return answer
 

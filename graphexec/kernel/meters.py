@@ -7,16 +7,21 @@ belongs to effects, which charge it before they are carried out; their replies m
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
-from graphexec.errors import LimitsError, format_value
+from graphexec.errors import LimitsError, SnapshotError, format_integer, format_value
 
 V = TypeVar("V")
 
 # The limits that belong to no budget and no meter.
 _OWN_LIMITS = ("seconds", "fan_out", "restarts")
+
+# The limit on the effects of one visit, unless another is set: above what agents ask for, and soon reached by a node
+# that asks until it likes the answer.
+FAN_OUT = 1_000
 
 # How long, in seconds, a cancelled coroutine may take to give control back; then it is abandoned.
 GRACE = 0.05
@@ -28,8 +33,29 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether the value is a finite number, and not a bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
+    """Return whether the value is a number that a float can hold, finite and not a bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def is_count(value: object, *, whole: bool) -> TypeGuard[int | float]:
+    """Return whether the value is at least 0 and finite; if `whole`, an integer, of any size."""
+    return is_whole(value) and value >= 0 if whole else is_number(value) and value >= 0
+
+
+def add_counts(one: float, other: float) -> float:
+    """Return the sum of two counts; of two that are not whole, at most the largest float."""
+    total = one + other
+    return total if total < math.inf else sys.float_info.max
+
+
+def repr_fields(value: Any) -> str:
+    """Return the `repr` of a dataclass, of integers that Python does not write, too."""
+    parts = [f"{field.name}={_repr(getattr(value, field.name))}" for field in fields(value)]
+    return f"{type(value).__qualname__}({', '.join(parts)})"
+
+
+def _repr(value: object) -> str:
+    return format_integer(value) if type(value) is int else repr(value)
 
 
 def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") -> str | None:
@@ -38,11 +64,13 @@ def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") ->
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers):
-        return f"the limit {name} is {value!r}; give {kind}, or None for no limit"
+        return f"the limit {name} is {format_value(value)}; give {kind}, or None for no limit"
     if not value >= 0:
-        return f"the limit {name} is {value!r}; give 0 or more, or None for no limit"
+        return f"the limit {name} is {format_value(value)}; give 0 or more, or None for no limit"
     if value == math.inf:
         return f"the limit {name} is infinite; give None for no limit"
+    if not whole and not is_number(value):
+        return f"the limit {name} is {format_value(value)}, more than a float can hold; give None for no limit"
     return None
 
 
@@ -142,7 +170,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
         return type(self), (self._names, self._values)
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        return f"{{{', '.join(f'{name!r}: {_repr(value)}' for name, value in self.items())}}}"
 
 
 @final
@@ -176,13 +204,13 @@ def _frozen(items: Iterable[tuple[str, V]]) -> FrozenMapping[V]:
 
 
 @final
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Limits:
     """The most that one run may spend. `None` is no limit; 0 is a limit: none of it may be spent.
 
     `iterations` counts entries into metered nodes, `seconds` the run's time without its pauses, `fan_out` the effects
-    of one visit of a node that does not say (`asks=`), `restarts` the resumptions after a crash (`Snapshot.restarted`).
-    `budgets` are limits for the machine's own budgets, by name.
+    of one visit of a node that does not say (`asks=`), each member of a batch by itself, `restarts` the resumptions
+    after a crash (`Snapshot.restarted`). `budgets` are limits for the machine's own budgets, by name.
 
     `meters` are limits of what effects take. Charges are paid before the effect, successful or not. A meter that is
     only measured is compared before each effect: the last one can exceed it.
@@ -207,7 +235,7 @@ class Limits:
         *,
         iterations: int | None = 15,
         seconds: float | None = None,
-        fan_out: int | None = None,
+        fan_out: int | None = FAN_OUT,
         restarts: int | None = None,
         budgets: Mapping[str, int | None] | None = None,
     ) -> None:
@@ -241,6 +269,9 @@ class Limits:
     def __getitem__(self, meter: Meter | str) -> float | None:
         """Return the limit of a meter, given as such or by name; `None` where it has none."""
         return self.meters.get(str(meter))
+
+    def __repr__(self) -> str:
+        return repr_fields(self)
 
 
 def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | None]) -> FrozenMapping[int | None]:
@@ -281,11 +312,13 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
     return _frozen(found.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Spent:
     """The spending of a run so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply.
 
     `spent[METER]` is how much effects have taken of a meter. What an edge resets begins again at 0.
+
+    Raises `SnapshotError` for counts that are negative, not finite or not whole.
     """
 
     iterations: int = 0
@@ -294,16 +327,68 @@ class Spent:
     budgets: Mapping[str, float] = field(default=NOTHING, hash=False)
     meters: Mapping[str, float] = field(default=NOTHING, hash=False)
 
+    def __post_init__(self) -> None:
+        # From JSON and by hand anything comes.
+        counts: list[tuple[str, object, bool]] = [
+            ("iterations", self.iterations, True),
+            ("seconds", self.seconds, False),
+            ("restarts", self.restarts, True),
+        ]
+        for name in ("budgets", "meters"):
+            given: object = getattr(self, name)
+            if not isinstance(given, Mapping):
+                raise SnapshotError(f"Spent has {name}={format_value(given)}; give a dict of names and counts")
+            # isinstance cannot tell the types inside, which are looked at one by one.
+            items: list[tuple[Any, Any]] = list(given.items())  # pyright: ignore[reportUnknownArgumentType]
+            counts += [(f"{name}[{format_value(one)}]", count, not isinstance(count, float)) for one, count in items]
+            if not isinstance(given, Counts):
+                object.__setattr__(self, name, Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)
+        _check_counts("Spent", counts)
+
+    @staticmethod
+    def counted(iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
+        """Return what the engine has counted, without looking at it again."""
+        spent = object.__new__(Spent)
+        object.__setattr__(spent, "iterations", iterations)
+        object.__setattr__(spent, "seconds", seconds)
+        object.__setattr__(spent, "restarts", restarts)
+        object.__setattr__(spent, "budgets", budgets)
+        object.__setattr__(spent, "meters", meters)
+        return spent
+
     def __getitem__(self, meter: Meter | str) -> float:
         """Return how much is spent of a meter, given as such or by name; 0 of one that was never charged."""
         return self.meters.get(str(meter), 0)
 
+    def __repr__(self) -> str:
+        return repr_fields(self)
 
-@dataclass(frozen=True, slots=True)
+
+def check_spent(spent: Spent, meters: Mapping[str, Meter]) -> None:
+    """Raise `SnapshotError` where less than whole numbers are spent of whole meters, given by name."""
+    _check_counts(
+        "Spent", [(name, count, meters[name].whole) for name, count in spent.meters.items() if name in meters]
+    )
+
+
+def _check_counts(owner: str, counts: Iterable[tuple[str, object, bool]]) -> None:
+    """Raise `SnapshotError` unless each count, with its name and whether it is whole, can be one."""
+    faults = [
+        f"{owner} has {name}={format_value(count)}; give a {'whole' if whole else 'finite'} number, 0 or more"
+        for name, count, whole in counts
+        if not is_count(count, whole=whole)
+    ]
+    if faults:
+        raise SnapshotError("; ".join(faults))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Exhausted:
     """The limit or budget that stopped a run: name, value, how much was spent, how much more wanted.
 
     It may be that of an `outer` run, which this one runs within.
+
+    Raises `SnapshotError` for numbers that are negative or not finite.
     """
 
     limit: str
@@ -313,12 +398,26 @@ class Exhausted:
     wanted: int = field(default=1, compare=False)
     outer: bool = False
 
+    def __post_init__(self) -> None:
+        # As in `Spent`.
+        named = isinstance(self.limit, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not named or not isinstance(self.outer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            given = f"limit={format_value(self.limit)} and outer={format_value(self.outer)}"
+            raise SnapshotError(f"Exhausted has {given}; give a limit's name, and True or False")
+        amounts = [("value", self.value), ("reached", self.reached)]
+        _check_counts(
+            "Exhausted", [*((name, one, isinstance(one, int)) for name, one in amounts), ("wanted", self.wanted, True)]
+        )
+
     def __str__(self) -> str:
         return f"{self._text()}, by the run around it" if self.outer else self._text()
 
+    def __repr__(self) -> str:
+        return repr_fields(self)
+
     def _text(self) -> str:
         if self.limit == "depth":
-            return f"the limit of {self.value} runs within one another was reached"
+            return f"the limit of {format_count(self.value)} runs within one another was reached"
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit: the limit on the cost.
@@ -326,10 +425,10 @@ class Exhausted:
         unit = units.removesuffix("s") if self.value == 1 and not units.endswith("ss") else units
         limit = f"the limit of {format_count(self.value)} {unit}"
         if self.reached < self.value:
-            return f"{limit} does not allow {self.wanted} more ({format_count(self.reached)} spent)"
+            return f"{limit} does not allow {format_count(self.wanted)} more ({format_count(self.reached)} spent)"
         return f"{limit} was reached ({format_count(self.reached)} spent)"
 
 
 def format_count(number: float) -> str:
-    """Return an integer as it is, and seconds to the millisecond."""
-    return str(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")
+    """Return an integer as it is, or shortened (`1.0e+5000`), and seconds to the millisecond."""
+    return format_integer(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")

@@ -273,7 +273,8 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = N
     """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
 
     `when_spent` is as in `metered`. `asks` is how many effects each visit asks for, exactly, or as `(least, most)`;
-    proofs rely on it and the engine holds the node to it. Entering the node costs nothing.
+    proofs rely on it and the engine holds the node to it. Without it, `Limits.fan_out` stops a visit. Entering the node
+    costs nothing.
 
     Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` is invalid.
     """

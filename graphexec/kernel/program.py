@@ -19,13 +19,12 @@ Charge: TypeAlias = tuple[int, int, float]
 
 @final
 class Tariff:
-    """The cost of an effect of one class: `charges` before it, what `stops` it, and what `measures` its reply.
+    """The cost of an effect of one class: `charges` before it, what `stops` it, and whether its reply `is_measured`.
 
-    A stop is the slot and limit of a meter that is not prepaid, compared before the effect. A measure is a slot, what
-    of it is prepaid, and the meter, if it is limited.
+    A stop is the slot and limit of a meter that is not prepaid, compared before the effect.
     """
 
-    __slots__ = ("charges", "compared", "measure", "measures", "stops")
+    __slots__ = ("charges", "compared", "is_measured", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -41,12 +40,7 @@ class Tariff:
         )
         # As the stops, whatever this run's own limits are: those of a run around may be others.
         self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
-        self.measures: tuple[tuple[int, int, Meter | None], ...] = tuple(
-            (slots[meter.name], kind.charges.get(meter, 0), None if limits[meter] is None else meter)
-            for meter in kind.measures
-        )
-        # Called with the effect and its reply.
-        self.measure = kind.measure if kind.measures else None
+        self.is_measured = bool(kind.measures)
 
 
 def _limit(limits: Limits, meter: Meter) -> float:
@@ -72,6 +66,9 @@ class Step:
         )
         self.least = source.least
         self.most = source.most
+        # The effects of one visit that the limits allow; what a node declares is its own.
+        fan_out = program.limits.fan_out
+        self.fan_out: float = math.inf if fan_out is None or source.most is not None else fan_out
         self.grace = source.grace or 0.0
         # What the function may return, and what a spent limit makes.
         self.returns = source.returns

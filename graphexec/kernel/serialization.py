@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation
-from typing_extensions import TypedDict
 
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel.effects import All, Effect, Perform, Request
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Spent
+from graphexec.kernel.meters import Exhausted, Spent
 
 # What pydantic raises for data, and for classes, that have no form in JSON.
 INEXPRESSIBLE = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
 
 # What is raised for data that are not what they should be.
-UNFIT = (ValidationError, TypeError, KeyError)
+UNFIT = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -29,9 +29,9 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
         if isinstance(effect, Perform):
             return load_value(data, outcomes)
         return _read_reply(effect, data["data"])
-    except (ValueError, TypeError, KeyError) as error:
-        if isinstance(error, SnapshotError):
-            raise
+    except SnapshotError:
+        raise
+    except UNFIT as error:
         raise SnapshotError(f"a stored reply is not a reply to {type(effect).__name__}: {error}") from error
 
 
@@ -59,28 +59,73 @@ def spent_data(spent: Spent) -> dict[str, Any]:
     }
 
 
-class _SpentData(TypedDict):
-    iterations: int
-    seconds: float
-    restarts: int
-    budgets: dict[str, int]
-    meters: dict[str, int | float]
+# Any: one of JSON's values, which `Spent` looks at.
+def read_spent(data: Any) -> Spent:
+    """Return what `spent_data` stored. Raises what `UNFIT` has."""
+    return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "budgets", "meters")})
 
 
-def read_spent(data: object) -> Spent:
-    """Return what `spent_data` stored. Raises pydantic's `ValidationError`."""
-    read: _SpentData = _SPENT.validate_python(data)
-    budgets, meters = read["budgets"], read["meters"]
-    return Spent(
-        iterations=read["iterations"],
-        seconds=read["seconds"],
-        restarts=read["restarts"],
-        budgets=Counts(tuple(budgets), tuple(budgets.values())) if budgets else NOTHING,
-        meters=Counts(tuple(meters), tuple(meters.values())) if meters else NOTHING,
-    )
+def parse_json(text: str | bytes) -> Any:
+    """Return what JSON text says, with integers of any size. Raises `ValueError`, also for text nested too deeply."""
+    try:
+        return json.loads(text, parse_int=_parse_integer)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
-_SPENT = TypeAdapter(_SpentData)
+def format_json(data: Any, **options: Any) -> str:
+    """Return data as `json.dumps` does, with integers of any size."""
+    try:
+        return json.dumps(data, **options)
+    except ValueError:
+        # Python refuses to write more than 4,300 digits: they are put in the place of marks, which stand nowhere else.
+        integers: list[int] = []
+        marked = json.dumps(_mark_integers(data, "", integers), **options)
+        mark = "#"
+        while mark in marked:
+            mark += "#"
+        integers.clear()
+        text = json.dumps(_mark_integers(data, mark, integers), **options)
+        for position, integer in enumerate(integers):
+            text = text.replace(f'"{mark}{position}"', _digits(integer), 1)
+        return text
+
+
+# Python always reads and writes so many digits; more of them only as its limit is set.
+_DIGITS = 600
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) <= _DIGITS:
+        return int(digits)
+    if digits[0] == "-":
+        return -_parse_integer(digits[1:])
+    half = len(digits) // 2
+    power: int = 10**half
+    return _parse_integer(digits[:-half]) * power + _parse_integer(digits[-half:])
+
+
+def _digits(integer: int) -> str:
+    parts: list[str] = []
+    rest = abs(integer)
+    while rest:
+        rest, part = divmod(rest, 10**_DIGITS)
+        parts.append(f"{part:0{_DIGITS}}")
+    return "-" * (integer < 0) + "".join(reversed(parts)).lstrip("0")
+
+
+def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
+    """Return data with a string in the place of each long integer, which is added to `integers`."""
+    # Not what it was narrowed to.
+    kind: type[Any] = type(data)
+    if kind is dict:
+        return {name: _mark_integers(one, mark, integers) for name, one in data.items()}
+    if kind in (list, tuple):
+        return [_mark_integers(one, mark, integers) for one in data]
+    if kind is int and abs(data) >= 10**_DIGITS:
+        integers.append(data)
+        return f"{mark}{len(integers) - 1}"
+    return data
 
 
 def stored_reply(reply: object) -> dict[str, Any]:
@@ -104,9 +149,9 @@ def plain(value: object) -> Any:
     return _adapter(kind).dump_python(value, mode="json")
 
 
-def read_as(kind: Any, data: object) -> Any:
-    """The value of the class `kind` that `data` is. Raises pydantic's `ValidationError`."""
-    return _adapter(kind).validate_python(data)
+def read_as(kind: Any, data: object, *, strict: bool = False) -> Any:
+    """The value of the class `kind` that `data` is, `strict` without converting it. Raises `ValidationError`."""
+    return _adapter(kind).validate_python(data, strict=strict)
 
 
 @cache

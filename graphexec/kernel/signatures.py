@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
@@ -121,3 +122,16 @@ def _fits(kind: type, given: type) -> bool:
 
 def _members_of(kind: type) -> set[str]:
     return {name for name in (*vars(kind), *getattr(kind, "__annotations__", {})) if not name.startswith("_")}
+
+
+def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function as it was written, without what it is wrapped in and bound to."""
+    while True:
+        inner: Callable[..., Any] = inspect.unwrap(function)
+        if isinstance(inner, functools.partial):
+            # Any: the parameters of a partial object are unknown.
+            bound: functools.partial[Any] = inner  # pyright: ignore[reportUnknownVariableType]
+            inner = bound.func
+        if inner is function:
+            return function
+        function = inner

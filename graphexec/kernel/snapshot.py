@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from graphexec.errors import SnapshotError
-from graphexec.kernel.meters import Exhausted, Spent, format_count
+from graphexec.errors import SnapshotError, format_value
+from graphexec.kernel.meters import Exhausted, Spent, format_count, is_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +50,10 @@ class Snapshot:
     sequence: int = 0
     run_id: str = field(default="", compare=False)
 
+    def __post_init__(self) -> None:
+        if not is_count(self.sequence, whole=True):
+            raise SnapshotError(f"Snapshot has sequence={format_value(self.sequence)}; give a whole number, 0 or more")
+
     def retried(self) -> Snapshot:
         """Return the run with its open calls to be made, and charged, again; those that have a reply keep it."""
         states = tuple(UNPAID if state is PAID else state for state in self.open)
@@ -68,7 +71,7 @@ class Snapshot:
     def to_json(self) -> str:
         """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
         # pydantic, which does it, is loaded by those who store.
-        from graphexec.kernel.serialization import INEXPRESSIBLE, dump_value, spent_data
+        from graphexec.kernel.serialization import INEXPRESSIBLE, dump_value, format_json, spent_data
 
         try:
             data = {
@@ -82,17 +85,17 @@ class Snapshot:
                 "sequence": self.sequence,
                 "run": self.run_id,
             }
+            return format_json(data)
         except INEXPRESSIBLE as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
-        return json.dumps(data)
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
         """Read a snapshot of `graph`. Raises `SnapshotError` if it is none."""
-        from graphexec.kernel.serialization import UNFIT, load_value, read_as, read_spent
+        from graphexec.kernel.serialization import UNFIT, load_value, parse_json, read_as, read_spent
 
         try:
-            data = json.loads(text)
+            data = parse_json(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
             entered, states = data.get("entered", False), data.get("open", [])
             sequence, run_id = data.get("sequence", 0), data.get("run", "")
@@ -102,22 +105,25 @@ class Snapshot:
             ) from None
         if (version := data.get("version", 1)) != VERSION:
             raise SnapshotError(
-                f"this snapshot has version {version!r}, and this graphexec reads version {VERSION}; finish the run "
-                f"with the graphexec that wrote it (0.1 wrote version 1 until it had meters)"
+                f"this snapshot has version {format_value(version)}, and this graphexec reads version {VERSION}; "
+                f"finish the run with the graphexec that wrote it (0.1 wrote version 1 until it had meters)"
             )
         if not isinstance(node, str) or node not in graph:
-            raise SnapshotError(f"the snapshot is at {node}, which this graph does not have; resume it with its own")
+            place = node if isinstance(node, str) else format_value(node)
+            raise SnapshotError(f"the snapshot is at {place}, which this graph does not have; resume it with its own")
         try:
             return Snapshot(
                 node,
                 load_value(value, graph.outcomes),
                 tuple(_read_reply(reply) for reply in replies),
                 read_spent(spent),
-                read_as(bool, entered),
+                read_as(bool, entered, strict=True),
                 tuple(read_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
-                read_as(int, sequence),
+                sequence,
                 read_as(str, run_id),
             )
+        except SnapshotError:
+            raise
         except UNFIT as error:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
 
@@ -130,9 +136,8 @@ def _reply_data(reply: object) -> dict[str, Any]:
 
 # Any: one of JSON's values.
 def _read_reply(data: Any) -> object:
-    from graphexec.kernel.serialization import read_as
-
-    return read_as(Exhausted, data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
+    # Not by pydantic, which takes `true` for 1.
+    return Exhausted(**data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
 
 
 @dataclass(frozen=True, slots=True)

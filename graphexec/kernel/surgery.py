@@ -11,8 +11,9 @@ from typing import Any, Protocol, TypeVar
 from graphexec.errors import Fault, GraphError, NodeError
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, Table, check_table, edges_of, require_graph
-from graphexec.kernel.meters import Budget, Limits
-from graphexec.kernel.node import END, I, Node, Subgraph, renamed
+from graphexec.kernel.meters import Budget, Limits, Meter
+from graphexec.kernel.node import END, Edge, I, Node, Subgraph, renamed
+from graphexec.kernel.validation import reachable
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -27,7 +28,7 @@ def replace(
     """Put `new` in the place of the node of the same name: same edges (`narrowed`: without those it cannot return).
 
     Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
-    lacks a meter of the old one, or if runs are no longer proved to end (unless it `allow_nonterminating`).
+    lacks a meter of the old one, or if runs were provable and are not any more, as with `splice`.
     """
     _require_node(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
@@ -37,26 +38,30 @@ def replace(
     nodes = [new if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
     changed = check_table(nodes, edges, machine.start)
-    return changed if allow_nonterminating else _check_still_proved(changed, machine)
+    return changed if allow_nonterminating else _check_still_provable(changed, machine)
 
 
 def splice(
-    machine: Graph[S, F], table: Table[G], *, after: Node[Any, Any], on: type, allow_nonterminating: bool = False
+    machine: Graph[S, F],
+    table: Table[G],
+    *,
+    after: Node[Any, Any] | Sequence[Node[Any, Any]],
+    on: type | Sequence[type],
+    allow_nonterminating: bool = False,
 ) -> Graph[S, F | G]:
-    """Put a node on one edge: the outcome `on` of the node `after` now goes to the first node of `table`.
+    """Put a node on an edge: the outcome `on` of the node `after` now goes to the first node of `table`.
 
     `table` holds the rows of the new node (or nodes), which may lead to nodes of the machine: `splice(machine,
-    edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`.
+    edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`. With several nodes or outcomes,
+    `after=[charge, invoice]`, it is put on every edge of one of the nodes for one of the outcomes.
 
-    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs were proved to end
-    (given a limit for each budget) and are not any more, unless it `allow_nonterminating`.
+    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs were provable and are
+    not any more, unless it `allow_nonterminating`. That is whether they end under *some* limits. Under which of them
+    they do is proved where the limits are known: by `verify`, by runs, and by an executor (`AgentExecutor.splice`).
     """
-    _require_node(machine, after.name)
-    old = [edge for edge in machine.edges if edge.source == after.name and edge.outcome is on]
-    if not old:
-        outcomes = ", ".join(edge.outcome.__name__ for edge in machine.edges if edge.source == after.name)
-        text = f"{after.name} has no edge for {on.__name__}; splice on one of {outcomes}"
-        raise GraphError([Fault("GX026", after.name, on.__name__, text)])
+    sources = list(after) if isinstance(after, Sequence) else [after]
+    outcomes = list(on) if isinstance(on, Sequence) else [on]
+    old = _edges_between(machine, sources, outcomes, "splice on")
     entry = table.rows[0][0].name
     added = [edge for source, routes in table.rows for edge in edges_of(source, routes)]
     names = [source.name for source, _ in table.rows]
@@ -73,7 +78,59 @@ def splice(
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
     changed = check_table([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
-    return changed if allow_nonterminating else _check_still_proved(changed, machine)
+    return changed if allow_nonterminating else _check_still_provable(changed, machine)
+
+
+def drop_edge(
+    machine: Graph[S, F], *, after: Node[Any, Any], on: type, allow_nonterminating: bool = False
+) -> Graph[S, F]:
+    """Remove an edge, and the nodes to which only it leads: the node `after` is not to return `on` any more.
+
+    A run in which it does is stopped with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, if
+    it is the node's only one or the one that a spent limit takes, and as `splice` does.
+    """
+    (dropped,) = _edges_between(machine, [after], [on], "drop")
+    node = machine[after.name]
+    kept = tuple(outcome for outcome in node.outcomes if outcome is not on)
+    if on is node.spent_outcome:
+        text = f"{node.name} is left with {on.__name__} when a limit is spent; keep the edge, or splice on it"
+        raise GraphError([Fault("GX008", node.name, on.__name__, text)])
+    if not kept:
+        text = f"{node.name} returns nothing but {on.__name__}; keep the edge, or splice on it"
+        raise GraphError([Fault("GX005", node.name, on.__name__, text)])
+    narrowed = dataclasses.replace(node, outcomes=kept, returns=tuple(one for one in node.returns if one is not on))
+    edges = [edge for edge in machine.edges if edge is not dropped]
+    left = reachable(machine.start, [(edge.source, edge.target) for edge in edges])
+    nodes = [narrowed if one is node else one for one in machine if one.name in left]
+    changed = check_table(nodes, [edge for edge in edges if edge.source in left], machine.start)
+    return changed if allow_nonterminating else _check_still_provable(changed, machine)
+
+
+def _edges_between(
+    machine: Graph[Any, Any], sources: Sequence[Node[Any, Any]], outcomes: Sequence[type], verb: str
+) -> list[Edge]:
+    """Return the edges of these nodes for these outcomes; each node has to have one, and each outcome."""
+    found: list[Edge] = []
+    faults: list[Fault] = []
+    for source in sources:
+        _require_node(machine, source.name)
+        row = [edge for edge in machine.edges if edge.source == source.name]
+        fitting = [edge for edge in row if edge.outcome in outcomes]
+        found += fitting
+        if not fitting:
+            wanted = " or ".join(outcome.__name__ for outcome in outcomes)
+            text = f"{source.name} has no edge for {wanted}; {verb} one of"
+            has = ", ".join(edge.outcome.__name__ for edge in row)
+            faults.append(Fault("GX026", source.name, wanted, f"{text} {has}"))
+    taken = {edge.outcome for edge in found}
+    names = ", ".join(source.name for source in sources)
+    faults += [
+        Fault("GX026", None, name, f"none of {names} has an edge for {name}; leave {name} out of on=")
+        for name in (outcome.__name__ for outcome in outcomes if found and outcome not in taken)
+    ]
+    if faults:
+        raise GraphError(faults)
+    return found
 
 
 class HasGraph(Protocol[S_contra, F_co]):
@@ -173,16 +230,37 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     return check_table(nodes, machine.edges, machine.start)
 
 
-def _check_still_proved(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
+# A limit for whatever has none: as high as no node asks for at a time, so that every edge may be taken.
+_AMPLE = 1_000
+
+
+def _check_still_provable(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
     """Return the changed machine, unless the change is what keeps its runs from being proved to end."""
-    limits = Limits(budgets={name: 1 for name, limit in changed.budgets.items() if limit is None})
-    if (verdict := changed.verify(limits)).proved:
-        return changed
-    before = Limits(budgets={name: 1 for name, limit in machine.budgets.items() if limit is None})
-    if not machine.verify(before).proved:
-        return changed
-    errors = [finding for finding in verdict.findings if finding.severity == "error"]
-    raise GraphError([Fault(one.code, one.node, one.outcome, f"{one.fact}; {one.remedy}") for one in errors])
+    found = _obstacles(changed)
+    if found and not _obstacles(machine):
+        raise GraphError(found)
+    return changed
+
+
+def _obstacles(machine: Graph[Any, Any]) -> list[Fault]:
+    """Return what stands against a proof where all that can be limited is; nothing if there are limits for a proof.
+
+    Tried are all limits, and none on iterations or on what effects charge: a loop that is taken when one of these is
+    spent is not there without that limit. Budgets of the machine's own always have one.
+    """
+    charged = {meter: _AMPLE for node in machine for effect in node.effects for meter in effect.charges}
+    budgets = {name: _AMPLE if limit is None else limit for name, limit in machine.budgets.items()}
+    metering: tuple[dict[Meter, int], ...] = (charged, {})
+    tried = (
+        machine.verify(Limits(meters, iterations=iterations, budgets=budgets))
+        for iterations in (_AMPLE, None)
+        for meters in metering
+    )
+    first = next(tried)
+    if first.proved or any(verdict.proved for verdict in tried):
+        return []
+    errors = [finding for finding in first.findings if finding.severity == "error"]
+    return [Fault(one.code, one.node, one.outcome, f"{one.fact}; {one.remedy}") for one in errors]
 
 
 def _wrap_function(

@@ -146,8 +146,8 @@ def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Ed
         if missing:
             takers = [other.name for other in nodes.values() if not missing.keys().isdisjoint(other.takes)]
             pairs += [(node.name, target) for target in (END.name, *takers)]
-    forward = _reachable(start, pairs)
-    backward = _reachable(END.name, [(target, source) for source, target in pairs])
+    forward = reachable(start, pairs)
+    backward = reachable(END.name, [(target, source) for source, target in pairs])
     for name in nodes:
         if name not in forward:
             text = f"{name} cannot be reached from {start}; route an outcome to it, or remove its row"
@@ -162,7 +162,8 @@ def _unrouted_outcomes(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, 
     return {outcome: None for outcome in node.outcomes if outcome not in routed}
 
 
-def _reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
+def reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
+    """Return the nodes to which these edges lead from `begin`, which is one of them."""
     following: dict[str, list[str]] = defaultdict(list)
     for source, target in pairs:
         following[source].append(target)

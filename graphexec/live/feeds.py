@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -14,6 +13,7 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import whole
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
+from graphexec.kernel.serialization import UNFIT, parse_json
 
 # Where a run is read from.
 Source: TypeAlias = Recorder | str | os.PathLike[str]
@@ -114,13 +114,13 @@ class _FileFeed(Feed):
     def _read(self, line: bytes) -> None:
         place = f"line {self._number} of {self._path}"
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             begins = record["event"] == "start" and "machine" in record
             if begins or self.lines:
                 whole(record, place)
         except InputError as error:
             self._stop(str(error))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except UNFIT:
             self._stop(f"{place} is not a record; give what graphexec run --record wrote")
         else:
             if begins:

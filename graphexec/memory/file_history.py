@@ -11,6 +11,7 @@ from io import FileIO
 from typing import TYPE_CHECKING, final
 
 from graphexec.errors import InputError
+from graphexec.kernel.serialization import parse_json
 from graphexec.memory.history import Turn, file_of
 
 if TYPE_CHECKING:
@@ -69,12 +70,12 @@ class FileHistory:
 
     def _read(self, number: int, line: bytes) -> Turn:
         try:
-            match json.loads(line.decode(*_ENCODING)):
+            match parse_json(line.decode(*_ENCODING)):
                 case {"input": str(said), "output": str(answered)}:
                     return Turn(said, answered)
                 case _:
                     why = "it has not the texts input and output"
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             why = f"it is not JSON: {error}"
         raise InputError(
             f"{self.path}, line {number}, is no turn: {why}; mend or remove the line; nothing in the file was changed"

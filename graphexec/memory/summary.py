@@ -13,7 +13,7 @@ from graphexec.effects import CallModel
 from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
-from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage
+from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage, check_reply
 from graphexec.runtime.calls import ask_within, current_call
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
@@ -143,10 +143,11 @@ class SummaryMemory(TurnMemory):
 
         async def ask() -> ModelReply:
             report(SummaryRequested(request))
-            return await io.either(
+            reply = await io.either(
                 lambda: self.model.complete(request, timeout=timeout),
                 lambda: self.model.acomplete(request, timeout=timeout),
             )
+            return check_reply(reply, type(self.model).__name__)
 
         return await ask_within(call, CallModel(request), ask)
 

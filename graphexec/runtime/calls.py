@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, final
 
 from graphexec.errors import AbandonedError, ExhaustedError, InputError
-from graphexec.kernel.effects import CallContext, Effect
+from graphexec.kernel.effects import CallContext, Effect, measure_reply
 from graphexec.kernel.events import ChargedReply
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.meters import Exhausted, add_counts
 
 R = TypeVar("R")
 
@@ -149,7 +149,10 @@ def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float]) -> N
     for call in calls:
         scope_of(call).execution.charge(amounts)
         charged = call.charged or {}
-        call.charged = {**charged, **{name: charged.get(name, 0) + amount for name, amount in amounts.items()}}
+        call.charged = {
+            **charged,
+            **{name: add_counts(charged.get(name, 0), amount) for name, amount in amounts.items()},
+        }
 
 
 def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
@@ -210,7 +213,7 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
     if exhausted is not None:
         raise ExhaustedError(str(exhausted))
     reply = await answer()
-    measured = zip(effect.measures, effect.measure(reply), strict=True)
+    measured = measure_reply(host.node, effect, reply)
     _settle(
         host,
         {

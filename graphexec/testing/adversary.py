@@ -59,6 +59,10 @@ class Attack(Readable):
         said = [f"{part}=({', '.join(map(repr, moves))})" for part in PARTS if (moves := self.part(part))]
         return ", ".join(said)
 
+    def describe(self) -> str:
+        """The attack in words."""
+        return f"the world replies {self!r}" if repr(self) else "whatever the world replies"
+
     def part(self, part: Part) -> tuple[Move, ...]:
         """The moves of one of its parts."""
         return {"turns": self.turns, "results": self.results, "others": self.others}[part]

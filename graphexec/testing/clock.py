@@ -10,19 +10,22 @@ import asyncio
 import contextlib
 import copy
 import dataclasses
+import gc
+import inspect
 import math
 import selectors
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
+from graphexec.runtime import emission
 from graphexec.runtime.threads import last_call, threads_since
-from graphexec.testing.failures import DeadlockError, is_own
+from graphexec.testing.failures import DeadlockError, WaitingTask, is_own
 
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
@@ -165,7 +168,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         # asyncio takes cancelled timers from the head of this heap before it selects.
         when = self._scheduled[0].when() if self._scheduled else math.inf
         if not math.isfinite(when):
-            raise DeadlockError(otherwise.format(seconds=self.time()), _pending(self))
+            raise DeadlockError(otherwise.format(seconds=self.time()), pending_tasks(self))
         self.clock.seconds = max(self.clock.seconds, when)
         # A timer goes off if it is due within the resolution, which must not vanish beside a large number.
         self._clock_resolution = max(1e-9, math.ulp(self.clock.seconds))
@@ -212,7 +215,7 @@ def _blocked(loop: _VirtualLoop) -> DeadlockError:
         f"clock can shorten; make it async def, script it with scripted_tool({tool}, [After(100, ...)]), or give it "
         f"patience="
     )
-    return DeadlockError(text, _pending(loop))
+    return DeadlockError(text, pending_tasks(loop))
 
 
 def _own(frame: FrameType | None) -> FrameType | None:
@@ -222,18 +225,27 @@ def _own(frame: FrameType | None) -> FrameType | None:
     return own
 
 
-def _pending(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
-    waiting: list[str] = []
-    for task in sorted(asyncio.all_tasks(loop), key=lambda one: one.get_name()):
-        coroutine: Any = task.get_coro()
-        inner = coroutine
-        # Down to what awaits nothing but a future.
-        while (deeper := getattr(inner, "cr_await", None)) is not None and hasattr(deeper, "cr_frame"):
-            inner = deeper
-        frame = getattr(inner, "cr_frame", None)
-        where = f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
-        waiting.append(f"{getattr(inner, '__qualname__', repr(inner))}{where}")
-    return tuple(waiting)
+def pending_tasks(loop: asyncio.AbstractEventLoop) -> list[WaitingTask]:
+    """Return what the loop's tasks wait in."""
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda one: one.get_name())
+    return [WaitingTask([*_awaited(task.get_coro())]) for task in tasks]
+
+
+# Any: coroutines and async generators, which have no common type.
+def _awaited(waiting: Any) -> Generator[Any]:
+    """Yield a coroutine, what it awaits, and so on."""
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None)
+        if frame is not None or inspect.isasyncgen(waiting):
+            yield waiting
+        if frame is not None and frame.f_globals is vars(emission) and "coroutine" in frame.f_locals:
+            # A stream steps its run by hand.
+            waiting = frame.f_locals["coroutine"]
+            continue
+        waiting = getattr(waiting, "cr_await", getattr(waiting, "ag_await", None))
+        if waiting is not None and not hasattr(waiting, "cr_frame") and not inspect.isasyncgen(waiting):
+            # What iterates over an async generator tells nobody else of it.
+            waiting = next(filter(inspect.isasyncgen, gc.get_referents(waiting)), None)
 
 
 def _end(loop: _VirtualLoop) -> None:

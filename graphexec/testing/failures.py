@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, final
 
 from graphexec.errors import GraphexecError
 
@@ -16,11 +17,45 @@ class ScriptExhaustedError(BaseException):
     """
 
 
-class DeadlockError(GraphexecError, RuntimeError):
-    """Nothing can go on under a virtual clock. `waiting` says who waits, and where."""
+@final
+@dataclass(frozen=True, slots=True)
+class WaitingTask:
+    """The coroutines that one task waits in, from its own to the innermost."""
 
-    def __init__(self, text: str, waiting: Sequence[str]) -> None:
-        self.waiting = tuple(waiting)
+    # Any: coroutines and async generators, which have no common type.
+    coroutines: Sequence[Any]
+
+    @property
+    def own_place(self) -> str:
+        """Where the innermost coroutine of the user's stands, or nothing where all of them are graphexec's."""
+        frames = [frame for one in self.coroutines if (frame := _frame_of(one)) is not None and is_own(frame)]
+        # A coroutine of a library's, asyncio's say, is in the user's.
+        return describe_frame(frames[-1]) if frames else ""
+
+    def __str__(self) -> str:
+        inner = self.coroutines[-1]
+        frame = _frame_of(inner)
+        where = f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        return f"{getattr(inner, '__qualname__', repr(inner))}{where}"
+
+
+# Any: as above.
+def _frame_of(waiting: Any) -> FrameType | None:
+    frame: FrameType | None = getattr(waiting, "cr_frame", getattr(waiting, "ag_frame", None))
+    return frame
+
+
+def describe_frame(frame: FrameType) -> str:
+    """Return the line that a frame is at, and its function."""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+
+
+class DeadlockError(GraphexecError, RuntimeError):
+    """Nothing can go on under a virtual clock. `waiting` says who waits, and where; `own_places` the user's lines."""
+
+    def __init__(self, text: str, waiting: Sequence[WaitingTask]) -> None:
+        self.waiting = tuple(map(str, waiting))
+        self.own_places = tuple(place for one in waiting if (place := one.own_place))
         super().__init__(f"{text}; waiting: {', '.join(self.waiting) or 'nobody'}")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import pytest
 
-from graphexec.errors import did_you_mean
+from graphexec.errors import did_you_mean, format_number
 
 if TYPE_CHECKING:
     from graphexec.testing.edge_coverage import EdgeCoverage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MARK: Final = "graphexec"
 
 # What the marker takes, as `verify_termination` does.
-OPTIONS: Final = ("start", "limits", "replies", "raises", "examples")
+OPTIONS: Final = ("start", "limits", "replies", "raises", "examples", "stateful", "context", "patience")
 
 # In a report's user properties, which pytest-xdist hands on: one line of the summary.
 _LINE: Final = "graphexec_verdict"
@@ -148,21 +148,21 @@ def summary(name: str, verdict: Verdict) -> str:
         return f"{name} {verdict.status.upper()}: {'; '.join(map(str, errors))}"
     bounds = verdict.bounds
     transitions = bounds.transitions
-    form = "" if transitions.form in (None, str(transitions.number)) else f" = {transitions.form}"
+    form = "" if transitions.form in (None, _number(transitions)) else f" = {transitions.form}"
     if form and transitions.value not in (None, transitions.number):
         # For these limits more is known than the form says.
-        form = f" ({transitions.form} is {transitions.value:g})"
+        form = f" ({transitions.form} is {format_number(transitions.value)})"
     said = [
         f"at most {_number(transitions)} transitions{form}",
         *(_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
     ]
     if bounds.seconds.number is not None:
-        said.append(_format_bound(bounds.seconds, "second"))
+        said.append(_format_bound(bounds.seconds, "second") + bounds.seconds.condition)
     return f"{name} PROVED: {'; '.join(said)}"
 
 
 def _number(bound: Bound) -> str:
-    return f"{bound.number:,g}" if isinstance(bound.number, float) else f"{bound.number:,}"
+    return str(bound.number) if bound.number is None else format_number(bound.number)
 
 
 def _format_bound(bound: Bound, unit: str) -> str:
@@ -244,11 +244,10 @@ def _fail(text: str) -> NoReturn:
 def _run_check(check: str, machine: Verifiable, options: Options) -> None:
     from graphexec.testing import properties
     from graphexec.testing import spin_checker as spin
-    from graphexec.testing.setup import graph_of, limits_of, trial_of
+    from graphexec.testing.setup import graph_of, limits_of
 
     limits = options.get("limits")
     graph, within = graph_of(machine), limits_of(machine, limits)
-    trial_options = {name: value for name, value in options.items() if name != "examples"}
     match check:
         case "proof":
             properties.require_proof(machine, limits)
@@ -256,9 +255,8 @@ def _run_check(check: str, machine: Verifiable, options: Options) -> None:
             properties.certified(properties.require_proof(machine, limits))
         case "exhaustive":
             properties.table_explored(graph, within)
-            properties.explored(trial_of(machine, **trial_options))
+            properties.hold(machine, ("exhaustive",), **options)
         case "adversarial":
-            examples = options.get("examples", properties.EXAMPLES)
-            properties.withstands(trial_of(machine, **trial_options), examples=examples)
+            properties.hold(machine, ("adversarial",), **options)
         case _:
             spin.spun(graph, within)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from graphexec._arguments import check, whole
+from graphexec._arguments import check, number, whole
+from graphexec.errors import format_number
 from graphexec.kernel.effects import CallId, Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
 from graphexec.kernel.graph import Graph
@@ -16,6 +17,8 @@ from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.adversary import PARTS, Attack, part_of
 from graphexec.testing.failures import place_of, with_own_frames
+from graphexec.testing.own_code.rehearsal import Rehearsal, repetitions
+from graphexec.testing.own_code.watchdog import PATIENCE, Watchdog
 from graphexec.testing.runs import (
     RunReport,
     comparable,
@@ -49,7 +52,7 @@ EXAMPLES = 50
 
 
 # What the machine is tried with; few machines need more than one of these.
-def verify_termination(
+def verify_termination(  # noqa: PLR0913 - each has its usual value
     machine: Verifiable,
     *,
     start: object = None,
@@ -57,27 +60,67 @@ def verify_termination(
     replies: Replies | None = None,
     raises: tuple[type[BaseException], ...] = RAISES,
     examples: int = EXAMPLES,
+    stateful: Sequence[str] = (),
+    context: object = None,
+    patience: float = PATIENCE,
 ) -> Verdict:
     """Hold a machine to its promise that every run ends within its limits, and return the verdict on it.
 
     It is proved; the proof is checked by the independent checker; every run within small limits is followed; and the
     real drivers, sync and async, are attacked `examples` times by models, tools and people who do anything, under a
-    virtual clock. None of the user's models and tools are called.
+    virtual clock. Then as many scripts of model replies are run with your own code: an executor's tools, agent
+    function, memory, handlers, observers and policies are called (its model and people never are), so that what hangs,
+    fails late, loses an action, or remembers what another run did is found, and named with its node.
 
     `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to effects of your own,
-    `{Fetch: [Page(""), Page("text")]}`; with `raises`, runs may end.
+    `{Fetch: [Page(""), Page("text")]}`; what they answer is not called: `{CallTool: [ToolResult("found")]}` keeps tools
+    from being called. With `raises`, runs may end. `stateful` are the names of tools and nodes that may do other things
+    in each run, `context` is what runs are given, and `patience` is how many real seconds one call of your code may
+    take.
 
     Raises `AssertionError` with what does not hold, and `InputError` for effects without a known reply, for what is not
-    a machine, and for `examples` below 1.
+    a machine, for `examples` below 1, and for `patience` that is not above 0.
     """
     __tracebackhide__ = True
     verdict = require_proof(machine, limits)
     certified(verdict)
     table_explored(graph_of(machine), limits_of(machine, limits))
-    trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
-    explored(trial)
-    withstands(trial, examples=examples)
+    options: dict[str, Any] = {"start": start, "limits": limits, "replies": replies, "raises": raises}
+    hold(machine, examples=examples, stateful=stateful, context=context, patience=patience, **options)
     return verdict
+
+
+def hold(
+    machine: Verifiable,
+    checks: Collection[str] = ("exhaustive", "adversarial"),
+    *,
+    examples: int = EXAMPLES,
+    stateful: Sequence[str] = (),
+    context: object = None,
+    patience: float = PATIENCE,
+    **options: Any,
+) -> None:
+    """Make the checks that call code of the user's own, under a watchdog; see `verify_termination`.
+
+    Further `options` are those of `trial_of`.
+    """
+    __tracebackhide__ = True
+    check(
+        "",
+        ("examples", examples, whole(1)),
+        ("patience", patience, number("seconds, above 0", positive=True)),
+    )
+    trial = trial_of(machine, watchdog=Watchdog(patience), **options)
+    rehearsal = Rehearsal.of(machine, trial, replies=options.get("replies"), stateful=stateful, context=context)
+
+    def held() -> None:
+        if "exhaustive" in checks:
+            explored(trial)
+        if "adversarial" in checks:
+            rehearsal.hold(examples)
+            withstands(trial, examples=examples)
+
+    trial.watchdog.run(held)
 
 
 def require_proof(machine: Verifiable, limits: Limits | None = None) -> Verdict:
@@ -116,6 +159,7 @@ def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
     No limit that is set is above `most`.
     """
     __tracebackhide__ = True
+    ask_within_reason(trial)
     limits = small(trial.graph, trial.limits, most)
     found = explore(trial.graph, limits, trial.start, trial.oracle, raises=trial.raises)
     if found.raised:
@@ -123,6 +167,15 @@ def explored(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
         said = [f"{one}{_describe_place(one.error)}; {remedy(one.error)}" for one in found.raised]
         raise AssertionError("\n".join(said)) from with_own_frames(shortest.error)
     return _check_bound(found, require_proof(trial.graph, limits))
+
+
+def ask_within_reason(trial: Trial) -> None:
+    """Have each reply repeated for ever: no node asks on and on in one visit."""
+    __tracebackhide__ = True
+    for attack in repetitions(trial.parts):
+        run_report_async(trial, attack, trial.limits)
+    # What is said of a run under a script is not said of what follows.
+    trial.watchdog.script = ""
 
 
 def _describe_place(error: BaseException) -> str:
@@ -332,5 +385,5 @@ def _within(reached: float | None, bound: Bound, what: str, limits: Limits) -> N
     __tracebackhide__ = True
     if reached is None or bound.number is None:
         return
-    text = f"{reached:g} {what}, and at most {bound.number:g} are proved ({bound.form}) within {limits}"
+    text = f"{reached:g} {what}, and at most {format_number(bound.number)} are proved ({bound.form}) within {limits}"
     assert reached <= bound.number + _ROUNDING, text

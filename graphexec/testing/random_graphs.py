@@ -65,7 +65,7 @@ class DrawnNode(Readable):
     """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
 
     `spent` is where a limit sends the run: a node's number, or `None`: the end. What it asks for with a `grace`, in
-    seconds, is reserved; its entry costs nothing then.
+    seconds, is reserved; its entry costs nothing then. One that is not `declared` does not say how much it asks for.
     """
 
     ways: tuple[DrawnEdge, ...]
@@ -76,13 +76,14 @@ class DrawnNode(Readable):
     spent: int | None = None
     grace: float | None = None
     errands: tuple[Errand, ...] = ()
+    declared: bool = True
 
     def __repr__(self) -> str:
         words = [", ".join(map(repr, self.ways))]
         if self.meters:
             words.append(f"costs {', '.join(self.meters)}")
         if self.asks != "nothing":
-            words.append(f"asks {self.least}..{self.most} {self.asks}")
+            words.append(f"asks {self.least}..{self.most} {self.asks}{'' if self.declared else ', undeclared'}")
             words += map(repr, self.errands)
         if self.grace is not None:
             words.append(f"reserved, {self.grace:g} s more")
@@ -208,7 +209,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     made = renamed(node(function), f"n{number}")
     if not drawn.limited:
         return made
-    asks = None if drawn.asks == "nothing" else (drawn.least, drawn.most)
+    asks = (drawn.least, drawn.most) if drawn.asks != "nothing" and drawn.declared else None
     spent = _make_when_spent()
     if drawn.grace is not None:
         return reserved(when_spent=spent, asks=(drawn.least, drawn.most), grace=drawn.grace)(made)

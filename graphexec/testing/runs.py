@@ -8,12 +8,12 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 from graphexec.errors import SnapshotError
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All
-from graphexec.kernel.events import Done, Event, Moved
+from graphexec.kernel.events import Asked, Done, Entered, Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
@@ -25,6 +25,34 @@ from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.setup import Trial
+
+# Requests of one visit after which a node that does not say how many it makes is taken to ask for ever.
+MOST_ASKS = 100
+
+
+class AskedTooOftenError(AssertionError):
+    """A node asks on and on in one visit."""
+
+
+@final
+class AskCounter:
+    """Counts the requests of each visit. Raises `AskedTooOftenError` for one of too many, unless the node says them."""
+
+    def __init__(self, graph: Graph[Any, Any]) -> None:
+        self._graph = graph
+        self._requests: set[int] = set()
+
+    def see(self, event: Event[Any]) -> None:
+        """Take note of an event of the run."""
+        if isinstance(event, Entered):
+            self._requests = set()
+        elif isinstance(event, Asked) and event.call is not None:
+            self._requests.add(event.call.sequence)
+            if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
+                raise AskedTooOftenError(
+                    f"{event.node} asks for {type(event.effect).__name__} on and on: {MOST_ASKS} times in one visit; "
+                    "let it give up after some replies that it does not like, and say asks= in its @charged or @metered"
+                )
 
 
 @dataclass(frozen=True)
@@ -50,10 +78,12 @@ class RunReport:
 
 def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
     """Watch one async run under a virtual clock. `None` where it waits for ever and has no time limit."""
+    trial.watchdog.script = attack.describe()
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
     run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), ranks=ranks)
     events: list[Event[Any]] = []
+    counter = AskCounter(trial.graph)
 
     seconds = 0.0
 
@@ -62,7 +92,8 @@ def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks 
         try:
             async with contextlib.aclosing(astream(trial.graph, trial.start, run_context)) as stream:
                 async for event in stream:
-                    events.append(event)  # noqa: PERF401 - what happened before an exception counts
+                    events.append(event)
+                    counter.see(event)
         finally:
             # Before the clock goes on for what is left behind.
             seconds = clock.seconds
@@ -73,6 +104,8 @@ def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks 
     except DeadlockError:
         if limits.seconds is None and math.isinf(attack.seconds):
             return None
+        raise
+    except AskedTooOftenError:
         raise
     except Exception as raised:  # noqa: BLE001 - what a run raises is what is to be judged
         error = raised

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from graphexec.actions import Run
-from graphexec.effects import CallAgent, CallModel
+from graphexec.effects import CallAgent, CallModel, LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.table import Ready
@@ -16,8 +16,10 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
 from graphexec.testing.adversary import Part, replies_by_part
+from graphexec.testing.own_code.watchdog import Watchdog
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
+from graphexec.verify.explorer.stub_nodes import WIDEST
 from graphexec.verify.proof.flow import lowered
 
 Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
@@ -40,6 +42,8 @@ class Trial:
     oracle: Oracle
     parts: Mapping[Part, tuple[str, ...]]
     raises: tuple[type[BaseException], ...] = RAISES
+    # It knows what the run at hand is answered with.
+    watchdog: Watchdog = field(default_factory=Watchdog)
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
@@ -61,6 +65,7 @@ def trial_of(
     limits: Limits | None = None,
     replies: Replies | None = None,
     raises: tuple[type[BaseException], ...] = RAISES,
+    watchdog: Watchdog | None = None,
 ) -> Trial:
     """Return the trial of an executor, or of a graph that begins with `start`.
 
@@ -76,20 +81,29 @@ def trial_of(
         if decides is CallAgent:
             # A plan declares both; the model of a callable agent is never asked, except by nodes of the user's own.
             replies = {CallModel: [ModelReply("done"), ModelReply("")], **(replies or {})}
+        provided: tuple[str, ...] = ()
+        if machine.memory is not None:
+            provided = tuple(machine.memory.keys)
+            # Nothing is remembered, in whichever form.
+            nothing: object = () if getattr(machine.memory, "as_messages", False) else ""
+            known: Replies = {LoadMemory: [dict.fromkeys(provided, nothing)], SaveMemory: [None]}
+            replies = {**known, **(replies or {})}
         if start is None:
-            start = Ready(Run(dict.fromkeys(machine.agent.input_keys or ("input",), "q")))
+            start = Ready(Run({key: "q" for key in machine.agent.input_keys or ("input",) if key not in provided}))
     if start is None:
         takes = " | ".join(kind.__name__ for kind in graph[graph.start].takes)
         raise InputError(f"the graph starts with {takes}, and no value is known; pass start={takes}(...)")
     oracle = replies_of(machine, replies)
     parts = replies_by_part(graph, oracle, tools, decides=decides)
-    return Trial(graph, limits_of(machine, limits), start, oracle, parts, raises)
+    return Trial(graph, limits_of(machine, limits), start, oracle, parts, raises, watchdog or Watchdog())
 
 
 def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
     """Return limits of which none that is set is above `most`, the machine's own budgets included.
 
-    What is not limited stays so: what is proved for the limits holds for these.
+    The fan-out is not above 8: a node that asks for several effects is to come to its end, and one that asks until it
+    likes the answer to its limit. What is not limited stays so: what is proved for the limits holds for these.
     """
-    small_ones = lowered(limits, graph.budgets, most)
-    return small_ones if limits.restarts is None else replace(small_ones, restarts=min(limits.restarts, most))
+    restarts = None if limits.restarts is None else min(limits.restarts, most)
+    fan_out = None if limits.fan_out is None else min(limits.fan_out, max(most, WIDEST))
+    return replace(lowered(limits, graph.budgets, most), restarts=restarts, fan_out=fan_out)

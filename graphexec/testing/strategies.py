@@ -20,9 +20,13 @@ from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
 from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.scripts import AgentScript, Call, ScriptedTurn, TurnKind
 from graphexec.testing.setup import ENDLESS
+from graphexec.verify.explorer.stub_nodes import WIDEST
 from graphexec.verify.proof.findings import AGENT_METERS
 
 _KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")
+
+# Small, as a script that asks until it likes the answer asks as often; and most visits are not to be stopped by it.
+_FAN_OUTS = (WIDEST, WIDEST, WIDEST, 2, 1, 0)
 
 # Powers of two, whose sums are exact: that a run takes so many seconds can be asserted with ==.
 _SECONDS = (0.0, 0.0, 0.0, 0.5, 1.0, 4.0, 128.0, math.inf)
@@ -100,7 +104,7 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
         tool_calls=lower(within[TOOL_CALLS], most + 2),
         tokens=lower(within[TOKENS], 2 * most),
         seconds=within.seconds,
-        fan_out=within.fan_out,
+        fan_out=None if within.fan_out is None else min(within.fan_out, draw(st.sampled_from(_FAN_OUTS))),
         restarts=within.restarts,
         budgets=within.budgets,
     )
@@ -192,7 +196,9 @@ def _draw_node(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> Draw
     # Most often the end: what else is spent on the way from a spent limit may stop it again.
     spent = draw(st.sampled_from([None, None, *everywhere]))
     asked = draw(st.lists(errands(), min_size=1, max_size=2, unique=True)) if asks.startswith("errands") else []
-    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent, grace, tuple(asked))
+    # What is reserved has to say how much it asks for.
+    declared = asks == "nothing" or grace is not None or draw(st.sampled_from([True, True, False]))
+    return DrawnNode(tuple(ways), tuple(meters), asks, least, most, spent, grace, tuple(asked), declared)
 
 
 @st.composite

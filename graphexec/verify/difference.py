@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, final
 
+from graphexec.errors import format_integer
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import Limits, is_number
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify.proof.certificate import NOTHING, Bound
 from graphexec.verify.proof.findings import Verdict
@@ -162,7 +163,11 @@ def _limits(verdict: Verdict, meters: Iterable[str]) -> dict[str, str]:
         **verdict.graph.budgets,
         **limits.budgets,
     }
-    return {name: "none" if limit is None else f"{limit:g}" for name, limit in known.items()}
+    return {name: "none" if limit is None else _format_limit(limit) for name, limit in known.items()}
+
+
+def _format_limit(limit: float) -> str:
+    return f"{limit:g}" if is_number(limit) else format_integer(int(limit))
 
 
 def _fit(limits: Limits, graph: Graph[Any, Any], other: Graph[Any, Any]) -> Limits:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphexec.errors import InputError
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.node import END, Edge, End, Node
-from graphexec.verify.proof.paths import find_path, label_edges
+from graphexec.verify.paths import find_path, label_edges
 
 if TYPE_CHECKING:
     import networkx as nx

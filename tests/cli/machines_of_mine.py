@@ -51,6 +51,17 @@ executor = AgentExecutor(
     agent=lambda steps, inputs: AgentFinish({}), tools=[], max_iterations=None, handle_parsing_errors=True
 )
 """,
+    "leaky": """
+from graphexec import END, AgentExecutor, AgentFinish, edges, node, on
+from graphexec.executor import parse
+
+@node
+def redact(finish: AgentFinish) -> AgentFinish:
+    return finish
+
+plain = AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], max_tool_calls=4)
+executor = plain.splice(edges(redact, on(AgentFinish, END)), after=parse, on=AgentFinish)
+""",
     "empty": "number = 5\n",
     "broken": "def answer(:\n",
     "helped": """

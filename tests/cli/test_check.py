@@ -14,7 +14,8 @@ from graphexec.cli.checking import print_report
 from graphexec.cli.terminal import clean
 from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, check, verify
-from graphexec.verify.reports import subject_of
+from graphexec.verify.proof.findings import Finding
+from graphexec.verify.reports import Subject, subject_of
 from tests.cli.terminals import command
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER
@@ -85,6 +86,33 @@ def test_what_only_the_clock_ends_is_unproved_and_code_3(capsys: pytest.CaptureF
     assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not proved that every run ends\n")
     assert ended.code == 3
     assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
+
+
+def test_the_stock_machine_is_proved_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR")
+    assert (ended.code, ended.err) == (0, "")
+    assert "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n" in ended.out
+    assert "GX" not in ended.out
+
+
+def test_without_a_limit_on_asks_it_is_unproved_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
+    assert ended.code == 3
+    assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
+    assert "Set max_fan_out or max_tool_calls (agent_limits has them without max_), or say asks=" in ended.out
+    also = ("--limit", "fan_out=none", "--limit", "tool_calls=50")
+    assert command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
+
+
+@pytest.mark.parametrize("how", ["text", "json", "sarif"])
+def test_seconds_are_printed_with_what_they_assume(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "seconds=30", "--format", how)
+    (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
+    assumed = "nodes, policies and observers return at once and the event loop is not blocked"
+    if how == "text":
+        assert line == f"  seconds      seconds + 0.05 = 30.05 (at most, if {assumed})"
+    else:
+        assert f'"assuming": "{assumed}"' in ended.out
 
 
 def test_the_proof_is_written_and_is_of_the_machine(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -203,14 +231,30 @@ def test_a_package_may_have_its_machines_in_modules_below(capsys: pytest.Capture
 def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_machine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def places(target: str) -> dict[str, int]:
-        (told,) = json.loads(command(capsys, "check", target, "--format", "json").out)["targets"]
+    def places(target: str, *limits: str) -> dict[str, int]:
+        (told,) = json.loads(command(capsys, "check", target, *limits, "--format", "json").out)["targets"]
         assert {one["place"]["file"] for one in told["findings"]} == {"endless.py"}
         return {one["code"]: one["place"]["line"] for one in told["findings"]}
 
-    assert places("endless.py:extended") == {"GX015": 5, "GX013": 13}
+    assert places("endless.py:extended", "--limit", "fan_out=none") == {"GX015": 5, "GX013": 13}
     assert set(places("endless.py:executor").values()) == {16}
     assert set(places("endless.py:Company.second").values()) == {21}
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("text", "  GX027 at redact (warning): a guard does not stand on every exit  leaky.py:5\n"),
+        ("json", '"code": "GX027"'),
+        ("sarif", '"ruleId": "GX027"'),
+        ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
+    ],
+)
+def test_an_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: str, line: str) -> None:
+    ended = command(capsys, "check", "leaky.py:executor", "--format", form)
+    assert ended.code == 0
+    assert line in ended.out
+    assert "check_return_direct --AgentFinish--> END does not" in ended.out
 
 
 @pytest.mark.parametrize(
@@ -314,3 +358,27 @@ def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[st
     )
     assert said("helped") == ("graphexec: helped only imports its machines; name one, such as helped:AGENT_EXECUTOR\n")
     assert "empty.py has no graph and no executor at its top level" in said("empty.py")
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
+def test_strict_makes_warnings_fail(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int
+) -> None:
+    warning = Finding("GX013", "warning", "write", None, "it may ask often", "say how often")
+    subject = Subject("WRITER", (warning,), verify(WRITER))
+
+    def subjects_at(*_: object) -> tuple[list[Subject], list[Exception]]:
+        return [subject], []
+
+    monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
+    ended = command(capsys, "check", "writing:WRITER", *options)
+    assert ended.code == code
+    assert ended.err == ("graphexec: GX013 is a warning, and --strict allows none; mend it\n" if code else "")
+
+
+def test_strict_leaves_what_has_no_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "check", "writing:WRITER", "--strict").code == 0
+
+
+def test_strict_keeps_the_code_of_a_machine_that_is_not_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "check", "missing:machine", "--strict").code == 2

@@ -13,12 +13,12 @@ TIMING = (
         Change(
             "kernel/counters.py",
             """\
-        limits, counts = self._limits, self._counts
+        counts = self._counts
         if self._timed and (late := self._out_of_time(step.grace)) is not None:
             return late
 """,
             """\
-        limits, counts = self._limits, self._counts
+        counts = self._counts
 """,
         ),
         Change(

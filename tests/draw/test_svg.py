@@ -246,7 +246,17 @@ def test_the_caption_says_the_bound(name: str) -> None:
 
 def test_the_caption_follows_the_limits() -> None:
     (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))))
-    assert "14 transitions (4*iterations + 2) and 3 model calls (iterations)" in sentence
+    assert sentence.endswith(
+        "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations)."
+    )
+
+
+def test_the_caption_says_what_seconds_assume() -> None:
+    (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))))
+    assert sentence.endswith(
+        "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
+        "blocked."
+    )
 
 
 def test_the_caption_says_the_bounds_of_own_meters() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from graphexec import END, Asks, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
-from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
+from graphexec.effects import AskHuman, CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel import Limits, Meter, charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
@@ -325,6 +325,39 @@ ERRAND: Graph[Errand, Home | Stopped] = graph(
     edges(leave, on(Underway, come_back) | on(Stopped, END)) | edges(come_back, on(Home, END) | on(Stopped, END)),
     start=leave,
 )
+
+
+# ---- a node that asks until it likes the answer
+
+
+@final
+@dataclass(frozen=True)
+class Asking:
+    question: str
+
+
+@final
+@dataclass(frozen=True)
+class Agreed:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class GaveUp:
+    at: Asking
+    limit: Exhausted
+
+
+@charged(when_spent=GaveUp)
+@node
+def insist(asking: Asking) -> Asks[AskHuman, Agreed]:
+    while (yield from ask(AskHuman(asking.question))) != "yes":
+        pass
+    return Agreed()
+
+
+INSISTENT: Graph[Asking, Agreed | GaveUp] = graph(edges(insist, on(Agreed, END) | on(GaveUp, END)), start=insist)
 
 
 def nobody(limits: Limits | None = None) -> RunContext:

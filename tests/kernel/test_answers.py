@@ -141,12 +141,6 @@ def test_a_node_that_asked_for_nothing_goes_on_to_ask_for_something() -> None:
     assert [type(effect) for effect in told.asked] == [Question]
 
 
-def test_tokens_are_never_given_back() -> None:
-    told = run(PROMPTS, Prompt(), model_of(Usage(-5, 0), agent_limits(iterations=None, tokens=3)))
-    assert told.spent["model_calls"] == 3
-    assert told.spent["tokens"] == 3
-
-
 def test_of_a_batch_those_that_are_cut_have_their_replies_among_the_others() -> None:
     limits = Limits(seconds=2)
     state = asking(SURVEY, Topics(("a", "b", "c")), limits)

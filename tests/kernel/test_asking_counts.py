@@ -26,13 +26,25 @@ from graphexec import (
     on,
     opaque,
 )
-from graphexec.effects import CallTool, ToolResult, agent_limits
+from graphexec.effects import AskHuman, CallTool, ToolResult, agent_limits
 from graphexec.errors import NodeError, UndeclaredCountError
 from graphexec.kernel import Node, PendingEffect
 from graphexec.kernel.node import Count
 from graphexec.runtime import RunContext, make_run_context
-from tests.kernel.machines import Landed, Left, Number, Question, Stopped, Total, leave, nobody
-from tests.three_drivers import Script, agreed
+from tests.kernel.machines import (
+    INSISTENT,
+    Asking,
+    GaveUp,
+    Landed,
+    Left,
+    Number,
+    Question,
+    Stopped,
+    Total,
+    leave,
+    nobody,
+)
+from tests.three_drivers import Driver, Script, agreed, astreamed, asynchronous, streamed, sync
 
 
 @final
@@ -200,6 +212,45 @@ def test_fan_out_is_of_one_visit_and_not_of_the_run() -> None:
     assert (told.outcome, told.spent["tool_calls"]) == (Fetched(2), 20)
 
 
+@pytest.mark.parametrize("drive", [sync, asynchronous, streamed, astreamed])
+def test_asking_until_the_answer_is_right_ends(drive: Driver) -> None:
+    """No limit is set: the one on the effects of a visit is finite by default."""
+    asked: list[str] = []
+
+    def refuse(effect: AskHuman) -> str:
+        asked.append(effect.question)
+        return "no"
+
+    told = drive(Script(INSISTENT, Asking("ok?"), make_run_context({AskHuman: refuse})))
+    assert told.outcome == GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000))
+    assert len(asked) == 1_000
+
+
+def test_asking_by_hand_until_the_answer_is_right_ends() -> None:
+    state = advance(INSISTENT, begin(INSISTENT, Asking("ok?")), Limits())
+    asked = 0
+    while isinstance(state, PendingEffect):
+        asked += 1
+        state = advance(INSISTENT, state.reply("no"), Limits())
+    assert (asked, state.outcome) == (1_000, GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000)))
+
+
+@pytest.mark.parametrize(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
+def test_a_wide_batch_is_refused_as_a_whole_by_default(batches: tuple[int, ...], reached: int) -> None:
+    wanted = batches[-1]
+    for drive in (sync, asynchronous, streamed, astreamed):
+        told = drive(Script(fetching(), Plan(batches), tools()))
+        assert isinstance(told.outcome, Cut)
+        assert (told.outcome.limit, told.outcome.limit.wanted) == (Exhausted("fan_out", 1_000, reached), wanted)
+        assert told.spent["tool_calls"] == reached
+    assert sync(Script(fetching(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
+
+
+def test_without_a_fan_out_only_the_other_limits_stop_a_visit() -> None:
+    told = sync(Script(fetching(), Plan((1_001,)), tools(fan_out=None)))
+    assert told.outcome == Fetched(1_001)
+
+
 def test_fan_out_does_not_bind_a_node_that_says_how_many_it_asks_for() -> None:
     assert outcome(fetching(3), Plan((3,)), tools(fan_out=1)) == Fetched(3)
     assert outcome(fetching((0, 5)), Plan((1, 1, 1)), tools(fan_out=1)) == Fetched(3)
@@ -226,6 +277,20 @@ def test_a_resumed_visit_has_not_got_its_fan_out_anew() -> None:
     assert isinstance(done, Done)
     assert done.outcome == Cut(Plan((2, 2)), Exhausted("fan_out", 3, 2))
     assert done.spent == Spent(meters={"tool_calls": 2})
+
+
+def test_a_retried_batch_counts_what_it_has_asked_for() -> None:
+    """Of a batch of three, one is answered before the crash; two are asked for again, under a lower limit."""
+    machine = fetching()
+    state = advance(machine, begin(machine, Plan((3,))), Limits(fan_out=3))
+    assert isinstance(state, PendingEffect)
+    interrupted = state.reply_member(0, ToolResult("")).restarted()
+    done = advance(machine, interrupted, Limits(fan_out=2))
+    assert isinstance(done, Done)
+    assert isinstance(done.outcome, Cut)
+    assert done.outcome == Cut(Plan((3,)), Exhausted("fan_out", 2, 1))
+    assert done.outcome.limit.wanted == 2
+    assert isinstance(advance(machine, interrupted, Limits(fan_out=3)), PendingEffect)
 
 
 # ---- what can be said

@@ -26,10 +26,11 @@ from graphexec import (
     edges,
     graph,
     on,
+    snapshot_of,
 )
 from graphexec.actions import Run
 from graphexec.effects import CallModel, agent_limits
-from graphexec.errors import InputError, LimitsError
+from graphexec.errors import InputError, InvalidReplyError, LimitsError
 from graphexec.executor import Ready
 from graphexec.kernel import charged, node
 from graphexec.messages import CompletionRequest, ModelReply
@@ -81,27 +82,34 @@ def test_small_money_is_told_in_six_figures() -> None:
     assert str(Exhausted("cost", 0.01, 0.0123456789)) == "the limit of 0.01 on the cost was reached (0.0123457 spent)"
 
 
-@pytest.mark.parametrize("cost", [-1.0, -math.inf, math.nan, 0.0])
-def test_a_cost_that_is_no_money_counts_nothing(cost: float) -> None:
-    # Not by every driver: a reply with a NaN is not equal to itself.
-    done = run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), cost))
-    assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
+@pytest.mark.parametrize("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
+def test_invalid_cost_is_refused(cost: Any) -> None:
+    with pytest.raises(InvalidReplyError, match=r"whose cost is .*; give a finite number, 0 or more, or None"):
+        run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), cost))
 
 
 def test_nothing_gives_money_back() -> None:
-    _, spent = spent_on(agent_limits(model_calls=3, cost=5), 1.0, -10.0)
-    assert spent["cost"] == 1.0
+    with pytest.raises(InvalidReplyError) as caught:
+        run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
+
+
+def test_call_without_a_cost_costs_nothing() -> None:
+    done = run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), 0.0))
+    assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
 
 
 @given(
-    costs=st.lists(st.floats(-5, 5) | st.just(math.nan), min_size=1, max_size=6),
+    costs=st.lists(st.floats(0, 5), min_size=1, max_size=6),
     most=st.floats(0.01, 6),
 )
 def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: list[float], most: float) -> None:
     done = run(PROMPTS, Prompt(), costing(agent_limits(cost=most, model_calls=len(costs)), *costs))
     spent, calls = 0.0, 0
     while calls < len(costs) and spent < most:
-        spent, calls = spent + (costs[calls] if costs[calls] > 0 else 0.0), calls + 1
+        spent, calls = spent + costs[calls], calls + 1
     assert (done.spent["model_calls"], done.spent["cost"]) == (calls, spent)
 
 
@@ -159,7 +167,7 @@ def test_cost_alone_ends_no_run_for_certain_as_a_call_may_cost_nothing() -> None
     with pytest.raises(UnprovedError) as refused:
         AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=None, max_cost=0.5)
     codes = {finding.code for finding in refused.value.verdict.findings}
-    assert codes == {"GX013", "GX016"}
+    assert codes == {"GX016"}
 
 
 def test_a_proof_with_a_cost_has_the_way_that_it_takes() -> None:

@@ -1,17 +1,23 @@
 """Surgery leaves a machine proved to end that was: what would let its runs go on for ever is refused, with the loop."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import pytest
 
 from graphexec import (
     END,
+    Asks,
     Budget,
+    Effect,
     Exhausted,
     Graph,
     GraphError,
     Limits,
+    Meter,
+    ask,
+    charged,
     edges,
     graph,
     metered,
@@ -141,3 +147,93 @@ def test_a_replacement_may_be_metered_by_more() -> None:
     changed = replace(machine(PATIENCE), costly)
     told = agreed(lambda: Script(changed, Step(0), limited(iterations=2)))
     assert told.outcome == Halted(Step(2), Exhausted("iterations", 2, 2))
+
+
+# ---- under some limits
+
+
+@final
+@dataclass(frozen=True)
+class Fetch(Effect[str]):
+    pass
+
+
+CALLS = Meter("calls")
+
+
+@final
+@dataclass(frozen=True)
+class Call(Effect[str]):
+    charges: ClassVar[Mapping[Meter, int]] = {CALLS: 1}
+
+
+@final
+@dataclass(frozen=True)
+class Late:
+    at: Result
+    limit: Exhausted
+
+
+def reviewed(effect: type[Effect[str]], **options: bool) -> Graph[Any, Any]:
+    """The machine with a node that asks once whether the result will do, and goes back where it will not."""
+
+    def review(result: Result) -> Any:
+        return result if (yield from ask(effect())) == "yes" else Step(result.number)
+
+    review.__annotations__["return"] = Asks[effect, Result | Step]  # type: ignore[valid-type]
+    asking: Any = charged(when_spent=Late, asks=1)(node(review))
+    of = graph(
+        edges(plain, on(Result, conclude)) | edges(conclude, on(Result, END)),
+        start=plain,
+    )
+    rows = edges(asking, on(Result, END) | on(Step, plain) | on(Late, END))
+    return splice(of, rows, after=conclude, on=Result, **options)
+
+
+@node
+def plain(step: Step) -> Result:
+    return Result(step.number)
+
+
+def test_a_loop_that_some_limit_ends_may_be_spliced() -> None:
+    machine = reviewed(Call)
+    assert not machine.verify().proved
+    assert machine.verify(Limits({CALLS: 10})).proved
+
+
+def test_a_loop_that_no_limit_ends_may_not() -> None:
+    with pytest.raises(GraphError, match=r"this loop can run for ever: .*; it spends no budget; meter conclude: "):
+        reviewed(Fetch)
+
+
+def test_a_loop_that_is_there_only_with_a_limit_may_be_spliced() -> None:
+    @charged(when_spent=Halted, asks=1)
+    @node
+    def inquire(step: Step) -> Asks[Call, Result]:
+        return Result(len((yield from ask(Call()))))
+
+    @node
+    def retry(halted: Halted) -> Step:
+        return halted.at
+
+    of = graph(edges(inquire, on(Result, END) | on(Halted, END)), start=inquire)
+    machine = splice(of, edges(retry, on(Step, inquire)), after=inquire, on=Halted)
+    assert machine.verify().proved
+    assert not machine.verify(Limits({CALLS: 3})).proved
+
+
+def test_a_loop_that_is_there_with_any_limit_may_not() -> None:
+    @node
+    def rest(halted: Halted) -> Step | Halted:
+        return halted.at if halted.at.number else halted
+
+    with pytest.raises(GraphError, match="it is taken when a limit is spent, and spends nothing"):
+        splice(
+            machine(Budget("patience", 5)),
+            edges(rest, on(Step, BOUNDED) | on(Halted, END)),
+            after=BOUNDED,
+            on=Halted,
+        )
+
+
+BOUNDED = metered(when_spent=Halted, budget=PATIENCE)(advance)

@@ -197,9 +197,13 @@ def test_unreported_amount_without_a_limit_counts_nothing(way: Way) -> None:
 
 
 @in_every_way
-def test_negative_amounts_count_as_zero(way: Way) -> None:
-    done = way(ROAD, Trip(2), handlers=travels(-1.0), limits=Limits({TOLLS: 3}))
-    assert (done.spent[TOLLS], done.spent[MILES]) == (3, 0)
+def test_negative_amounts_are_refused(way: Way) -> None:
+    with pytest.raises(InputError) as caught:
+        way(ROAD, Trip(2), handlers=travels(-1.0), limits=Limits({TOLLS: 3}))
+    assert str(caught.value) == (
+        "travel asked for Travel, whose measure returned -1.0; "
+        "return a finite number of miles, 0 or more, or None if the reply does not say it"
+    )
 
 
 # ---- what it begins with, and who answers

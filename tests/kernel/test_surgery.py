@@ -22,7 +22,8 @@ from graphexec import (
     splice,
     wrap,
 )
-from graphexec.kernel import bind, renamed
+from graphexec.errors import UndeclaredOutcomeError
+from graphexec.kernel import bind, drop_edge, renamed
 from graphexec.runtime import make_run_context
 from tests.kernel.machines import (
     CLOCK,
@@ -240,6 +241,82 @@ def test_splice_of_a_node_that_does_not_take_the_outcome_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, edges(other, on(Odd, triple)), after=split, on=Even)
     assert "split sends Even to other, which takes Odd; send it to a node that takes it" in text_of(caught)
+
+
+def test_splice_puts_one_node_on_several_edges() -> None:
+    @node
+    def note(total: Sum) -> Sum:
+        return Sum(total.value, f"{total.way}, noted,")
+
+    machine = splice(DIAMOND, edges(note, on(Sum, join)), after=[halve, triple], on=Sum)
+    assert outcome_of(machine, Number(6)) == Total("halved, noted, to 3")
+    assert outcome_of(machine, Number(7)) == Total("tripled, noted, to 22")
+
+
+def test_splice_puts_one_node_on_several_outcomes() -> None:
+    @node
+    def count(number: Even | Odd) -> Sum:
+        return Sum(number.value, "counted")
+
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, edges(count, on(Sum, join)), after=split, on=[Even, Odd])
+    assert {fault.text.partition(" ")[0] for fault in caught.value.faults} == {"halve", "triple"}
+
+    @node
+    def keep(number: Even | Odd) -> Even | Odd:
+        return number
+
+    machine = splice(DIAMOND, edges(keep, on(Even, halve) | on(Odd, triple)), after=split, on=[Even, Odd])
+    assert outcome_of(machine, Number(6)) == Total("halved to 3")
+    assert outcome_of(machine, Number(7)) == Total("tripled to 22")
+
+
+def test_every_node_and_outcome_of_a_splice_has_an_edge() -> None:
+    @node
+    def note(total: Sum) -> Sum:
+        return total
+
+    rows = edges(note, on(Sum, join))
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, rows, after=[halve, split, join], on=Sum)
+    assert text_of(caught).splitlines() == [
+        "split has no edge for Sum; splice on one of Even, Odd",
+        "join has no edge for Sum; splice on one of Total",
+    ]
+    with pytest.raises(GraphError) as caught:
+        splice(DIAMOND, rows, after=[halve, triple], on=[Sum, Total])
+    assert text_of(caught) == "none of halve, triple has an edge for Total; leave Total out of on="
+
+
+# ---- drop_edge
+
+
+def test_a_dropped_edge_is_not_taken_any_more() -> None:
+    machine = drop_edge(DIAMOND, after=split, on=Odd)
+    assert list(machine.nodes) == ["split", "halve", "join"]
+    assert [edge.outcome for edge in machine.edges if edge.source == "split"] == [Even]
+    assert outcome_of(machine, Number(6)) == Total("halved to 3")
+    with pytest.raises(UndeclaredOutcomeError, match="split returned"):
+        outcome_of(machine, Number(7))
+    assert "triple" in DIAMOND
+
+
+def test_the_edge_of_a_spent_limit_is_not_dropped() -> None:
+    with pytest.raises(GraphError) as caught:
+        drop_edge(CLOCK, after=tick, on=Stopped)
+    assert text_of(caught) == "tick is left with Stopped when a limit is spent; keep the edge, or splice on it"
+
+
+def test_the_only_edge_of_a_node_is_not_dropped() -> None:
+    with pytest.raises(GraphError) as caught:
+        drop_edge(DIAMOND, after=halve, on=Sum)
+    assert text_of(caught) == "halve returns nothing but Sum; keep the edge, or splice on it"
+
+
+def test_an_edge_that_there_is_not_is_not_dropped() -> None:
+    with pytest.raises(GraphError) as caught:
+        drop_edge(DIAMOND, after=split, on=Sum)
+    assert text_of(caught) == "split has no edge for Sum; drop one of Even, Odd"
 
 
 # ---- wrap

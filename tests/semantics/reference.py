@@ -40,7 +40,7 @@ class Settings:
     tool_calls: int | None = None
     tokens: int | None = None
     cost: float | None = None
-    fan_out: int | None = None
+    fan_out: int | None = 1_000
     parsing: bool | str | Callable[[ParseError], str] = True
     # From the steps to those that are shown, whatever a user's function calls a step.
     trim: int | Callable[[Any], Sequence[Any]] = -1

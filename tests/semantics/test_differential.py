@@ -189,14 +189,17 @@ def all_settings(draw: st.DrawFn) -> Settings:
     model_calls = draw(none_or(0, 1, 2, 3, 5))
     # One of the two bounds every run; the others need not be spent at all.
     iterations = draw(st.integers(0, 4) if model_calls is None else none_or(0, 1, 2, 3))
+    tool_calls = draw(none_or(0, 1, 2, 4))
+    # One of the two bounds every step.
+    fan_outs = (1_000, 1_000, 1, 2) if tool_calls is None else (1_000, None, 1, 2)
     return Settings(
         iterations=iterations,
         seconds=draw(st.sampled_from((None,) * 6 + (0, TAKES, TAKES + 1, 3 * TAKES))),
         model_calls=model_calls,
-        tool_calls=draw(none_or(0, 1, 2, 4)),
+        tool_calls=tool_calls,
         tokens=draw(none_or(0, 1, 5, 6)),
         cost=draw(none_or(0.25, 1.25)),
-        fan_out=draw(none_or(1, 2)),
+        fan_out=draw(st.sampled_from(fan_outs)),
         parsing=draw(POLICIES),
         trim=draw(TRIMS),
         return_direct=draw(st.sampled_from(["single", "any"])),

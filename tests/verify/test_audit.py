@@ -150,14 +150,30 @@ def test_a_limits_edge_is_taken_only_when_one_is_spent() -> None:
 
 
 def test_what_exceeds_a_bound_is_named() -> None:
+    trace, _ = two_steps()
+    # It is said to be a run of the same machine within lower limits.
+    proof = proof_of(acting([1, 1], max_iterations=1, max_tool_calls=1))
+    trace[0]["limits"] |= {"iterations": 1, "tool_calls": 1}
+    found = facts(audit(trace, proof))
+    assert "these are more than the 6 transitions that were proved" in found
+    assert "the tool calls of the run are 2, and at most 1 was proved" in found
+
+
+def test_a_status_that_is_not_that_of_the_end_is_named() -> None:
     trace, proof = two_steps()
-    few = Bound("3", 3, exact=True)
-    meters = {"tool_calls": few, "model_calls": few}
-    found = audit(trace, replace(proof, bounds=replace(proof.bounds, transitions=few, meters=meters)))
-    assert facts(found) == ["these are more than the 3 transitions that were proved"]
-    none = Bound("1", 1)
-    found = audit(trace, replace(proof, bounds=replace(proof.bounds, meters={"tool_calls": none})))
-    assert facts(found) == ["the tool calls of the run are 2, and at most 1 was proved"]
+    trace[-1]["status"] = "stopped"
+    assert facts(audit(trace, proof)) == ["the run ended with AgentFinish, and its status is stopped"]
+    stopped = acting([1, 1], max_iterations=1)
+    trace = trace_of(stopped)
+    trace[-1]["status"] = "answered"
+    assert facts(audit(trace, proof_of(stopped))) == ["the run ended with StoppedResponse, and its status is answered"]
+
+
+def test_records_of_another_run_are_named() -> None:
+    trace, proof = two_steps()
+    assert "another run begins here, and a trace is of one" in facts(audit([trace[0], *trace], proof))
+    again = facts(audit([*trace, trace[-1]], proof))
+    assert again == ["result comes after the result, which is the last record of a run"]
 
 
 def test_time_is_held_to_its_bound_but_for_a_moment() -> None:
@@ -223,6 +239,11 @@ def test_a_limit_that_is_not_set_stops_nothing() -> None:
     trace, proof = two_steps()
     asked = index(trace, "asked", "dispatch_tools")
     spent = trace[asked - 1]["spent"]
+    # The limit on the effects of a visit is finite unless told otherwise.
+    trace[0]["limits"]["fan_out"] = None
+    meters = {**proof.bounds.meters, "tool_calls": Bound(None, None)}
+    bounds = replace(proof.bounds, meters=meters)
+    proof = replace(proof, limits={**proof.limits, "fan_out": None}, bounds=bounds)
     stopped = [
         *trace[:asked],
         {"event": "moved", "node": "dispatch_tools", "outcome": "LimitReached", "target": "stopped_response"},
@@ -299,6 +320,14 @@ def test_what_asks_without_being_entered_is_named() -> None:
     assert facts(audit([*trace[: parse + 1], *human, *trace[parse + 1 :]], proof)) == [
         "parse asks for AskHuman, and the one that was proved never asks"
     ]
+
+
+def test_a_run_that_the_limit_on_a_visits_effects_stops_conforms() -> None:
+    executor = acting([1, 1_001])
+    trace = trace_of(executor)
+    assert trace[-1]["reason"] == "fan_out"
+    assert audit(trace, proof_of(executor)).conforms
+    assert audit(trace_of(acting([1_000])), proof_of(acting([1_000]))).conforms
 
 
 def test_what_asks_for_more_at_once_than_the_limit_is_named() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, Budget, Graph, Limits, edges, graph, metered, on
+from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_agent, edges, graph, metered, on
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
-from graphexec.verify import CODES, Bounds
+from graphexec.models import ScriptedModel
+from graphexec.verify import CODES, Bounds, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import guarded
 from graphexec.verify.proof import bounds as bounding
@@ -27,16 +28,39 @@ def bounds_of(machine: Graph[Any, Any], limits: Limits) -> Bounds:
 
 def test_for_large_limits_the_closed_form_is_the_bound() -> None:
     bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=1_000_000, fan_out=2))
-    assert str(bounds.transitions) == "4*iterations + 2 = 4,000,002 (at most)"
+    assert str(bounds.transitions) == "4*iterations + 2 = 4,000,002 (exact)"
     assert bounds.transitions.value == 4_000_002
-    assert str(bounds.model_calls) == "iterations = 1,000,000 (at most)"
-    assert str(bounds.tool_calls) == "fan_out*iterations = 2,000,000 (at most)"
+    assert str(bounds.model_calls) == "iterations = 1,000,000 (exact)"
+    assert str(bounds.tool_calls) == "fan_out*iterations = 2,000,000 (exact)"
 
 
 def test_seconds_are_bounded_by_the_limit_and_what_a_cancelled_call_may_take() -> None:
     seconds = bounds_of(AGENT_EXECUTOR, Limits(seconds=2.5)).seconds
-    assert (str(seconds), seconds.value) == ("seconds + 0.05 = 2.55 (at most)", 2.55)
+    assert (seconds.form, seconds.number, seconds.value) == ("seconds + 0.05", 2.55, 2.55)
     assert str(bounds_of(AGENT_EXECUTOR, Limits()).seconds) == "no bound"
+
+
+def test_seconds_are_printed_with_what_they_assume() -> None:
+    bounds = bounds_of(AGENT_EXECUTOR, Limits(seconds=30))
+    assumed = "nodes, policies and observers return at once and the event loop is not blocked"
+    assert bounds.seconds.assuming == assumed
+    assert str(bounds.seconds) == f"seconds + 0.05 = 30.05 (at most, if {assumed})"
+    assert bounds.transitions.assuming is None
+
+
+def test_an_executor_has_bounds_on_models_and_tools_by_default() -> None:
+    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    verdict = executor.verify()
+    assert verdict.findings == ()
+    assert str(verdict) == (
+        "PROVED\n  transitions: 4*iterations + 2 = 62 (exact)\n  model calls: iterations = 15 (exact)\n"
+        "  tool calls: fan_out*iterations = 15,000 (exact)\n  seconds: no bound"
+    )
+    with pytest.raises(UnprovedError, match=r"^GX013 at dispatch_tools: nothing bounds how often one visit asks"):
+        AgentExecutor(agent=executor.agent, tools=[], max_fan_out=None)
+    limited = AgentExecutor(agent=executor.agent, tools=[], max_fan_out=None, max_tool_calls=50).verify()
+    assert limited.findings == ()
+    assert str(limited.bounds and limited.bounds.tool_calls) == "tool_calls = 50 (at most)"
 
 
 def test_what_is_asked_again_after_a_crash_is_counted() -> None:
@@ -44,8 +68,8 @@ def test_what_is_asked_again_after_a_crash_is_counted() -> None:
     assert str(bounds.transitions) == "4*iterations + 2 = 14 (exact)"
     assert str(bounds.model_calls) == "iterations + restarts = 5 (at most)"
     assert str(bounds.tool_calls) == "fan_out*iterations + fan_out*restarts = 20 (at most)"
-    loose = bounds_of(AGENT_EXECUTOR, Limits(iterations=3, restarts=2))
-    assert (loose.model_calls.number, loose.tool_calls.number) == (5, None)
+    loose = bounds_of(AGENT_EXECUTOR, agent_limits(iterations=3, restarts=2))
+    assert (loose.model_calls.number, loose.tool_calls.number) == (5, 5_000)
 
 
 def test_of_several_limits_the_tightest_makes_the_closed_form() -> None:
@@ -79,9 +103,9 @@ def test_a_nested_machine_has_its_own_budget_at_each_entry(iterations: int, own:
     assert (bounds.transitions.number == bounds.transitions.value) == (own > 0 or iterations == 0)
 
 
-def test_a_bound_that_the_closed_form_does_not_reach_says_so() -> None:
+def test_a_bound_of_graphs_that_share_a_budget_is_their_longest_run() -> None:
     bound = bounds_of(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).transitions
-    assert str(bound) == f"at most 5*iterations + 2, here {bound.number} (exact)"
+    assert str(bound) == "4*iterations + 2 = 18 (exact)"
     assert bound.number == explore_table(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).longest
 
 
@@ -98,18 +122,20 @@ def test_a_run_of_a_draft_ends_where_the_table_does() -> None:
 
 
 def test_every_finding_has_a_title_and_a_verdict_reads_well() -> None:
-    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None))
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, fan_out=None))
     assert [finding.title for finding in verdict.findings] == [CODES["GX016"], CODES["GX013"]]
     assert str(verdict).startswith("REFUTED\n  GX016 at plan: ")
     assert str(AGENT_EXECUTOR.verify(Limits(fan_out=1, seconds=9))) == (
         "PROVED\n  transitions: 4*iterations + 2 = 62 (exact)\n  model calls: iterations = 15 (exact)\n"
-        "  tool calls: fan_out*iterations = 15 (exact)\n  seconds: seconds + 0.05 = 9.05 (at most)"
+        "  tool calls: fan_out*iterations = 15 (exact)\n"
+        "  seconds: seconds + 0.05 = 9.05 (at most, if nodes, policies and observers return at once and the event loop "
+        "is not blocked)"
     )
 
 
 def test_what_is_counted_is_not_assumed() -> None:
     loose, strict = AGENT_EXECUTOR.verify(Limits()), AGENT_EXECUTOR.verify(Limits(restarts=0, fan_out=1))
-    assert len(loose.assumptions) == 3
+    assert len(loose.assumptions) == 2
     assert strict.assumptions == ("each node's function, policy and observer returns, and each effect is answered",)
 
 

@@ -53,6 +53,7 @@ def test_limits_and_the_bounds_that_follow_from_them_are_compared() -> None:
         "~ limit iterations: was 15, now 20",
         "~ bound transitions: was 4*iterations + 2 = 62 (exact), now 4*iterations + 2 = 82 (exact)",
         "~ bound model calls: was iterations = 15 (exact), now iterations = 20 (exact)",
+        "~ bound tool calls: was fan_out*iterations = 15,000 (exact), now fan_out*iterations = 20,000 (exact)",
     ]
 
 

@@ -58,7 +58,20 @@ from graphexec.verify.explorer.temporal import (
     never,
     never_without,
 )
-from tests.kernel.machines import CLOCK, ERRAND, INTERVIEW, PROMPTS, SURVEY, Home, Prompt, Tick, Topics, Underway
+from tests.kernel.machines import (
+    CLOCK,
+    ERRAND,
+    INSISTENT,
+    INTERVIEW,
+    PROMPTS,
+    SURVEY,
+    Asking,
+    Home,
+    Prompt,
+    Tick,
+    Topics,
+    Underway,
+)
 from tests.kernel.machines import Errand as Outing
 from tests.kernel.machines import Stopped as Left
 from tests.verify import errands
@@ -323,6 +336,16 @@ def test_the_replies_that_a_node_has_had_are_told_apart() -> None:
     # Two questions: the first can fail or be cancelled, as can each of the two second ones.
     assert found.paths == 2 + 2 * 2 + 2 * 2
     assert explore(QUESTIONNAIRE, Limits(), Form(), oracle, prune=False).runs == found.paths
+
+
+def test_a_node_that_asks_for_long_has_states_by_number_and_class_of_its_replies() -> None:
+    """In order, there would be two to the number of the replies."""
+    oracle = replies_of(INSISTENT, {AskHuman: ["yes", "no", "perhaps"]})
+    few, many = (explore(INSISTENT, Limits(fan_out=fan_out), Asking("OK?"), oracle) for fan_out in (20, 40))
+    assert set(few.endings) == set(many.endings) == {"Agreed", "GaveUp"}
+    # Those that are all alike, and two of which the last one differs.
+    assert (many.states - few.states) / 20 == 4
+    assert explore(INSISTENT, Limits(fan_out=4), Asking("OK?"), oracle).states == 1 + 2 + 4 + 8
 
 
 def test_what_nobody_knows_replies_to_is_asked_of_the_user_all_at_once() -> None:

@@ -35,7 +35,7 @@ from graphexec.kernel import Meter, Node, advance, begin, reserved
 from graphexec.runtime import make_run_context, stream
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
 from graphexec.testing.strategies import drawn_graphs
-from graphexec.verify import Certificate, Verdict, check, verify
+from graphexec.verify import Bound, Bounds, Certificate, Verdict, check, verify
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.difference import diff
 from graphexec.verify.explorer.explore import explore
@@ -123,15 +123,14 @@ def test_any_number_of_effects_is_limited_by_fan_out_or_by_a_meter() -> None:
     loose: Any = charged(when_spent=Cancelled)(dataclasses.replace(pay, most=None, least=0))
     row: Any = edges(loose, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
     machine: Graph[Any, Any] = graph(row, start=loose)
-    verdict = verify(machine, Limits())
+    verdict = verify(machine, Limits(fan_out=None))
     assert [finding.code for finding in verdict.findings] == ["GX013"]
     assert verdict.findings[0].remedy == (
-        "set Limits({PAYMENTS: 5}, fan_out=5), or say asks= in its @charged or @metered: how many, or (least, most)"
+        "set Limits(fan_out=5) or Limits({PAYMENTS: 5}), or say asks= in its @charged or @metered: how many, or "
+        "(least, most)"
     )
-    bounds = verdict.bounds
-    assert bounds is not None
-    assert bound_lines(bounds)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"
-    assert verify(machine, FIVE).findings == ()
+    assert verify(machine, dataclasses.replace(FIVE, fan_out=None)).findings == ()
+    assert str(certified(machine, Limits()).bounds.meters["payments"]) == "fan_out = 1,000 (exact)"  # type: ignore[union-attr]
     assert str(certified(machine, Limits(fan_out=3)).bounds.meters["payments"]) == "fan_out = 3 (exact)"  # type: ignore[union-attr]
 
 
@@ -235,8 +234,8 @@ def test_bounds_and_limits_are_told_by_meter() -> None:
     verdict = certified(ORDERS, FIVE)
     assert verdict.bounds is not None
     told = bounds_data(verdict.bounds)
-    assert told["meters"]["payments"] == {"form": "payments", "number": 5, "exact": False}
-    assert told["model_calls"] == {"form": "0", "number": 0, "exact": True}
+    assert told["meters"]["payments"] == {"form": "payments", "number": 5, "exact": False, "assuming": None}
+    assert told["model_calls"] == {"form": "0", "number": 0, "exact": True, "assuming": None}
     assert limits_data(FIVE)["payments"] == 5
     assert bound_lines(verdict.bounds) == [
         "  transitions  payments + 1 = 6 (exact)",
@@ -244,6 +243,8 @@ def test_bounds_and_limits_are_told_by_meter() -> None:
         "  payments     payments = 5 (at most)",
         "  seconds      no bound; set max_execution_time",
     ]
+    unknown = Bounds(verdict.bounds.transitions, {"payments": Bound(None, None)}, verdict.bounds.seconds)
+    assert bound_lines(unknown)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"
 
 
 def test_a_difference_names_the_limits_and_bounds_of_meters() -> None:
@@ -303,7 +304,7 @@ def test_the_charges_of_effects_are_in_the_certificate() -> None:
     certificate = certified(ORDERS, FIVE).certificate
     assert certificate is not None
     data = json.loads(certificate.to_json())
-    assert data["graphexec_certificate"] == 2
+    assert data["graphexec_certificate"] == 3
     assert data["flow"]["transitions"][0]["kinds"] == [[["payments", 1]]]
     assert certificate.limits["payments"] == 5
     assert certificate.limits["parcels"] is None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.verify.proof.paths import find_cycle, find_path, label_edges
+from graphexec.verify.paths import find_cycle, find_path, label_edges
 
 Pair = tuple[int, int]
 

@@ -277,15 +277,16 @@ def _nothing(one: Transition) -> int:
 @pytest.mark.parametrize(("limit", "longest"), [(0, 1), (1, 3), (5, 11)])
 def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
     product = Product(ENTRY, Limits(iterations=None, budgets={"x": limit}))
-    assert product.longest([_step, _spends, _shut, _nothing]) == [longest, limit, 1, 0]
-    assert product.longest([]) == []
+    most = [product.most(weight)[product.begin] for weight in (_step, _spends, _shut, _nothing)]
+    assert most == [longest, limit, 1, 0]
 
 
 def test_of_two_ways_the_longer_counts_and_each_weight_by_itself() -> None:
     flow = flow_with(
         way("a", "b", **calling(models=5)), way("b", END.name), way("a", "c"), way("c", "d"), way("d", END.name)
     )
-    assert Product(flow, NO_LIMIT).longest([_step, _calls]) == [3, 5]
+    product = Product(flow, NO_LIMIT)
+    assert [product.most(weight)[product.begin] for weight in (_step, _calls)] == [3, 5]
 
 
 def test_the_size_is_a_limit_of_the_states_that_there_may_be() -> None:

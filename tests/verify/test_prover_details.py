@@ -348,7 +348,7 @@ STRANGE = Certificate(
 def test_a_certificate_is_read_as_it_was_written() -> None:
     text = STRANGE.to_json()
     assert Certificate.from_json(text) == STRANGE
-    assert text.startswith('{\n  "graphexec_certificate": 2,\n  "digest": "')
+    assert text.startswith('{\n  "graphexec_certificate": 3,\n  "digest": "')
     assert json.loads(text)["digest"] == STRANGE.flow.digest
     again = Certificate.from_json(text)
     assert hash(again.flow) == hash(STRANGE.flow)
@@ -364,7 +364,7 @@ def broken(**changes: Any) -> str:
 
 def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
     assert broken(graphexec_certificate=1) == (
-        "this certificate has version 1, and this graphexec reads version 2; prove the machine anew (version 1 is of "
+        "this certificate has version 1, and this graphexec reads version 3; prove the machine anew (version 1 is of "
         "graphexec 0.1)"
     )
     assert broken(digest="0") == "this certificate's flow is not the one that its digest names; prove it anew"

@@ -61,7 +61,7 @@ def test_the_longest_run_of_the_table_has_four_transitions_per_iteration_and_two
 def test_every_edge_of_the_table_is_taken() -> None:
     found = explore_table(AGENT_EXECUTOR, agent_limits(iterations=2, tool_calls=1))
     assert found.never_taken == ()
-    (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2)).never_taken
+    (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2, fan_out=None)).never_taken
     assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is spent at dispatch_tools")
 
 
@@ -307,10 +307,20 @@ def test_a_visit_may_ask_for_several_kinds_of_things() -> None:
     assert "Prompt" not in explore_table(asking(3, 3, CallModel, CallTool), one_of_each).endings
 
 
-@pytest.mark.parametrize("limits", [agent_limits(tool_calls=2), Limits(fan_out=2)])
-def test_what_is_asked_for_one_by_one_is_charged_up_to_the_limit(limits: Limits) -> None:
-    found = explore_table(asking(4, 4 if limits.fan_out is None else None, CallTool), limits)
+@pytest.mark.parametrize(("limits", "most"), [(agent_limits(tool_calls=2), 4), (Limits(fan_out=2), None)])
+def test_what_is_asked_for_one_by_one_is_charged_up_to_the_limit(limits: Limits, most: int | None) -> None:
+    found = explore_table(asking(4, most, CallTool), limits)
     assert (found.tool_calls, set(found.endings)) == (2, {"Stopped"})
+
+
+@pytest.mark.parametrize(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
+def test_a_wide_fan_out_is_explored_as_far_as_it_matters(tool_calls: int | None, found: int, enough: int) -> None:
+    wide, narrow = (
+        explore_table(asking(0, None, CallTool), agent_limits(tool_calls=tool_calls, fan_out=fan_out))
+        for fan_out in (1_000, enough)
+    )
+    assert (wide.tool_calls, set(wide.endings)) == (found, {"Prompt", "Stopped"})
+    assert wide == narrow
 
 
 def test_a_limit_on_tokens_stops_a_batch_of_calls() -> None:

@@ -168,8 +168,8 @@ def test_a_certificate_without_the_limit_that_it_counts_is_refused() -> None:
         ("", "this is no certificate"),
         ("[]", "this is no certificate"),
         ("{}", "this is no certificate"),
-        ('{"graphexec_certificate": 1}', "has version 1, and this graphexec reads version 2; prove the machine anew"),
-        ('{"graphexec_certificate": 2, "flow": {}}', "is broken"),
+        ('{"graphexec_certificate": 1}', "has version 1, and this graphexec reads version 3; prove the machine anew"),
+        ('{"graphexec_certificate": 3, "flow": {}}', "is broken"),
     ],
 )
 def test_what_is_no_certificate_is_refused(text: str, says: str) -> None:

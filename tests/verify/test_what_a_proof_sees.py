@@ -291,7 +291,7 @@ def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
 @pytest.mark.parametrize("kind", ["gate", "within"])
 def test_what_a_spent_limit_takes_is_possible_where_there_is_such_a_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
-    none = Limits(iterations=None)
+    none = Limits(iterations=None, fan_out=None)
     flow = Flow("a", ("a",), (one,), (("x", None),))
     assert not possible(one, limits_of(flow, none))
     given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
@@ -317,7 +317,6 @@ CUT = (
     "each node's function, policy and observer returns at once, and the event loop is not blocked; an unanswered "
     "effect is cut"
 )
-FINITELY = "each visit of think asks for finitely many effects"
 NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
 AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
 
@@ -325,12 +324,10 @@ AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
 @pytest.mark.parametrize(
     ("limits", "asks", "assumed"),
     [
-        (Limits(), None, (RETURNS, FINITELY, NEVER_AGAIN)),
-        (Limits(), 3, (RETURNS, NEVER_AGAIN)),
-        (Limits(fan_out=3), None, (RETURNS, NEVER_AGAIN)),
-        (agent_limits(model_calls=3), None, (RETURNS, NEVER_AGAIN)),
-        (agent_limits(tool_calls=3), None, (RETURNS, FINITELY, NEVER_AGAIN)),
-        (Limits(restarts=0), None, (RETURNS, FINITELY)),
+        (Limits(), None, (RETURNS, NEVER_AGAIN)),
+        (Limits(fan_out=None), 3, (RETURNS, NEVER_AGAIN)),
+        (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, NEVER_AGAIN)),
+        (Limits(restarts=0), None, (RETURNS,)),
         (Limits(seconds=9, restarts=2), 1, (CUT, AGAIN)),
     ],
 )
@@ -338,26 +335,31 @@ def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assum
     verdict = asking(charged(when_spent=Halted, asks=asks)(think)).verify(limits)
     assert verdict.proved
     assert verdict.assumptions == assumed
-    assert {one.severity for one in verdict.findings} <= {"warning"}
-    warned = [str(one) for one in verdict.findings]
-    assert len(warned) == (FINITELY in assumed)
-    for text in warned:
-        assert text == (
-            "GX013 at think: nothing bounds how often one visit asks for CallModel. Set max_fan_out, max_model_calls "
-            f"(agent_limits has them without max_), or {SAY_HOW_MANY}."
-        )
+    assert verdict.findings == ()
 
 
-def test_effects_without_a_budget_are_bounded_by_the_fan_out_alone() -> None:
+@pytest.mark.parametrize("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
+def test_asks_that_nothing_bounds_are_unproved(limits: Limits) -> None:
+    verdict = asking(charged(when_spent=Halted)(think)).verify(limits)
+    assert (verdict.status, verdict.certificate, verdict.assumptions) == ("unproved", None, ())
+    (finding,) = verdict.findings
+    assert finding.severity == "error"
+    assert str(finding) == (
+        "GX013 at think: nothing bounds how often one visit asks for CallModel. Set max_fan_out or max_model_calls "
+        f"(agent_limits has them without max_), or {SAY_HOW_MANY}."
+    )
+
+
+def test_effects_without_a_meter_are_bounded_by_the_fan_out_alone() -> None:
     machine = asking(charged(when_spent=Halted)(either))
-    assert [one.code for one in machine.verify(agent_limits(model_calls=1, tool_calls=1)).findings] == ["GX013"]
-    assert not machine.verify(Limits(fan_out=1)).findings
-    (finding,) = machine.verify(Limits()).findings
+    assert machine.verify(Limits()).findings == ()
+    (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
+    assert (finding.code, finding.node) == ("GX013", "either")
     assert "asks for CallModel, CallTool, Look" in finding.fact
-    assert finding.remedy == SAY_HOW_MANY
+    assert finding.remedy == f"set max_fan_out (agent_limits has it without max_), or {SAY_HOW_MANY}"
 
 
-def test_a_proof_names_every_node_that_may_ask_for_any_number_of_effects() -> None:
+def test_every_node_whose_asks_nothing_bounds_is_named() -> None:
     @node
     def think_again(given: Given) -> Asks[CallModel, Made]:
         yield from ask(CallModel(CompletionRequest("?")))
@@ -377,7 +379,7 @@ def test_a_proof_names_every_node_that_may_ask_for_any_number_of_effects() -> No
         | row(again, on(Made, END) | on(Halted, END)),
         start=counted,
     )
-    assert "each visit of think, think_again asks for finitely many effects" in machine.verify().assumptions
+    assert [one.node for one in machine.verify(Limits(fan_out=None)).findings] == ["think", "think_again"]
 
 
 def test_what_leads_to_a_node_that_there_is_not_can_be_looked_at_too() -> None:

@@ -467,7 +467,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
                 way("a", "a", "x"), gate("a", "b", "x"), way("b", "b", "y"), gate("b", END.name, "y"), x=500, y=500
             ),
             NO_LIMIT,
-            ("x + y + 2 = 1,002 (at most)", "0 (exact)", "0 (exact)"),
+            ("x + y + 2 = 1,002 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
             # A run may take either way, but not both.
@@ -480,7 +480,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
         (
             flow_with(way("a", END.name, "x", **calling(models=1, tools=1)), gate("a", END.name, "x"), x=10_000),
             Limits(iterations=None, seconds=9),
-            ("1 (at most)", "1 (at most)", "1 (at most)"),
+            ("1 (exact)", "1 (exact)", "1 (exact)"),
         ),
         (
             # Only a crash leads the longest way, and that there is one is not sure.
@@ -508,28 +508,33 @@ def test_the_bound_on_transitions_has_a_form_and_a_number(flow: Flow, limits: Li
     ("most", "limits", "text"),
     [
         (199, NO_LIMIT, "x + 1 = 200 (exact)"),
-        (200, NO_LIMIT, "x + 1 = 201 (at most)"),
-        # A clock has two states, so there are as many again.
-        (99, Limits(iterations=None, seconds=9), "x + 1 = 100 (exact)"),
-        (100, Limits(iterations=None, seconds=9), "x + 1 = 101 (at most)"),
+        # More states than are looked at one by one.
+        (2_500, NO_LIMIT, "x + 1 = 2,501 (exact)"),
+        (2_500, Limits(iterations=None, seconds=9), "x + 1 = 2,501 (exact)"),
     ],
 )
-def test_a_bound_is_exact_where_no_more_states_are_to_be_looked_at_than_may_be(
-    monkeypatch: pytest.MonkeyPatch, most: int, limits: Limits, text: str
-) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 200)
+def test_rounds_that_are_made_many_times_are_looked_at_once(most: int, limits: Limits, text: str) -> None:
     transitions, *_ = bounded(flow_with(way("a", "a", "x"), gate("a", END.name, "x"), x=most), limits)
     assert transitions == text
 
 
-@pytest.mark.parametrize(("nodes", "form"), [(200, "2*y + 200"), (201, "x + y + 200")])
-def test_in_a_large_flow_no_budget_is_looked_for_that_bounds_it_best(nodes: int, form: str) -> None:
-    before = [str(number) for number in range(nodes - 2)]
-    chain = [way(here, there) for here, there in itertools.pairwise([*before, "a"])]
+def test_no_more_states_are_looked_at_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphexec.verify.proof.product._LOOKED_AT", 3)
+    monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)
+    chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
+    transitions, *_ = bounded(flow_with(*chain, way("f", END.name)), NO_LIMIT)
+    assert transitions == "6 (at most)"
+
+
+@pytest.mark.parametrize(("budgets", "form"), [(6, "2*y + 2"), (7, None)])
+def test_a_flow_of_many_budgets_has_no_closed_form(budgets: int, form: str | None) -> None:
+    others = [str(number) for number in range(budgets - 2)]
+    chain = [one for here, there in itertools.pairwise([*others, "a"]) for one in (way(here, there, here),)]
     loop = (way("a", "b", "x"), gate("a", END.name, "x"), way("b", "a", "y"), gate("b", END.name, "y"))
-    bounds = judged(flow_with(*chain, *loop, x=5, y=2), NO_LIMIT)
+    closed = [gate(name, END.name, name) for name in others]
+    bounds = judged(flow_with(*chain, *closed, *loop, x=5, y=2, **dict.fromkeys(others, 1)), NO_LIMIT)
     assert isinstance(bounds, Bounds)
-    assert bounds.transitions.form == form
+    assert (bounds.transitions.form is None) == (form is None)
 
 
 CALLING = flow_with(
@@ -544,19 +549,21 @@ CALLING = flow_with(
 @pytest.mark.parametrize(
     ("limits", "models", "tools"),
     [
-        (Limits(), "iterations = 15 (exact)", "no bound"),
+        (Limits(), "iterations = 15 (exact)", "fan_out*iterations = 15,000 (exact)"),
+        (Limits(fan_out=None), "iterations = 15 (exact)", "no bound"),
         (Limits(fan_out=0), "iterations = 15 (exact)", "fan_out*iterations = 0 (exact)"),
         (Limits(fan_out=3), "iterations = 15 (exact)", "fan_out*iterations = 45 (exact)"),
         (agent_limits(fan_out=3, tool_calls=50), "iterations = 15 (exact)", "fan_out*iterations = 45 (at most)"),
         (agent_limits(fan_out=3, tool_calls=45), "iterations = 15 (exact)", "fan_out*iterations = 45 (at most)"),
         (agent_limits(fan_out=3, tool_calls=44), "iterations = 15 (exact)", "tool_calls = 44 (at most)"),
         (agent_limits(tool_calls=7), "iterations = 15 (exact)", "tool_calls = 7 (at most)"),
-        (agent_limits(tokens=5), "tokens = 5 (at most)", "no bound"),
-        (agent_limits(tokens=5, model_calls=4), "model_calls = 4 (at most)", "no bound"),
-        (agent_limits(tokens=4, model_calls=5), "tokens = 4 (at most)", "no bound"),
-        (agent_limits(tokens=4, model_calls=4), "model_calls = 4 (at most)", "no bound"),
-        (agent_limits(tokens=20), "iterations = 15 (at most)", "no bound"),
-        (Limits(iterations=0), "iterations = 0 (exact)", "no bound"),
+        (agent_limits(tokens=5), "tokens = 5 (at most)", "fan_out*iterations = 15,000 (exact)"),
+        (agent_limits(tokens=5, model_calls=4), "model_calls = 4 (at most)", "fan_out*iterations = 15,000 (exact)"),
+        (agent_limits(tokens=4, model_calls=5), "tokens = 4 (at most)", "fan_out*iterations = 15,000 (exact)"),
+        (agent_limits(tokens=4, model_calls=4), "model_calls = 4 (at most)", "fan_out*iterations = 15,000 (exact)"),
+        (agent_limits(tokens=20), "iterations = 15 (at most)", "fan_out*iterations = 15,000 (exact)"),
+        (Limits(iterations=0), "iterations = 0 (exact)", "fan_out*iterations = 0 (exact)"),
+        (Limits(iterations=0, fan_out=None), "iterations = 0 (exact)", "no bound"),
     ],
 )
 def test_calls_are_bounded_by_the_loop_or_by_their_own_limit_whichever_is_less(
@@ -568,9 +575,10 @@ def test_calls_are_bounded_by_the_loop_or_by_their_own_limit_whichever_is_less(
 @pytest.mark.parametrize(
     ("flow", "limits", "tools"),
     [
-        (CALLING, Limits(), Bound(None, None)),
+        (CALLING, Limits(), Bound("fan_out*iterations", 15_000, exact=True, value=15_000)),
+        (CALLING, Limits(fan_out=None), Bound(None, None)),
         (CALLING, agent_limits(tool_calls=7), Bound("tool_calls", 7, value=7)),
-        (CALLING, Limits(restarts=1), Bound(None, None)),
+        (CALLING, Limits(restarts=1), Bound("fan_out*iterations + fan_out*restarts", 16_000, value=16_000)),
         (CALLING, agent_limits(fan_out=3, tool_calls=50), Bound("fan_out*iterations", 45, exact=False, value=45)),
         (flow_with(way("a", END.name)), Limits(), Bound("0", 0, exact=True, value=0)),
     ],

@@ -53,8 +53,7 @@ def written(wishes: str, limits: Limits) -> Trace:
         if not isinstance(event, Done):
             recorder(event)
         else:
-            status = "answered" if type(event.outcome).__name__ == "Book" else "stopped"
             spent = {"budgets": dict(event.spent.budgets), "tokens": 0, "model_calls": 0, "tool_calls": 0}
             spent |= {"iterations": event.spent.iterations, "seconds": 0.0, "restarts": 0}
-            result = {"event": "result", "status": status, "seconds": 0.0, "spent": spent}
+            result = {"event": "result", "status": "answered", "seconds": 0.0, "spent": spent}
     return [*map(json.loads, recorder.recording.to_json_lines().splitlines()), result]

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from graphexec.draw.model.marks import Mark, Marks, marked_nodes, marks_of
 from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool
-from graphexec.errors import InputError
+from graphexec.errors import InputError, format_number
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits
@@ -189,8 +189,9 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         first = "Unproved: it is not known that every run ends." if verdict.status == "unproved" else "Refuted."
         return (first, *map(str, errors))
     known = [
-        f"{bound.number:,g} {name.removesuffix('s') if bound.number == 1 else name}".replace("_", " ")
-        + ("" if bound.form in (None, f"{bound.number:g}") else f" ({bound.form})")
+        f"{format_number(bound.number)} {name.removesuffix('s') if bound.number == 1 else name}".replace("_", " ")
+        + ("" if bound.form in (None, format_number(bound.number)) else f" ({bound.form})")
+        + bound.condition
         for name, bound in bounds.rows()
         if bound.number is not None
     ]
@@ -230,7 +231,7 @@ def _cost(budget: Budget, limits: Limits | None) -> str:
     limit = budget.limit
     if limits is not None:
         limit = limits.iterations if iteration else limits.budgets.get(budget.name, limit)
-    return f"counts {budget}, without limit" if limit is None else f"costs 1 of {limit:,} {budget}"
+    return f"counts {budget}, without limit" if limit is None else f"costs 1 of {format_number(limit)} {budget}"
 
 
 def _absent(graph: Graph[Any, Any]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable
 
+from graphexec.errors import format_integer
+
 
 def counted(count: int, thing: str) -> str:
     """A number of things: `1 tool call`, `1,200 tokens`."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return f"{format_integer(count, ',')} {thing}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -136,7 +136,7 @@ def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
 def _parse_arguments(arguments: str) -> Any:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

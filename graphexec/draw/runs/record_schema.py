@@ -15,6 +15,10 @@ from graphexec.errors import InputError
 # Seconds, of which nobody has so many that they are no number any more.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
 
+# What is counted, and money; what the meters of a machine's own count may be either.
+_Count: TypeAlias = Annotated[int, Field(ge=0)]
+_Money: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 class _Start(TypedDict):
     limits: NotRequired[dict[str, Any]]
@@ -22,25 +26,25 @@ class _Start(TypedDict):
 
 
 class _Spent(TypedDict):
-    iterations: int
+    iterations: _Count
     seconds: _Seconds
-    model_calls: int
-    tool_calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    tokens: int
-    cost: float
-    budgets: dict[str, float]
+    model_calls: _Count
+    tool_calls: _Count
+    prompt_tokens: _Count
+    completion_tokens: _Count
+    tokens: _Count
+    cost: _Money
+    budgets: dict[str, _Count | _Money]
 
 
 class _Message(TypedDict):
     role: str
     content: str
-    kept: NotRequired[int]
+    kept: NotRequired[_Count]
 
 
 class _Prompt(TypedDict):
-    kept: int
+    kept: _Count
     messages: list[_Message]
 
 
@@ -64,8 +68,8 @@ class _Reply(TypedDict):
     error: NotRequired[str | None]
     content: NotRequired[str]
     tool_calls: NotRequired[list[_Call]]
-    prompt_tokens: NotRequired[int]
-    completion_tokens: NotRequired[int]
+    prompt_tokens: NotRequired[_Count]
+    completion_tokens: NotRequired[_Count]
 
 
 class _AtNode(TypedDict):
@@ -78,8 +82,8 @@ class _Entered(_AtNode):
 
 class _CallId(TypedDict):
     run: str
-    sequence: int
-    member: int
+    sequence: _Count
+    member: _Count
 
 
 class _OfCall(_AtNode):
@@ -95,7 +99,7 @@ class _Answered(_OfCall):
     spent: _Spent
     seconds: _Seconds
     replies: list[_Reply]
-    within: NotRequired[dict[str, float]]
+    within: NotRequired[dict[str, _Count | _Money]]
 
 
 class _Moved(_AtNode):
@@ -138,7 +142,7 @@ def whole(record: Record, place: str) -> None:
     if record["event"] not in _KINDS:
         return
     try:
-        _adapter(record["event"]).validate_python(record)
+        _adapter(record["event"]).validate_python(record, strict=True)
     except ValidationError as error:
         what = error.errors()[0]
         where = ".".join(map(str, what["loc"]))

@@ -46,7 +46,6 @@ What the caller passed as `context` is in no record.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, final
@@ -77,6 +76,7 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.serialization import UNFIT, format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta
@@ -237,7 +237,7 @@ class Recording:
 
     def to_json_lines(self) -> str:
         """Return the records as text, a line each: what `graphexec run --json` prints."""
-        return "".join(f"{json.dumps(record)}\n" for record in self.records)
+        return "".join(f"{format_json(record)}\n" for record in self.records)
 
     @staticmethod
     def from_json_lines(text: str) -> Recording:
@@ -326,9 +326,9 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
         if not line.strip():
             continue
         try:
-            record: Record = {**json.loads(line)}
+            record: Record = {**parse_json(line)}
             yield number, {**record, "event": str(record["event"])}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except UNFIT as error:
             raise InputError(
                 f"line {number} is not a record: {error!r}; give what graphexec run --json printed"
             ) from None

@@ -19,8 +19,8 @@ from graphexec.models.http.endpoint import Endpoint
 # JSON on its way out: its values are arbitrary.
 JSON = dict[str, Any]
 
-# A negative count would give tokens back to a run that is bounded by them.
-TokenCount = Annotated[int, Field(ge=0)]
+# A negative count would give tokens back to a run that is bounded by them, and `true` is not one token.
+TokenCount = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Wire(BaseModel):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from graphexec._arguments import MODEL, Constraint, check, number
 from graphexec.errors import InputError
-from graphexec.messages import Model, ModelReply, Usage
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
+from graphexec.messages import Model, ModelReply, Usage, check_reply
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name
 
 _MONEY = number("money per million tokens, 0 or more")
 
@@ -27,8 +28,11 @@ class Price:
         check("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
 
     def of(self, usage: Usage) -> float:
-        """Return what these tokens cost."""
-        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+        """Return what these tokens cost; infinity where a float cannot hold it."""
+        try:
+            return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+        except OverflowError:
+            return math.inf
 
 
 def _are_prices(value: object) -> bool:
@@ -55,7 +59,7 @@ def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
     async def flow(call: ModelCall) -> ModelReply:
         reply = await call.ask(model)
         price = known if isinstance(known, Price) else _price_of(reply.model, known)
-        return replace(reply, cost=price.of(reply.usage))
+        return check_reply(replace(reply, cost=price.of(reply.usage)), model_name(model))
 
     return WrappedModel("priced", [model], flow, instant=True)
 

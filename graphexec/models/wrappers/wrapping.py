@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import MODEL, check
-from graphexec.errors import InputError, InvalidReplyError, format_value
-from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
+from graphexec.errors import InputError, format_value
+from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta, check_reply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.dialect import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
@@ -74,11 +74,7 @@ class ModelCall:
                         await emit(piece)
                     else:
                         reply = piece
-        if not isinstance(reply, ModelReply):
-            raise InvalidReplyError(
-                f"the model {model_name(model)} returned {reply!r}; return a ModelReply, and last of a stream"
-            )
-        return reply
+        return check_reply(reply, model_name(model))
 
     async def sleep(self, seconds: float) -> None:
         """Let that many seconds pass."""

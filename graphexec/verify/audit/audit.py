@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from graphexec.actions import StoppedResponse
 from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.errors import CertificateError
 from graphexec.kernel.node import END
 from graphexec.verify.audit.trace import REPORT, WHOLE, Trace, TraceRecord, TraceVisit, Violation, show
 from graphexec.verify.proof.certificate import Certificate
-from graphexec.verify.proof.checker import check_ranks
+from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Transition
 
 # Seconds. A deadline is a point in time; control returns a little after it, on a busy machine later.
@@ -51,14 +52,14 @@ def audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
     The certificate itself is checked first; it is not checked against any graph. Costs one pass over the trace.
     """
     try:
-        check_ranks(certificate)
+        check_certificate(certificate)
     except CertificateError as error:
         return Audit((Violation(0, str(error), "prove the machine anew"),))
     if not records or records[0].get("event") != "start":
         return Audit((Violation(1, "no run begins here", WHOLE),))
     try:
         return _run_audit(records, certificate)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         return Audit((Violation(len(records), f"a record is not as graphexec run --json prints it: {error!r}", WHOLE),))
 
 
@@ -126,6 +127,8 @@ def _ending(trace: Trace, last: int) -> Iterator[Violation]:
     elif ended != (status in ("answered", "stopped")):
         how = f"reached END and its status is {status}" if ended else f"is {status} and did not reach END"
         yield Violation(last, f"the run {how}", REPORT)
+    elif ended and (status == "stopped") != (trace.visits[-1].outcome == StoppedResponse.__name__):
+        yield Violation(last, f"the run ended with {trace.visits[-1].outcome}, and its status is {status}", REPORT)
 
 
 def _check_requests(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
@@ -172,7 +175,7 @@ def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], c
             # Entries cost exactly what a transition says, effects at least so much.
             return f"spends {wanted} of {name}, of which {show(was)} is spent before it and {show(now)} after it"
         elif name in bounded and (bound := way.calls(name)) is not None and own > bound:
-            return f"makes at most {bound:,} {name.replace('_', ' ')}, and {show(own)} are counted"
+            return f"makes at most {show(bound)} {name.replace('_', ' ')}, and {show(own)} are counted"
     asked = len(visit.asked)
     if way.kind == "move" and asked < way.asks:
         return f"asks for {way.asks:,} effects at least, and {asked:,} are told"

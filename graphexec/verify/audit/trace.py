@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
+from graphexec.errors import format_integer, format_value
 from graphexec.kernel.effects import Perform
 from graphexec.verify.proof.flow import Flow
 
@@ -107,15 +108,21 @@ class Trace:
         counts |= {f"{name} within": count for name, count in within.items() if name in self._whole}
         for name, count in counts.items():
             if type(count) is not int or count < 0:
-                yield Violation(line, f"{name} is {count!r}; what is counted is whole and not below 0", REPORT)
+                yield Violation(
+                    line, f"{name} is {format_value(count)}; what is counted is whole and not below 0", REPORT
+                )
         if not 0 <= spent.get("cost", 0) < float("inf"):
-            yield Violation(line, f"the cost is {spent['cost']!r}; no money is below 0", REPORT)
+            yield Violation(line, f"the cost is {format_value(spent['cost'])}; no money is below 0", REPORT)
         for seconds in (spent.get("seconds", 0), record.get("seconds", 0)):
             if not 0 <= seconds < float("inf"):
-                yield Violation(line, f"the seconds are {seconds!r}; no time is below 0", REPORT)
+                yield Violation(line, f"the seconds are {format_value(seconds)}; no time is below 0", REPORT)
 
     def _read(self, line: int, record: TraceRecord) -> None:
+        if self.result is not None:
+            self._fault(line, f"{record['event']} comes after the result, which is the last record of a run")
         match record["event"]:
+            case "start" if line > 1:
+                self._fault(line, "another run begins here, and a trace is of one")
             case "entered":
                 self._take_entered(line, record)
             case "asked":
@@ -231,7 +238,7 @@ class Trace:
             most = least[name] + unknown * largest if closed and not open_ else count
             if not (0 if open_ else least[name]) <= count <= most:
                 meter = name.replace("_", " ")
-                self._fault(line, f"{visit.node} asked for {least[name]:,} {meter}, and {count:,} are counted")
+                self._fault(line, f"{visit.node} asked for {show(least[name])} {meter}, and {show(count)} are counted")
         if not closed or open_:
             return
         most = sum(least.values()) + unknown * max((sum(kind.values()) for kind in self._kinds), default=0)
@@ -268,4 +275,4 @@ def _join(effects: Iterable[str]) -> str:
 
 def show(number: float) -> str:
     """A whole number with commas, another to the thousandth."""
-    return f"{int(number):,}" if number == int(number) else f"{number:,.3f}".rstrip("0")
+    return format_integer(int(number), ",") if number == int(number) else f"{number:,.3f}".rstrip("0")

@@ -1,8 +1,9 @@
 """The abstraction by which the explorer treats two runs as one state.
 
-Kept of a run are its node, the rest of its limits, the classes of the node's replies, and the *shape* of its values:
-their classes, enums, booleans, and the strings of the oracle's replies. Left out are previous steps, other strings, and
-large numbers: a node that counts higher in its value is seen at every count by `explore(..., prune=False)` only.
+Kept of a run are its node, the rest of its limits, the classes of the node's replies (of more than 5: how many, which,
+and the last), and the *shape* of its values: their classes, enums, booleans, and the strings of the oracle's replies.
+Left out are previous steps, other strings, and large numbers: a node that counts higher in its value is seen at every
+count by `explore(..., prune=False)` only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from graphexec.kernel.meters import Limits, Spent
 # A sequence up to this long is told apart by its order and length; of a longer one only what is in it counts, so that a
 # history in a value of the user's does not make every run a state of its own.
 _IN_ORDER = 3
+
+# The replies of a visit up to so many are compared in order; in longer visits, such as those of a node that asks until
+# it likes the answer, each further one would multiply the states.
+_REPLIES = 5
 
 # Whole numbers from 0 up to this one are told apart: what counts in values mostly counts to two or three.
 _COUNTED = 3
@@ -83,6 +88,11 @@ def asked_shape(effect: Request, words: Words) -> Hashable:
         return (CallTool, effect.name)
     # What a model is asked is a text with the whole history in it.
     return shape(type(effect) if isinstance(effect, (CallModel, CallAgent)) else effect, words)
+
+
+def history(replies: tuple[str, ...]) -> Hashable:
+    """Return the part of a visit's replies, by class, by which visits differ."""
+    return replies if len(replies) <= _REPLIES else (len(replies), frozenset(replies), replies[-1])
 
 
 def texts(value: object, depth: int = 0) -> frozenset[str]:

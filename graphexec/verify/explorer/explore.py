@@ -18,7 +18,7 @@ from graphexec.errors import InputError, ParseError
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, shape
+from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, history, shape
 from graphexec.verify.explorer.failure import Failure, Raised, raised_by
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.search import Search
@@ -149,7 +149,7 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
             return next(numbers)
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
         left = counters(spent, limits, graph.budgets, grace=grace)
-        return node, left, shape(value, oracle.words), asked_shape(waiting.effect, oracle.words), waiting.had
+        return node, left, shape(value, oracle.words), asked_shape(waiting.effect, oracle.words), history(waiting.had)
 
     space = Search(graph, expand, alike, most_states, properties).space(*stepping.begun(start))
     failures = [

@@ -69,7 +69,7 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
         CallAgent: decisions(list(tools)),
     }
     if agent is not None and agent.model is not None:
-        known[CallModel] = model_replies(agent, list(tools))
+        known[CallModel] = model_replies(agent, tools)
     given: dict[type[Effect[Any]], list[Reply]] = {}
     for kind, values in (replies or {}).items():
         if isinstance(values, str):
@@ -104,11 +104,12 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     return Oracle(replies_to, words, None if agent is None else tuple(tools))
 
 
-def model_replies(agent: Agent, tools: Sequence[str]) -> list[Reply]:
-    """Return one model reply of each kind that the agent's parser tells apart."""
+def model_replies(agent: Agent, tools: Mapping[str, AnyTool]) -> list[Reply]:
+    """Return one model reply of each kind that the agent's parser tells apart; calls have arguments that fit."""
     found: dict[str, Reply] = {}
-    for candidate in _pool(tools):
-        name = _reading(agent, candidate, tools)
+    names = list(tools)
+    for candidate in _pool({name: example_of(tool.parameters) for name, tool in tools.items()}):
+        name = _reading(agent, candidate, names)
         found.setdefault(name, Reply(name, candidate))
     return list(found.values())
 
@@ -152,23 +153,59 @@ _ANY_RESULT = [
 ]
 
 
-def _pool(tools: Sequence[str]) -> Iterator[ModelReply]:
-    names: list[tuple[str, ...]] = [(name,) for name in (*tools, UNKNOWN)]
-    if tools:
-        names += [(tools[0], tools[-1]), (tools[0], UNKNOWN)]
+def _pool(tools: Mapping[str, Any]) -> Iterator[ModelReply]:
+    known = list(tools)
+    names: list[tuple[str, ...]] = [(name,) for name in (*known, UNKNOWN)]
+    if known:
+        names += [(known[0], known[-1]), (known[0], UNKNOWN)]
     yield ModelReply("Final Answer: done")
     yield ModelReply(json.dumps({"action": "final_answer", "answer": "done"}))
     yield ModelReply("done")
     for several in names:
-        yield ModelReply("\n".join(f"Action: {name}\nAction Input: 1" for name in several))
-        calls: list[dict[str, Any]] = [{"action": name, "action_input": {}} for name in several]
+        arguments = [tools.get(name, {}) for name in several]
+        written = [json.dumps(given) for given in arguments]
+        yield ModelReply(
+            "\n".join(f"Action: {name}\nAction Input: {given}" for name, given in zip(several, written, strict=True))
+        )
+        calls = [{"action": name, "action_input": given} for name, given in zip(several, arguments, strict=True)]
         yield ModelReply(json.dumps(calls[0] if len(calls) == 1 else calls))
-        yield ModelReply("", tuple(ToolCall(f"call{n}", name, "{}") for n, name in enumerate(several)))
+        yield ModelReply(
+            "",
+            tuple(
+                ToolCall(f"call{n}", name, given) for n, (name, given) in enumerate(zip(several, written, strict=True))
+            ),
+        )
     yield ModelReply("")
     yield ModelReply("[]")
     yield ModelReply('{"action": ')
     yield ModelReply("Action: and no more")
-    yield ModelReply("", (ToolCall("call0", (*tools, UNKNOWN)[0], '{"text": "cut'),), finish_reason="length")
+    yield ModelReply("", (ToolCall("call0", (*known, UNKNOWN)[0], '{"text": "cut'),), finish_reason="length")
+
+
+def example_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:
+    """Return a value that fits a JSON schema, as far as its types, enumerations, least sizes and references say it."""
+    known: Mapping[str, Any] = definitions or schema.get("$defs", {})
+    match schema:
+        case {"const": value} | {"enum": [value, *_]} | {"examples": [value, *_]}:
+            return value
+        case {"$ref": str(name)} if name.rpartition("/")[2] in known:
+            return example_of(known[name.rpartition("/")[2]], known)
+        case {"anyOf": [*kinds]} | {"oneOf": [*kinds]} | {"allOf": [*kinds]}:
+            # None ends what refers to itself.
+            return None if {"type": "null"} in kinds else example_of(kinds[0], known)
+        case {"type": "object"}:
+            properties = schema.get("properties", {})
+            return {name: example_of(properties[name], known) for name in schema.get("required", ())}
+        case {"type": "array"}:
+            return [example_of(schema.get("items", {}), known) for _ in range(schema.get("minItems", 0))]
+        case {"type": "integer" | "number"}:
+            return schema.get("minimum", schema.get("maximum", 1))
+        case {"type": "boolean"}:
+            return True
+        case {"type": "null"}:
+            return None
+        case _:
+            return "x" * max(1, schema.get("minLength", 1))
 
 
 def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from graphexec.kernel.events import Event
 from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.temporal import Assertion
+from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof.components import strongly_connected_components
-from graphexec.verify.proof.paths import find_cycle, find_path, label_edges
 
 C = TypeVar("C")
 

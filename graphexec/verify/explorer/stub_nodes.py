@@ -65,12 +65,27 @@ def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
     return list(effects)
 
 
+def _narrowed(graph: Graph[Any, Any], limits: Limits) -> Limits:
+    """Return the limits with a fan-out that is no wider than makes a difference.
+
+    A visit that asks for more than the limits on meters allow is stopped by these, and the number of effects that no
+    limit counts is no part of a state.
+    """
+    if limits.fan_out is None:
+        return limits
+    counted = [int(limit) + 1 for node in graph for limit in _limited_meters(node, limits).values()]
+    return dataclasses.replace(limits, fan_out=min(limits.fan_out, max([WIDEST, *counted])))
+
+
 def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     if node.grace is not None:
         return {}
     meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
     return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
 
+
+# So many effects of one visit are explored though no limit on a meter counts them.
+WIDEST = 8
 
 # What the limits leave of each meter that has one.
 _Left: TypeAlias = Mapping[Meter, float]
@@ -108,7 +123,7 @@ class Puppets:
     """A graph with a puppet in the place of each node, to be run one step at a time."""
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits, ranks: Ranks | None = None) -> None:
-        self._limits = limits
+        self._limits = _narrowed(graph, limits)
         self._ranks = ranks
         self._pull = Pull(object)
         self._returned = False
@@ -211,20 +226,23 @@ class Puppets:
         if node.kind != "asks":
             return [()]
         ends = {node.least, node.least + 1 if node.most is None else node.most}
-        if node.most is None and (fan_out := self._limits.fan_out) is not None:
+        most = node.most
+        if most is None and (fan_out := self._limits.fan_out) is not None:
+            # One more is refused, and so is all that is wider.
+            most = max(fan_out + 1, node.least)
             ends |= {fan_out, fan_out + 1}
         effects = self._effects[node.name]
         found: list[tuple[PuppetEffect, ...]] = []
         for effect in effects:
             rest = _allowance(effect, left)
             counts = ends if rest is None else ends | {rest, rest + 1}
-            found += [(effect,) * count for count in sorted(counts) if _may_ask(node, count)]
+            found += [(effect,) * count for count in sorted(counts) if _may_ask(node.least, most, count)]
         if len(effects) > 1:
             # Where it may ask for two at all, it may ask for one of each.
             found += [
                 asks
                 for count in sorted({*ends, max(2, node.least)})
-                if _may_ask(node, count)
+                if _may_ask(node.least, most, count)
                 for asks in _mixed(count, effects, left)
             ]
         return list(dict.fromkeys(found))
@@ -264,8 +282,8 @@ class Puppets:
         return (self._return_result(None) if isinstance(asked.effect, Perform) else None), at, at - now
 
 
-def _may_ask(node: Node[Any, Any], count: int) -> bool:
-    return node.least <= count and (node.most is None or count <= node.most)
+def _may_ask(least: int, most: int | None, count: int) -> bool:
+    return least <= count and (most is None or count <= most)
 
 
 def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
@@ -327,8 +345,9 @@ def explore_table(
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, whatever its nodes do.
 
-    With `ranks` the engine asserts that they fall. Costs one step of the engine for each state and outcome. Raises
-    `InputError` for more than `most_states`, and `CertificateError` where a rank does not fall.
+    Of effects that no limit on a meter counts, a visit asks for up to 8. With `ranks` the engine asserts that they
+    fall. Costs one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
+    `CertificateError` where a rank does not fall.
     """
     puppets = Puppets(graph, limits, ranks)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from graphexec.errors import LimitsError
+from graphexec.errors import LimitsError, format_value
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of
@@ -76,7 +76,9 @@ def _command(transition: Transition, caps: Mapping[str, int], limited: set[str])
 def whole_number(subject: str, number: int) -> int:
     """Return the number, or raise `LimitsError` if a model checker could not count to it."""
     if not 0 <= number <= _MOST:
-        raise LimitsError(f"{subject} is {number}, which model checkers cannot count to; give one from 0 to {_MOST}")
+        raise LimitsError(
+            f"{subject} is {format_value(number)}, which model checkers cannot count to; give one from 0 to {_MOST}"
+        )
     return number
 
 

@@ -1,75 +1,176 @@
-"""The bounds of runs: closed forms in the limits' names, and the exact numbers for given limits."""
+"""The bounds of runs: closed forms in the limits' names, and the numbers for given limits with what proves them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 from graphexec.kernel.meters import GRACE, Limits
+from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.certificate import NOTHING, Bound, Bounds
-from graphexec.verify.proof.closed_form import Ways
+from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
 from graphexec.verify.proof.components import reachable
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible_transitions
 from graphexec.verify.proof.polynomial import Polynomial
-from graphexec.verify.proof.product import Product
+from graphexec.verify.proof.potential import Line, Potentials, Weight
+from graphexec.verify.proof.product import Product, is_attained
 
-# States of the product that are looked at for exact numbers; some 30 ms of them. The closed form stands for the rest.
-_STATES = 20_000
-# Nodes up to which each budget is tried as the one that bounds the loops; beyond, they are taken together.
-_NODES = 200
+# States of the product that are looked at where lines are not close to what runs count.
+_STATES = 2_000
+
+# Budgets up to which each is tried as the one that bounds the loops, and has its name in a closed form.
+_BUDGETS = 6
 
 _ZERO = polynomial.number(0)
 _ONE = polynomial.number(1)
 _FAN_OUT = polynomial.name("fan_out")
+_RESTARTS = polynomial.name("restarts")
 
 
-def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits) -> Bounds:
-    """The bounds of a flow whose possible `transitions` are proved to end under `limits`."""
-    names = flow.bounded
-    steps, *charged = _longest(flow, limits, names)
-    forms = _Forms(flow, transitions, limits)
+def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits, *, always: bool = True) -> Bounds:
+    """The bounds of a flow whose possible `transitions` are proved to end under `limits`.
+
+    There are closed forms where these end `always`, however high the limits that are set.
+    """
+    prover = _Prover(flow, transitions, limits, always=always)
     # What is cut at the deadline may still clean up.
     beyond = flow.grace + GRACE
     end = None if limits.seconds is None else limits.seconds + beyond
-    seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end)
-    return Bounds(
-        _make_bound(forms.of(lambda _: _ONE), steps),
-        {name: _bound_of_charges(forms, name, longest, limits) for name, longest in zip(names, charged, strict=True)},
-        seconds,
-    )
+    seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
+    meters = {name: prover.bound_of_charges(name) for name in flow.bounded}
+    return Bounds(prover.bound(lambda _: _ONE), meters, seconds)
 
 
-# The most of something in any run that may be, and whether there is sure to be such a run.
-_Longest: TypeAlias = tuple[int, bool]
+class _Prover:
+    """Finds the bounds of a flow's `transitions`."""
+
+    def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits, *, always: bool) -> None:
+        self._flow = flow
+        self._transitions = possible_transitions(flow, limits)
+        self._always = transitions if always else None
+        self._limits = limits
+        self._budgets = caps_of(flow, limits)
+        caps = {**self._budgets, "fan_out": limits.fan_out, "restarts": limits.restarts}
+        self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
+        spent = {name for one in transitions for name, _ in one.spends}
+        self._spent = [name for name in self._caps if name in spent]
+        self._nodes = _ends_of(flow, transitions)
+        self._reached = _ends_of(flow, self._transitions)
+        self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
+
+    def bound(self, weight: Weight, more: Polynomial = _ZERO, *, charges: bool | None = None) -> Bound:
+        """Return the bound on what transitions count, or on `charges`; `more` is added.
+
+        Where it is known that no run need count as much (`charges` is false), none is searched for.
+        """
+
+        def most(one: Transition) -> int:
+            return weight(one).at(self._caps)
+
+        def least(one: Transition) -> int:
+            # A visit that a limit stops may have asked for nothing.
+            return 0 if charges is not None and one.kind == "within" else most(one)
+
+        number, potential = self._number(weight)
+        few = len(self._spent) <= _BUDGETS
+        close = few and is_attained(self._possible, potential, most, self._budgets)
+        states = None if close or self._possible.size() > _STATES else self._possible.most(most)
+        if states is not None and states[self._possible.begin] < number:
+            number = states[self._possible.begin]
+            table = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
+            potential = Potential({}, None, self._possible.counters, table)
+        exact = charges is not False and few and self._is_sure(number, potential, least)
+        form, value = self._form(weight, more)
+        return Bound(form, number + more.at(self._caps), exact, value, potential=potential)
+
+    def _is_sure(self, number: int, potential: Potential, weight: Callable[[Transition], int]) -> bool:
+        """Return whether there is sure to be a run that counts as much as is proved to be the most."""
+        if self._limits.seconds is not None and _grace_follows_grace(self._flow):
+            return False
+        if potential.lines and is_attained(self._sure, potential, weight, self._budgets):
+            return True
+        return self._sure.size() <= _STATES and self._sure.most(weight)[self._sure.begin] == number
+
+    def _potentials(
+        self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
+    ) -> Iterable[dict[str, Line]]:
+        """Yield the potentials of transitions by which a bound may be the least."""
+        cheap = sorted(self._spent, key=self._caps.__getitem__)
+        if len(cheap) > _BUDGETS:
+            yield Potentials(weight, caps, cheap, close=False).of(self._nodes, transitions)
+            return
+        for name in cheap or [""]:
+            order = [name, *(one for one in cheap if one != name)]
+            for full, close in itertools.product((False, True), repeat=2):
+                yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
+
+    def _number(self, weight: Weight) -> tuple[int, Potential]:
+        """Return the least number that is found by lines, and these."""
+        caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
+
+        def counted(one: Transition) -> Polynomial:
+            return polynomial.number(weight(one).at(self._caps))
+
+        start = self._flow.start
+        lines = min(self._potentials(counted, caps, self._transitions), key=lambda found: found[start].at(caps).at({}))
+        potential = Potential({node: _numbers(lines[node]) for node in self._reached})
+        return lines[start].at(caps).at({}), potential
+
+    def _form(self, weight: Weight, more: Polynomial) -> tuple[str | None, int | None]:
+        """Return the closed form with the least value, and its value; none of a machine with many budgets."""
+        if self._always is None or len(self._spent) > _BUDGETS:
+            return None, None
+        caps = {name: polynomial.name(name) for name in self._caps}
+        forms = [more + found[self._flow.start].at(caps) for found in self._potentials(weight, caps, self._always)]
+        form = min(forms, key=lambda one: (one.at(self._caps), len(str(one))))
+        return str(form), form.at(self._caps)
+
+    def bound_of_charges(self, name: str) -> Bound:
+        """Return the bound on a charged meter by the flow or by a limit, whichever is less."""
+        own = self._bound_of_limit(name)
+        charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
+        if not charging:
+            return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
+        if self._limits.fan_out is None and any(one.most is None for one in charging):
+            return Bound(None, None) if own is None else own
+        again = _charged_again(name, charging, self._limits)
+        # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
+        # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
+        sure = not self._limits.restarts and not _is_limited(self._flow, name, self._limits)
+        bound = self.bound(lambda one: _most(one, name), again, charges=sure)
+        assert bound.number is not None, "it has a number"
+        return own if own is not None and own.number is not None and own.number < bound.number else bound
+
+    def _bound_of_limit(self, name: str) -> Bound | None:
+        """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
+        bounding = {other: factor for other, factor in self._flow.factors(name).items() if other in self._caps}
+        if not bounding:
+            return None
+        # Of several that allow as much, its own.
+        called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
+        reserved = [one for one in self._transitions if one.reserved]
+        more = polynomial.number(bounding[called]) * polynomial.name(called)
+        more = more + _charged_again(name, reserved, self._limits)
+
+        def weight(one: Transition) -> Polynomial:
+            return _most(one, name) if one.reserved else _ZERO
+
+        number, potential = self._number(weight)
+        form, value = self._form(weight, more)
+        limited = dataclasses.replace(potential, limit=(called, bounding[called]))
+        return Bound(form, number + more.at(self._caps), value=value, potential=limited)
 
 
-def _longest(flow: Flow, limits: Limits, meters: Sequence[str]) -> list[_Longest | None]:
-    """Return the most transitions of a run, and its most charges by meter; `None` where there are too many states."""
-    product = Product(flow, limits)
-    if product.size() > _STATES:
-        return [None] * (1 + len(meters))
-    most = product.longest([lambda _: 1, *(_charging(name, limits) for name in meters)])
-    shown = Product(flow, limits, sure=True)
-    known = shown.size() <= _STATES and not (limits.seconds is not None and _grace_follows_grace(flow))
-    if not known:
-        return [(one, False) for one in most]
-    # A visit that a limit stops may have asked for nothing.
-    sure = shown.longest([lambda _: 1, *(_charging(name, limits, within=False) for name in meters)])
-    return [(one, one == other) for one, other in zip(most, sure, strict=True)]
+def _ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
+    """Return the start, and the nodes that transitions lead from and to."""
+    ends = (name for one in transitions for name in (one.source, one.target) if name != END.name)
+    return list(dict.fromkeys([flow.start, *ends]))
 
 
-def _charging(meter: str, limits: Limits, *, within: bool = True) -> Callable[[Transition], int]:
-    """Return the most that a visit charges a meter; unless `within`, nothing where a limit stops it."""
-    fan_out = limits.fan_out or 0
-
-    def most(one: Transition) -> int:
-        if one.kind == "within" and not within:
-            return 0
-        return one.largest(meter) * (fan_out if one.most is None else one.most)
-
-    return most
+def _numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
+    slopes = ((name, slope.at({})) for name, slope in line.slopes.items())
+    return line.base.at({}), tuple((name, slope) for name, slope in slopes if slope)
 
 
 def _grace_follows_grace(flow: Flow) -> bool:
@@ -80,69 +181,6 @@ def _grace_follows_grace(flow: Flow) -> bool:
         following.setdefault(one.source, []).append(one.target)
     behind = reachable((one.target for one in reserved), following)
     return any(one.source in behind for one in reserved)
-
-
-class _Forms:
-    def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits) -> None:
-        self.flow = flow
-        self.transitions = transitions
-        budgets = caps_of(flow, limits)
-        caps = {**budgets, "fan_out": limits.fan_out, "restarts": limits.restarts}
-        self.caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
-        self._limited = frozenset(budgets) & self.caps.keys()
-
-    def of(self, weight: Callable[[Transition], Polynomial], more: Polynomial = _ZERO) -> tuple[str, int]:
-        """Return the closed form with the least value, and its value; `more` is added to each."""
-        spent = {name for one in self.transitions for name, _ in one.spends if name in self._limited}
-        preferred: list[str | None] = (
-            [name for name in self.caps if name in spent] if len(self.flow.nodes) <= _NODES else []
-        )
-        found = [
-            more + Ways(weight, self._limited, one).to_the_end(self.flow.start, self.flow.nodes, self.transitions)
-            for one in preferred or [None]
-        ]
-        form = min(found, key=lambda one: (one.at(self.caps), len(str(one))))
-        return str(form), form.at(self.caps)
-
-
-def _make_bound(form: tuple[str, int], longest: _Longest | None) -> Bound:
-    text, value = form
-    number, exact = (value, False) if longest is None else longest
-    return Bound(text, number, exact=exact, value=value)
-
-
-def _bound_of_charges(forms: _Forms, name: str, longest: _Longest | None, limits: Limits) -> Bound:
-    """Return the bound on a charged meter by the flow or by a limit, whichever is less."""
-    own = _bound_of_limit(forms, name, limits)
-    charging = [one for one in forms.transitions if one.calls(name) != 0]
-    if not charging:
-        return NOTHING
-    if limits.fan_out is None and any(one.most is None for one in charging):
-        return Bound(None, None) if own is None else own
-    again = _charged_again(name, charging, limits)
-    # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing.
-    bound = _make_bound(forms.of(lambda one: _most(one, name), again), None if limits.restarts else longest)
-    assert bound.number is not None, "a form has a value"
-    if own is not None and own.number is not None and own.number < bound.number:
-        return own
-    # A visit that asks for more than is left is refused: no run need come as far as a limit on the way.
-    return dataclasses.replace(bound, exact=False) if _is_limited(forms.flow, name, limits) else bound
-
-
-def _bound_of_limit(forms: _Forms, name: str, limits: Limits) -> Bound | None:
-    """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
-    caps = forms.caps
-    bounding = {other: factor for other, factor in forms.flow.factors(name).items() if other in caps}
-    if not bounding:
-        return None
-    # Of several that allow as much, its own.
-    called = min(bounding, key=lambda other: caps[other] * bounding[other])
-    reserved = [one for one in forms.transitions if one.reserved]
-    allowed = polynomial.number(bounding[called]) * polynomial.name(called)
-    text, value = forms.of(
-        lambda one: _most(one, name) if one.reserved else _ZERO, allowed + _charged_again(name, reserved, limits)
-    )
-    return Bound(text, value, value=value)
 
 
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
@@ -162,4 +200,4 @@ def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits)
     """Return the most that is charged again after crashes."""
     if not limits.restarts:
         return _ZERO
-    return polynomial.name("restarts") * (polynomial.most(_most(one, name) for one in transitions) or _ZERO)
+    return _RESTARTS * (polynomial.most(_most(one, name) for one in transitions) or _ZERO)

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
-from graphexec.errors import CertificateError
+from graphexec.errors import CertificateError, format_number, format_value
 from graphexec.kernel.counters import Ranks
 from graphexec.verify.proof.flow import Flow, Transition
 
 # Of the JSON form; it changes when a checker of the old form could misread the new one. Version 1, of graphexec 0.1,
-# had the meters of agents by name.
-VERSION = 2
+# had the meters of agents by name; version 2 did not prove its numbers.
+VERSION = 3
+
+
+# Of a node: a number, and by the name of a budget a factor of what is left of it.
+Line: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Potential:
+    """Why a run counts no more than a number: the most that it can still count, by the node that it is at.
+
+    What a transition counts and the potential behind it are together at most the potential before it. It is given by
+    `lines`, or where these are above what runs count, by `states`: of a node with so much left of each of `counters`.
+    Where a `limit` bounds what is counted, by so much for each unit of it, it is of what is reserved beside it.
+    """
+
+    lines: Mapping[str, Line]
+    limit: tuple[str, int] | None = None
+    counters: tuple[str, ...] = ()
+    states: tuple[tuple[str, tuple[int, ...], int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +41,37 @@ class Bound:
     """The most of something that a run takes.
 
     `form` holds for all limits, in their names (`4*iterations + 2`); `value` is its value for the given limits.
-    `number` is the least bound known for these, and `exact` says that some run through the flow reaches it. All are
-    `None` where nothing bounds it.
+    `number` is the least bound known for these, which the `potential` proves, and `exact` says that some run through
+    the flow reaches it. All are `None` where nothing bounds it. It holds only if what it is `assuming` does, of which
+    the proof sees nothing.
     """
 
     form: str | None
     number: float | None
     exact: bool = False
     value: float | None = None
+    assuming: str | None = None
+    potential: Potential | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         if self.number is None:
             return "no bound"
-        how = "exact" if self.exact else "at most"
-        number = f"{self.number:,g}" if self.number != int(self.number) else f"{int(self.number):,}"
+        how = ("exact" if self.exact else "at most") + self.condition
+        number = format_number(self.number)
         if self.form is None or self.form == number:
             return f"{number} ({how})"
         if self.value is not None and self.value != self.number:
             return f"at most {self.form}, here {number} ({how})"
         return f"{self.form} = {number} ({how})"
 
+    @property
+    def condition(self) -> str:
+        """What it assumes, as the rest of a sentence; empty where it assumes nothing."""
+        return "" if self.assuming is None else f", if {self.assuming}"
+
+
+# What a bound on seconds assumes: of what does not return, nothing can be cut.
+TIMELY = "nodes, policies and observers return at once and the event loop is not blocked"
 
 # Of what nothing in a machine charges.
 NOTHING = Bound("0", 0, exact=True, value=0)
@@ -100,8 +129,10 @@ class Certificate:
 
     def to_json(self) -> str:
         """Return it as JSON text; `from_json` reads it."""
+        from graphexec.kernel.serialization import format_json
+
         data = {"graphexec_certificate": VERSION, "digest": self.digest, **asdict(self)}
-        return json.dumps({**data, "sha256": _sum_of(data)}, indent=2)
+        return format_json({**data, "sha256": _sum_of(data)}, indent=2)
 
     @staticmethod
     def from_json(text: str) -> Certificate:
@@ -109,29 +140,36 @@ class Certificate:
 
         The sums in it tell of accidents, not of forgers, who can make new ones: `check` is what to trust.
         """
+        # pydantic, which it loads, is not needed for a proof.
+        from graphexec.kernel.serialization import UNFIT, parse_json
+
         try:
-            data = json.loads(text)
+            data = parse_json(text)
             version = data["graphexec_certificate"]
-        except (ValueError, KeyError, TypeError) as error:
+        except UNFIT as error:
             raise CertificateError(f"this is no certificate: {error!r}; give what to_json wrote") from None
         if version != VERSION:
             raise CertificateError(
-                f"this certificate has version {version!r}, and this graphexec reads version {VERSION}; prove the "
-                f"machine anew (version 1 is of graphexec 0.1)"
+                f"this certificate has version {format_value(version)}, and this graphexec reads version {VERSION}; "
+                f"prove the machine anew (version 1 is of graphexec 0.1)"
             )
         try:
             certificate = _read(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            digest, told = certificate.digest, data.pop("sha256", None)
+            total = _sum_of(data)
+        except UNFIT as error:
             raise CertificateError(f"this certificate is broken: {error!r}; prove the machine anew") from None
-        if certificate.digest != data.get("digest"):
+        if digest != data.get("digest"):
             raise CertificateError("this certificate's flow is not the one that its digest names; prove it anew")
-        if data.pop("sha256", None) != _sum_of(data):
+        if told != total:
             raise CertificateError("this certificate was changed since it was made; prove the machine anew")
         return certificate
 
 
 def _sum_of(data: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    from graphexec.kernel.serialization import format_json
+
+    return hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
 
 
 def _read(data: Mapping[str, Any]) -> Certificate:
@@ -150,11 +188,22 @@ def _read(data: Mapping[str, Any]) -> Certificate:
             for node, rank in data["ranks"].items()
         },
         Bounds(
-            Bound(**bounds["transitions"]),
-            {name: Bound(**bound) for name, bound in bounds["meters"].items()},
-            Bound(**bounds["seconds"]),
+            _bound(bounds["transitions"]),
+            {name: _bound(bound) for name, bound in bounds["meters"].items()},
+            _bound(bounds["seconds"]),
         ),
     )
+
+
+# Any: a field of a JSON object; a wrong one is found when it is checked.
+def _bound(data: Any) -> Bound:
+    potential = data["potential"]
+    if potential is None:
+        return Bound(**data)
+    lines = {node: (int(base), _amounts(slopes)) for node, (base, slopes) in potential["lines"].items()}
+    limit = None if potential["limit"] is None else (str(potential["limit"][0]), int(potential["limit"][1]))
+    states = tuple((node, tuple(map(int, left)), int(value)) for node, left, value in potential["states"])
+    return Bound(**{**data, "potential": Potential(lines, limit, tuple(potential["counters"]), states)})
 
 
 # Any: a field of a JSON object; a wrong one is found when it is compared with the digest.

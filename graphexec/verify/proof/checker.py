@@ -5,6 +5,7 @@ It imports nothing of the prover. What it believes is this file, and the flow th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.flow import Transition, flow_of
+from graphexec.verify.proof.number_checker import is_possible, unproved_numbers
 
 
 def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
@@ -24,13 +26,21 @@ def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
     flow = flow_of(graph)
     if flow != certificate.flow:
         raise CertificateError(f"the certificate is of the flow {certificate.digest[:12]}, not of {flow.digest[:12]}")
+    check_certificate(certificate)
+
+
+def check_certificate(certificate: Certificate) -> None:
+    """Raise `CertificateError` unless every run of the certificate's own flow ends within the numbers of its bounds."""
     check_ranks(certificate)
+    faults = list(unproved_numbers(certificate))
+    if faults:
+        raise CertificateError("the certificate does not prove its numbers: " + "; ".join(faults))
 
 
 def check_ranks(certificate: Certificate) -> None:
     """Raise `CertificateError` unless every transition of the certificate's own flow lowers the rank.
 
-    So every run ends. That it does within the certificate's bounds is not checked; a model checker can do that.
+    So every run ends.
     """
     faults = [*_open_ends(certificate), *_not_falling(certificate)]
     if faults:
@@ -39,10 +49,13 @@ def check_ranks(certificate: Certificate) -> None:
 
 def _open_ends(certificate: Certificate) -> Iterator[str]:
     flow = certificate.flow
+    rows: dict[str, list[Transition]] = defaultdict(list)
+    for one in flow.transitions:
+        rows[one.source].append(one)
     for node in dict.fromkeys([flow.start, *flow.nodes, *(one.target for one in flow.transitions)]):
         if node == END.name:
             continue
-        row = [one for one in flow.transitions if one.source == node]
+        row = rows[node]
         if node not in certificate.ranks or not row:
             yield f"{node} has no rank, or no transition"
         # What effects charge is spent within a visit, and not by its entry.
@@ -56,11 +69,22 @@ def _asks_for(one: Transition, name: str) -> bool:
 
 
 def _not_falling(certificate: Certificate) -> Iterator[str]:
+    following: dict[str, list[Transition]] = defaultdict(list)
     for one in certificate.flow.transitions:
-        # Where none of its causes has a limit, nothing can be spent that would take it.
-        taken = one.kind == "move" or any(certificate.limits.get(cause) is not None for cause in one.causes)
-        if taken and one.target != END.name and not _falls(certificate, one):
-            yield f"{one} does not lower the rank"
+        if is_possible(certificate, one):
+            following[one.source].append(one)
+    # Runs come to no other nodes.
+    reached = dict.fromkeys([certificate.flow.start])
+    waiting = list(reached)
+    while waiting:
+        for one in following[waiting.pop()]:
+            if one.target == END.name:
+                continue
+            if not _falls(certificate, one):
+                yield f"{one} does not lower the rank"
+            if one.target not in reached:
+                reached[one.target] = None
+                waiting.append(one.target)
 
 
 def _falls(certificate: Certificate, one: Transition) -> bool:

@@ -44,6 +44,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "GX024": "setting missing",
         "GX025": "meter lost",
         "GX026": "no such edge",
+        "GX027": "a guard does not stand on every exit",
     }
 )
 
@@ -188,8 +189,12 @@ def limit_remedy(name: str, meters: Iterable[str]) -> str:
 
 
 def fan_out_remedy(meters: Iterable[str]) -> str:
-    """Return what to set so that a visit asks for a number of effects that is known: a limit on each of the meters."""
+    """Return what to set so that a visit asks for a number of effects that is known.
+
+    It is the limit on the effects of a visit, or one on each of the meters, if these stop every effect of the visit.
+    """
     names = list(dict.fromkeys(meters))
     if all(name in AGENT_METERS for name in names):
-        return f"set {', '.join(f'max_{name}' for name in ('fan_out', *names))} (agent_limits has them without max_)"
-    return f"set Limits({{{', '.join(f'{name.upper()}: 5' for name in names)}}}, fan_out=5)"
+        limits = " or ".join(filter(None, ("max_fan_out", " and ".join(f"max_{name}" for name in names))))
+        return f"set {limits} (agent_limits has {'them' if names else 'it'} without max_)"
+    return f"set Limits(fan_out=5) or Limits({{{', '.join(f'{name.upper()}: 5' for name in names)}}})"

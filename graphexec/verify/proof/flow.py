@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -106,7 +106,9 @@ class Flow:
     @property
     def digest(self) -> str:
         """The SHA-256 of the flow, which tells machines apart (not the bodies of their nodes)."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        from graphexec.kernel.serialization import format_json
+
+        return hashlib.sha256(format_json(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def factors(self, meter: str) -> dict[str, int]:
         """Return the meters that bound a charged one, with a factor: no more is charged than so many times the other.
@@ -154,6 +156,29 @@ def lowered(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Lim
 def possible(transition: Transition, known: Mapping[str, float | None]) -> bool:
     """Return whether there is such a transition under the limits `known`: a gate or a `within` needs a limit."""
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
+
+
+def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
+    """Return the transitions that some run within these limits may take, in the order of the table."""
+    known, caps = limits_of(flow, limits), caps_of(flow, limits)
+    most = math.inf if limits.fan_out is None else limits.fan_out
+    following: dict[str, list[Transition]] = {}
+    for one in flow.transitions:
+        if possible(one, known) and is_affordable(one, caps) and (one.most is not None or one.asks <= most):
+            following.setdefault(one.source, []).append(one)
+    reached = {flow.start}
+    waiting = [flow.start]
+    while waiting:
+        for one in following.get(waiting.pop(), ()):
+            if one.target not in reached:
+                reached.add(one.target)
+                waiting.append(one.target)
+    return [one for one in flow.transitions if one.source in reached and one in following.get(one.source, ())]
+
+
+def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
+    """Return whether the limits allow what a transition spends at least."""
+    return all((cap := caps.get(name)) is None or amount <= cap for name, amount in one.spends)
 
 
 def flow_of(graph: Graph[Any, Any]) -> Flow:

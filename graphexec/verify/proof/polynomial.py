@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
+from graphexec.errors import format_integer
+
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
@@ -31,6 +33,16 @@ class Polynomial:
         products = self.terms.keys() | other.terms.keys()
         return _of((product, max(self.terms.get(product, 0), other.terms.get(product, 0))) for product in products)
 
+    @property
+    def is_number(self) -> bool:
+        """Whether no name is in it."""
+        return not any(self.terms)
+
+    def or_less(self, other: Polynomial) -> Polynomial:
+        """A polynomial that is at most as large as both wherever no name is negative: term by term the smaller."""
+        products = self.terms.keys() | other.terms.keys()
+        return _of((product, min(self.terms.get(product, 0), other.terms.get(product, 0))) for product in products)
+
     def at(self, values: Mapping[str, int]) -> int:
         """Its value with a number for each name."""
         total = 0
@@ -47,7 +59,7 @@ class Polynomial:
         text = ""
         for product, coefficient in sorted(self.terms.items(), key=place):
             size = abs(coefficient)
-            factors = [str(size), *product] if size != 1 or not product else [*product]
+            factors = [format_integer(size), *product] if size != 1 or not product else [*product]
             sign = "-" if coefficient < 0 else "+"
             text += f" {sign} {'*'.join(factors)}" if text else f"{'-' * (coefficient < 0)}{'*'.join(factors)}"
         return text or "0"

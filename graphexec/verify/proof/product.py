@@ -11,13 +11,14 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
+from graphexec.verify.paths import find_cycle, find_path, label_edges
+from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
-from graphexec.verify.proof.paths import find_cycle, find_path, label_edges
 
 # A node, and what is left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
@@ -33,7 +34,7 @@ class Product:
     takes all the time there is: so each way through it is a run.
     """
 
-    __slots__ = ("_nodes", "_rows", "begin")
+    __slots__ = ("_nodes", "_rows", "begin", "counters")
 
     def __init__(self, flow: Flow, limits: Limits, *, sure: bool = False) -> None:
         self._nodes = len(flow.nodes)
@@ -47,10 +48,11 @@ class Product:
         spending = [list(_sure_spending(one, known)) if sure else [_Spending(one.spends)] for one in transitions]
         counted = {name for several in spending for each in several for name, _ in each.spends}
         counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
+        self.counters = tuple(counts)
         place = {name: index for index, name in enumerate(counts)}
         timed = sure and limits.seconds is not None
         waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
-        self._rows: dict[str, list[_Move]] = {name: [] for name in flow.nodes}
+        self._rows: dict[str, list[Move]] = {name: [] for name in flow.nodes}
         for one, several in zip(transitions, spending, strict=True):
             needs = (_needs_at_most if sure else _needs_at_least)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
@@ -60,9 +62,9 @@ class Product:
                 timely = tuple((place[name], 1) for name in each.compared if name in place)
                 # What is reserved is counted too, though nothing need be left for it.
                 move = (
-                    _Move(one, (), resets, needs, drains=spends)
+                    Move(one, (), resets, needs, drains=spends)
                     if one.reserved
-                    else _Move(one, spends, resets, needs, timely)
+                    else Move(one, spends, resets, needs, timely)
                 )
                 row.extend(_by_the_clock(move, len(place), waiting.get(one.source)) if timed else [move])
         # Time is left, or it is not.
@@ -76,8 +78,8 @@ class Product:
             states *= left + 1
         return states
 
-    def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
-        """The transitions that are possible in a state, and where they lead."""
+    def moves(self, state: State) -> Iterator[tuple[Move, State]]:
+        """The moves that are possible in a state, and where they lead."""
         node, left = state
         for move in self._rows.get(node, ()):
             if (
@@ -85,15 +87,17 @@ class Product:
                 and all(left[index] >= least for index, least in move.timely)
                 and (move.needs is None or any(left[index] < below for index, below in move.needs))
             ):
-                yield move.transition, (move.transition.target, move.after(left))
+                yield move, (move.transition.target, move.after(left))
 
-    def longest(self, weights: Sequence[Callable[[Transition], int]]) -> list[int]:
-        """The most that any run counts, by each of the weights. Only for a flow that is proved to end."""
-        best: dict[State, tuple[int, ...]] = {}
-        nothing = (0,) * len(weights)
+    def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
+        """The transitions that are possible in a state, and where they lead."""
+        return ((move.transition, target) for move, target in self.moves(state))
+
+    def most(self, weight: Callable[[Transition], int]) -> dict[State, int]:
+        """The most that a run counts from each state on. Only for a flow that is proved to end."""
+        best: dict[State, int] = {}
         # By identity: to hash a transition takes longer than to weigh it.
-        every = [move.transition for row in self._rows.values() for move in row]
-        weighed = {id(one): tuple([weight(one) for weight in weights]) for one in every}
+        weighed = {id(move.transition): weight(move.transition) for row in self._rows.values() for move in row}
         opened: set[State] = set()
         waiting: list[tuple[State, list[tuple[Transition, State]] | None]] = [(self.begin, None)]
         while waiting:
@@ -107,14 +111,8 @@ class Product:
                 waiting.append((state, steps))
                 waiting.extend((target, None) for _, target in steps if target not in best)
                 continue
-            value = nothing
-            for one, target in steps:
-                on = best.get(target, nothing)
-                value = tuple(
-                    max(old, weight + more) for old, weight, more in zip(value, weighed[id(one)], on, strict=True)
-                )
-            best[state] = value
-        return list(best[self.begin])
+            best[state] = max((weighed[id(one)] + best.get(target, 0) for one, target in steps), default=0)
+        return best
 
     def lasso(self, most: int, *, within: Iterable[Transition]) -> tuple[list[Transition], list[Transition]] | None:
         """A shortest endless run among the first `most` states: the way to its loop, and the loop. `None` of none.
@@ -165,7 +163,7 @@ _ROOTS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class Move:
     """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
 
     One of its `needs` must be below what it says (`None`: it needs none), and so much left of each of `timely`. What it
@@ -180,6 +178,7 @@ class _Move:
     drains: tuple[tuple[int, int], ...] = ()
 
     def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
+        """Return what is left after it."""
         if not self.spends and not self.sets and not self.drains:
             return left
         counters = list(left)
@@ -248,7 +247,7 @@ def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: M
     return tuple(needed)
 
 
-def _by_the_clock(plain: _Move, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[_Move]:
+def _by_the_clock(plain: Move, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[Move]:
     """Yield a transition in time, and after: the clock is over once a visit's request took all the time there was.
 
     That needs so much left of each of `waiting` (`None`: nothing is asked for). Then nothing is asked for any more, and
@@ -296,3 +295,105 @@ def _below(one: Transition, name: str) -> int | None:
 
 def _is_below(limit: float, amount: int) -> bool:
     return isinstance(limit, int) and limit < amount
+
+
+# States that are looked at; a way that is longer, or hidden among others, is not found.
+_LOOKED_AT = 2_000
+
+# A state, what was counted up to it, the moves that are left to try from it, and the one that led to it.
+_Frame: TypeAlias = tuple[State, int, Iterator[tuple[Move, State]], Move | None]
+
+
+def is_attained(
+    product: Product, potential: Potential, weight: Callable[[Transition], int], caps: Mapping[str, int | None]
+) -> bool:
+    """Return whether a run of a product of what is sure to be possible counts what its potential says.
+
+    Rounds that a run makes many times are looked at once.
+    """
+    return _Search(product, potential, weight, caps).found()
+
+
+@final
+class _Search:
+    def __init__(
+        self,
+        product: Product,
+        potential: Potential,
+        weight: Callable[[Transition], int],
+        caps: Mapping[str, int | None],
+    ) -> None:
+        self._product = product
+        self._weight = weight
+        place = {name: index for index, name in enumerate(product.counters)}
+        self._lines: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
+        for node, (base, slopes) in potential.lines.items():
+            # Of what the product does not count, nothing is spent.
+            full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
+            self._lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
+
+    def _value(self, state: State) -> int:
+        node, left = state
+        if node == END.name:
+            return 0
+        base, slopes = self._lines[node]
+        return base + sum(slope * left[index] for index, slope in slopes)
+
+    def found(self) -> bool:
+        begin = self._product.begin
+        most = self._value(begin)
+        seen = {begin}
+        path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
+        while path and len(seen) <= _LOOKED_AT:
+            _, counted, moves, _ = path[-1]
+            move, state = next(moves, (None, None))
+            if move is None or state is None:
+                path.pop()
+                continue
+            counted += self._weight(move.transition)
+            if state[0] == END.name:
+                if counted == most:
+                    return True
+                continue
+            state, more = self._after_rounds(path, move, state)
+            if state not in seen:
+                seen.add(state)
+                path.append((state, counted + more, self._tight(state), move))
+        return False
+
+    def _tight(self, state: State) -> Iterator[tuple[Move, State]]:
+        """Yield the moves by which the potential falls by what they count, and no more."""
+        value = self._value(state)
+        for move, target in self._product.moves(state):
+            if (target[0] == END.name or target[0] in self._lines) and value - self._weight(
+                move.transition
+            ) == self._value(target):
+                yield move, target
+
+    def _after_rounds(self, path: Sequence[_Frame], move: Move, state: State) -> tuple[State, int]:
+        """Return the state after all rounds that can follow, where the path was at its node before, and their count."""
+        node, left = state
+        start = next((index for index in range(len(path) - 1, -1, -1) if path[index][0][0] == node), None)
+        if start is None:
+            return state, 0
+        before, counted = path[start][0][1], path[start][1]
+        each = [old - new for old, new in zip(before, left, strict=True)]
+        moves = [*(frame[3] for frame in path[start + 1 :]), move]
+        states = [frame[0] for frame in path[start:]]
+        rounds = _rounds(each, [(one, at[1]) for one, at in zip(moves, states, strict=True) if one is not None])
+        whole = path[-1][1] + self._weight(move.transition) - counted
+        after = tuple(count - rounds * fall for count, fall in zip(left, each, strict=True))
+        return (node, after), rounds * whole
+
+
+def _rounds(each: Sequence[int], moves: Sequence[tuple[Move, tuple[int, ...]]]) -> int:
+    """Return how often moves can be made again that were possible with so much left, and cost `each` a round."""
+    if min(each, default=0) < 0 or any(move.needs is not None for move, _ in moves):
+        return 0
+    least = [
+        (left[index] - each[index] - amount) // each[index]
+        for move, left in moves
+        for index, amount in (*move.spends, *move.timely, *move.drains)
+        if each[index]
+    ]
+    return max(0, min(least, default=0))

@@ -13,13 +13,14 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import check_meters
 from graphexec.kernel.validation import faults_of
+from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Verdict, Witness, fan_out_remedy, finding_of
-from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible, possible_transitions
+from graphexec.verify.proof.guards import unguarded_exits
 from graphexec.verify.proof.loops import loops_found
-from graphexec.verify.proof.paths import find_path, label_edges
 from graphexec.verify.proof.ranking import rank_nodes
 
 
@@ -44,30 +45,37 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     if not faults:
         faults += _only_stopping(flow, limits)
     certificate, loops = solve(flow, limits)
-    findings = (*faults, *loops, *_fanning_out(graph, limits, flow.measured))
+    guards = () if faults else unguarded_exits(graph)
+    findings = (*faults, *loops, *_fanning_out(graph, limits, flow.measured), *guards)
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
-        assumptions = tuple(_assumptions(graph, limits, flow.measured))
+        assumptions = tuple(_assumptions(limits))
         return Verdict("proved", graph, limits, findings, certificate, assumptions)
     unknown = all(finding.code in _UNKNOWN for finding in errors)
     return Verdict("unproved" if unknown else "refuted", graph, limits, findings, None, ())
 
 
 # What is found where no proof was, and no run that never ends either.
-_UNKNOWN = ("GX012", "GX017")
+_UNKNOWN = ("GX012", "GX013", "GX017")
 
 
 @lru_cache(maxsize=256)
 def solve(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """The certificate, or the loops that stand against it. The same machine is proved once."""
     caps, every = caps_of(flow, limits), limits_of(flow, limits)
-    transitions = [one for one in flow.transitions if possible(one, every)]
     # A draft may lead to nodes that it does not have.
-    nodes = dict.fromkeys([*flow.nodes, *(one.target for one in transitions if one.target != END.name)])
-    ranks = rank_nodes(nodes, transitions, [name for name, limit in caps.items() if limit is not None])
+    nodes = dict.fromkeys([*flow.nodes, *(one.target for one in flow.transitions if one.target != END.name)])
+    finite = [name for name, limit in caps.items() if limit is not None]
+    transitions = [one for one in flow.transitions if possible(one, every)]
+    ranks = rank_nodes(nodes, transitions, finite)
+    always = not isinstance(ranks, list)
+    if isinstance(ranks, list):
+        # These limits may be too low for the loops.
+        transitions = possible_transitions(flow, limits)
+        ranks = rank_nodes(nodes, transitions, finite)
     if isinstance(ranks, list):
         return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
-    return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits)), ()
+    return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits, always=always)), ()
 
 
 def _way_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
@@ -97,9 +105,10 @@ def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[st
             asks = ", ".join(effect.__name__ for effect in node.effects)
             fact = f"nothing bounds how often one visit asks for {asks}"
             charged = [_counted_meters(effect, measured) for effect in node.effects]
-            limited = f"{fan_out_remedy(names[0] for names in charged)}, or " if all(charged) else ""
-            remedy = f"{limited}say asks= in its @charged or @metered: how many, or (least, most)"
-            yield Finding("GX013", "warning", node.name, None, fact, remedy)
+            # A limit on meters is one where all effects are charged.
+            meters = (names[0] for names in charged) if all(charged) else ()
+            remedy = f"{fan_out_remedy(meters)}, or say asks= in its @charged or @metered: how many, or (least, most)"
+            yield Finding("GX013", "error", node.name, None, fact, remedy)
 
 
 def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> bool:
@@ -112,7 +121,7 @@ def _counted_meters(effect: type[Effect[Any]], measured: Collection[str]) -> lis
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
-def _assumptions(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[str]:
+def _assumptions(limits: Limits) -> Iterator[str]:
     if limits.seconds is None:
         yield "each node's function, policy and observer returns, and each effect is answered"
     else:
@@ -120,9 +129,6 @@ def _assumptions(graph: Graph[Any, Any], limits: Limits, measured: Collection[st
             "each node's function, policy and observer returns at once, and the event loop is not blocked; an "
             "unanswered effect is cut"
         )
-    asking = [node.name for node in graph if _unbounded(node, limits, measured)]
-    if asking:
-        yield f"each visit of {', '.join(asking)} asks for finitely many effects"
     if limits.restarts is None:
         yield "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
     elif limits.restarts:

@@ -7,8 +7,9 @@ The names here do not change within a `version`; objects may get further ones. `
 - `target`: the name; `status`; `error`: why it could not be checked, as text; `place` (`file`, `line`) of that, or of
   the machine; `digest` of the flow (where proved); `limits`: by name, `null` is no limit
 - `bounds` (where proved): `transitions`, `model_calls`, `tool_calls`, `seconds`, each with `form` (in the names of the
-  limits; `null` where nothing bounds it), `number` (for these limits), `exact` (some run reaches it); `meters`: those
-  of every meter that effects charge, by name
+  limits; `null` where nothing bounds it), `number` (for these limits), `exact` (some run reaches it), `assuming` (if
+  this holds, of which the proof sees nothing; `null` where it holds in any case); `meters`: those of every meter that
+  effects charge, by name
 - `assumptions`: what the proof relies on and cannot see, as text
 - `findings`: each with `code`, `title`, `severity` (`error`, `warning`), `node`, `outcome`, `fact`, `remedy`, `text`
   (all of it in one line), `place` (`file`, `line`) and `witness`: `stem` and `loop`, lists of transitions (`source`,
@@ -17,11 +18,11 @@ The names here do not change within a `version`; objects may get further ones. `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.serialization import format_json
 from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.findings import AGENT_METERS, CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
@@ -37,7 +38,7 @@ def document(subjects: Sequence[Subject], *, root: str = "") -> str:
         "status": status_of(subjects),
         "targets": [_target(subject, root) for subject in subjects],
     }
-    return json.dumps(whole, indent=2) + "\n"
+    return format_json(whole, indent=2) + "\n"
 
 
 def bounds_data(bounds: Bounds) -> dict[str, Any]:
@@ -111,4 +112,4 @@ def _transition(step: Transition) -> dict[str, str]:
 
 
 def _bound_data(bound: Bound) -> dict[str, Any]:
-    return {"form": bound.form, "number": bound.number, "exact": bound.exact}
+    return {"form": bound.form, "number": bound.number, "exact": bound.exact, "assuming": bound.assuming}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphexec.errors import format_number
 from graphexec.verify.reports.subject import SourceLocation, Subject
 
 
@@ -24,7 +25,7 @@ def _lines(subject: Subject, root: str) -> Iterator[str]:
     if subject.status == "proved":
         bounds = None if subject.verdict is None else subject.verdict.bounds
         number = None if bounds is None else bounds.transitions.number
-        within = "" if number is None else f" after at most {number:,} transitions"
+        within = "" if number is None else f" after at most {format_number(number)} transitions"
         yield _command("notice", "graphexec", f"{subject.name}: proved, every run ends{within}", {})
 
 

@@ -6,11 +6,11 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/sarif-v2.1.0-os.html
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from graphexec.kernel.serialization import format_json
 from graphexec.verify.proof.findings import CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.reports.document import bounds_data
@@ -40,7 +40,7 @@ def sarif(subjects: Sequence[Subject], *, root: str = "", version: str | None = 
         ],
         "properties": {"verdicts": [_verdict(subject) for subject in subjects]},
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return format_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _invocation(subjects: Sequence[Subject], root: str) -> dict[str, Any]:

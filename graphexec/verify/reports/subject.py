@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from graphexec.kernel.node import Node
+from graphexec.kernel.signatures import unwrap_function
 from graphexec.verify.proof.findings import Finding, Verdict
 
 # A verdict's status, or that there was nothing to come to one about.
@@ -97,24 +96,12 @@ def status_of(subjects: Sequence[Subject]) -> SubjectStatus:
 
 def place_of(function: Callable[..., Any]) -> SourceLocation | None:
     """Return the place of a function, its first decorator included; `None` for what was not written in Python."""
-    code = getattr(_unwrap_function(function), "__code__", None)
+    code = getattr(unwrap_function(function), "__code__", None)
     return None if code is None else SourceLocation(code.co_filename, code.co_firstlineno)
 
 
 def qualified(function: Callable[..., Any]) -> str:
     """The whole name of a function, its module's before it."""
-    written = _unwrap_function(function)
+    written = unwrap_function(function)
     name = getattr(written, "__qualname__", type(written).__name__)
     return f"{getattr(written, '__module__', '')}.{name}".removeprefix(".")
-
-
-def _unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    while True:
-        inner: Callable[..., Any] = inspect.unwrap(function)
-        if isinstance(inner, functools.partial):
-            # Any: the parameters of a partial object are unknown.
-            bound: functools.partial[Any] = inner  # pyright: ignore[reportUnknownVariableType]
-            inner = bound.func
-        if inner is function:
-            return function
-        function = inner

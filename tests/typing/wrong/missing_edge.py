@@ -1,6 +1,7 @@
 """A row that leaves out an outcome, a target that does not take it, an outcome that there is not."""
 
-from graphexec import END, edges, graph, on
+from graphexec import END, AgentExecutor, AgentFinish, Node, edges, graph, on
+from graphexec.executor import Ready, parse
 from tests.kernel.machines import Even, Odd, Tock, Total, countdown, halve, join, split, tick, tock, triple
 
 edges(split, on(Even, halve))  # error: mypy arg-type, pyright reportArgumentType
@@ -16,3 +17,9 @@ on(Total, join)  # error: mypy misc, pyright reportArgumentType reportCallIssue
 graph(edges(split, on(Even, halve)), start=split)  # error: mypy arg-type, pyright reportArgumentType
 graph(edges(join, on(Total, END)), start="join")  # error: mypy arg-type, pyright reportArgumentType
 on("Total", END)  # error: mypy call-overload, pyright reportArgumentType reportCallIssue
+
+
+def judged(executor: AgentExecutor, judge: Node[AgentFinish, Ready]) -> AgentExecutor:
+    return executor.splice(
+        edges(judge, on(Ready, END)), after=parse, on=AgentFinish
+    )  # error: mypy arg-type, pyright reportArgumentType

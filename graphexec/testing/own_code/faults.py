@@ -1,0 +1,244 @@
+"""Finds in the events of runs what the user's own code does wrong."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
+from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory
+from graphexec.executor.table import Acted, LimitReached, Observed, Ready
+from graphexec.kernel.effects import CallContext
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import snapshot_of
+from graphexec.runtime.observers import ObserverFailed
+from graphexec.testing.adversary import Adversary
+from graphexec.testing.failures import place_of
+from graphexec.testing.own_code.watchdog import Watchdog
+from graphexec.testing.runs import comparable, measured_by
+from graphexec.verify import Bounds
+from graphexec.verify.explorer.failure import remedy
+
+Events: TypeAlias = Sequence[Event[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPromise:
+    """One thing that is wrong: who does what, and what to do about it."""
+
+    who: str
+    fact: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class OwnRun:
+    """One run of the user's own code: its events, and the exception that ended it, if one did."""
+
+    events: Events
+    error: Exception | None
+    adversary: Adversary
+    watchdog: Watchdog
+    # Virtual ones.
+    seconds: float
+    # Calls in which runs were started that are not charged to them.
+    uncharged: tuple[str, ...] = ()
+
+
+def find_faults(
+    run: OwnRun, graph: Graph[Any, Any], bounds: Bounds, limits: Limits, raises: tuple[type[BaseException], ...]
+) -> Iterator[BrokenPromise]:
+    """Yield what is wrong with one run."""
+    yield from _exception(run, raises)
+    yield from _failed_observers(run.events)
+    yield from _lost_actions(run.events)
+    yield from _uncharged(run)
+    yield from _beyond_bounds(run, graph, bounds, limits)
+
+
+def open_calls(events: Events) -> list[CallContext[Any]]:
+    """Return the calls that have no answer."""
+    asked = {event.call: None for event in events if isinstance(event, Asked) and event.call is not None}
+    for event in events:
+        if isinstance(event, Answered) and event.call is not None:
+            asked.pop(event.call, None)
+    return list(asked)
+
+
+def _exception(run: OwnRun, raises: tuple[type[BaseException], ...]) -> Iterator[BrokenPromise]:
+    error = run.error
+    if error is None or error in run.adversary.raised or isinstance(error, raises):
+        return
+    state, place = snapshot_of(error), place_of(error)
+    calls = open_calls(run.events)
+    who = run.watchdog.describe_call(calls[0]) if len(calls) == 1 else state.node if state is not None else "the run"
+    fact = f"raises {error!r}{f' at {place}' if place else ''}"
+    yield BrokenPromise(
+        who, fact, f"let it not raise, or pass raises=({type(error).__name__},)" if calls else remedy(error)
+    )
+
+
+def _failed_observers(events: Events) -> Iterator[BrokenPromise]:
+    for event in events:
+        if isinstance(event, Reported) and isinstance(event.news, ObserverFailed):
+            error = event.news.error
+            place = place_of(error)
+            fact = f"raises {error!r}{f' at {place}' if place else ''}"
+            yield BrokenPromise(f"{event.node}: the observer {event.news.observer}", fact, "let no observer raise")
+
+
+def _lost_actions(events: Events) -> Iterator[BrokenPromise]:
+    """Yield the node that leaves out an action of the agent's that has neither a step nor a call."""
+    decided: tuple[AgentAction, ...] = ()
+    steps = called = 0
+    for event in events:
+        if isinstance(event, Asked) and isinstance(event.effect, CallTool):
+            called += 1
+        if not isinstance(event, Moved):
+            continue
+        match event.outcome:
+            case Acted(run, actions) if not decided:
+                decided, steps, called = actions, len(run.steps), 0
+            case Acted(run, actions) if len(actions) + called + _new(run, steps) < len(decided):
+                yield _lost(event.node, decided, actions)
+                return
+            case Observed(run, actions, _) if len(actions) + _new(run, steps) < len(decided):
+                yield _lost(event.node, decided, actions)
+                return
+            case Ready(run):
+                if max(called, _new(run, steps)) < len(decided):
+                    yield _lost(event.node, decided, [step.action for step in run.steps[steps:]])
+                    return
+                decided = ()
+            case AgentFinish() | StoppedResponse() | LimitReached():
+                decided = ()
+            case _:
+                pass
+
+
+def _new(run: Run, steps: int) -> int:
+    return max(0, len(run.steps) - steps)
+
+
+def _lost(node: str, decided: Sequence[AgentAction], kept: Sequence[AgentAction]) -> BrokenPromise:
+    missing = Counter(one.tool for one in decided) - Counter(one.tool for one in kept)
+    names = ", ".join(missing.elements()) or "one of them"
+    return BrokenPromise(
+        node,
+        f"loses an action: the agent decided on {len(decided)}, and {names} has no step and no tool call",
+        "hand it on, or answer it with a step: run.observed([AgentStep(action, ...)])",
+    )
+
+
+def _uncharged(run: OwnRun) -> Iterator[BrokenPromise]:
+    for who in run.uncharged:
+        yield BrokenPromise(
+            who,
+            "starts a run that is not charged to the run around it, so that no limit of that one holds for it",
+            "start it with run(..., host=call), where call is the tool's parameter annotated CallContext, or in a "
+            "thread with a copy of the context variables",
+        )
+
+
+def _beyond_bounds(run: OwnRun, graph: Graph[Any, Any], bounds: Bounds, limits: Limits) -> Iterator[BrokenPromise]:
+    last = run.events[-1] if run.events else None
+    if not isinstance(last, Done):
+        return
+    measured = measured_by(graph)
+    for name, bound in bounds.meters.items():
+        spent = last.spent.meters.get(name, 0)
+        # A limit that is set holds for the runs within.
+        if name in measured or limits[name] is not None or bound.number is None or spent <= bound.number:
+            continue
+        within = [call for call in _calls(run.events) if (call.charged or {}).get(name)]
+        who = run.watchdog.describe_call(within[0]) if within else "the run"
+        meter = name.replace("_", " ")
+        fact = (
+            f"starts runs that take {meter}: {spent:g} in all, and at most {bound.number:g} are proved ({bound.form})"
+        )
+        yield BrokenPromise(who, fact, f"set max_{name}, which holds for the runs within, too")
+
+
+def _calls(events: Events) -> list[CallContext[Any]]:
+    return [event.call for event in events if isinstance(event, Answered) and event.call is not None]
+
+
+def find_difference(
+    first: OwnRun, second: OwnRun, *, stateful: frozenset[str], remembers: bool
+) -> Iterator[BrokenPromise]:
+    """Yield who makes the second of two runs under one script unlike the first.
+
+    What `stateful` tools and nodes do may differ; where the executor `remembers`, so may what it is given to remember.
+    """
+    own, other = (_story(one, stateful, remembers=remembers) for one in (first, second))
+    place = next((at for at, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), min(len(own), len(other)))
+    if place == max(len(own), len(other)):
+        return
+    (who, before), (_, after) = (story[place] if place < len(story) else ("", "it ends") for story in (own, other))
+    who = who or other[place][0]
+    name = who.rpartition(" ")[2]
+    if who in stateful or name in stateful:
+        return
+    yield BrokenPromise(
+        who,
+        f"remembers something of another run: under one script it {before} in the first run, and {after} in the second",
+        f"keep it in the run (its context, its steps), or pass stateful=({name!r},) where it is meant so",
+    )
+
+
+def _story(run: OwnRun, stateful: frozenset[str], *, remembers: bool) -> list[tuple[str, str]]:
+    """Return who does what in a run, in an order that threads do not change."""
+    found: list[tuple[str, str]] = []
+    for event in sorted_members(run.events):
+        match event:
+            case Answered(_, CallModel() | LoadMemory()):
+                pass
+            case Answered(_, CallAgent(), _) if remembers:
+                # It is shown what is remembered.
+                return found
+            case Answered(_, effect, reply, call=call) if call is not None:
+                tool = effect.name if isinstance(effect, CallTool) else ""
+                if tool not in stateful:
+                    given = f" to {effect.tool_input!r}" if isinstance(effect, CallTool) else ""
+                    found.append((run.watchdog.describe_call(call), f"answers {_text(reply)}{given}"))
+            case Asked(node, effect):
+                found.append(
+                    (node, f"asks for {effect.name if isinstance(effect, CallTool) else type(effect).__name__}")
+                )
+            case Entered(node):
+                found.append((node, "is entered"))
+            case Moved(node, outcome):
+                found.append((node, f"returns {type(outcome).__name__}"))
+            case _:
+                pass
+    if run.error is not None:
+        found.append((found[-1][0] if found else "the run", f"raises {run.error!r}"))
+    return found
+
+
+def sorted_members(events: Events) -> list[Any]:
+    """Return the events with the calls of each batch in the order of the batch."""
+
+    def order(numbered: tuple[int, Any]) -> tuple[int, int, int]:
+        number, event = numbered
+        if not isinstance(event, (Asked, Answered)) or event.call is None:
+            return number, 0, 0
+        return first[event.call.sequence, event.node], isinstance(event, Answered), event.call.member
+
+    kept = [event for event in events if not isinstance(event, Reported)]
+    first: dict[tuple[int, str], int] = {}
+    for number, event in enumerate(kept):
+        if isinstance(event, Asked) and event.call is not None:
+            first.setdefault((event.call.sequence, event.node), number)
+    return [event for _, event in sorted(enumerate(kept), key=order)]
+
+
+def _text(reply: object) -> str:
+    # Two objects of one kind are at two addresses.
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(getattr(reply, "observation", None) or comparable(reply)))
+    return text if len(text) < 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line of a report

@@ -1,0 +1,291 @@
+"""Runs in which the user's own code is called under scripted models: every run of it ends, and keeps its promises."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import itertools
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, final
+
+from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
+from graphexec.executor.executor import AgentExecutor
+from graphexec.kernel.effects import CallContext, Effect
+from graphexec.kernel.events import Event
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import begin
+from graphexec.runtime.handlers import Handler, Handlers, RunContext, RunOptions
+from graphexec.runtime.io import IO
+from graphexec.runtime.runner import astream, stream
+from graphexec.testing.adversary import PARTS, Adversary, Attack, Move, Part
+from graphexec.testing.clock import VirtualClock, loop_time
+from graphexec.testing.failures import DeadlockError
+from graphexec.testing.own_code.faults import BrokenPromise, OwnRun, find_difference, find_faults, open_calls
+from graphexec.testing.own_code.watchdog import HangError, Watchdog
+from graphexec.testing.runs import AskCounter, AskedTooOftenError
+from graphexec.testing.scripted import ScriptedTool
+from graphexec.testing.setup import Trial, Verifiable
+from graphexec.verify import Bounds, verify
+
+# Moves of a script: what goes wrong late does so by then.
+_LENGTH: Final = 16
+
+# Attempts to make the script shorter that breaks a machine.
+_ATTEMPTS: Final = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Rehearsal:
+    """Runs of one machine with the user's own code in it.
+
+    Models and people are scripted, and so are the effects of `scripted`: those with `replies`, or without a handler.
+    Tools and nodes of `stateful` may do other things in each run. `context` is what runs are given.
+    """
+
+    machine: Verifiable
+    trial: Trial
+    scripted: frozenset[type[Effect[Any]]]
+    stateful: frozenset[str] = frozenset()
+    context: object = None
+
+    @classmethod
+    def of(
+        cls,
+        machine: Verifiable,
+        trial: Trial,
+        *,
+        replies: Mapping[type[Effect[Any]], Sequence[object]] | None = None,
+        stateful: Sequence[str] = (),
+        context: object = None,
+    ) -> Rehearsal:
+        """Return the rehearsal of an executor, or of a graph, of which everything that it asks for is scripted."""
+        asked = {kind for node in trial.graph for kind in node.effects}
+        if isinstance(machine, AgentExecutor):
+            unanswered = asked - machine.run_context.handlers.keys()
+            asked &= {CallModel, AskHuman, *(replies or {}), *unanswered}
+        trial.watchdog.names = _names(machine)
+        return cls(machine, trial, frozenset(asked), frozenset(stateful), context)
+
+    def hold(self, examples: int) -> None:
+        """Run so many scripts, each three times. Raises `AssertionError` for the first fault, with its script."""
+        __tracebackhide__ = True
+        certificate = verify(self.trial.graph, self.trial.limits).certificate
+        assert certificate is not None, "what is proved has a certificate"
+        for attack in scripts(self.trial.parts, examples):
+            found = self._fault(attack, certificate.bounds)
+            if found is not None:
+                shortest, found = self._shrunk(attack, found, certificate.bounds)
+                raise AssertionError(f"{found.who} {found.fact}; {shortest.describe()}; {found.remedy}")
+
+    def _fault(self, attack: Attack, bounds: Bounds) -> BrokenPromise | None:
+        self.trial.watchdog.script = attack.describe()
+        runs: list[OwnRun] = []
+        for play in (self.play_async, self.play_async, self.play_sync):
+            if runs and runs[0].seconds > self.trial.watchdog.patience:
+                # What is virtual time there would be real time.
+                return None
+            try:
+                run = play(attack)
+            except AskedTooOftenError as error:
+                fact, _, advice = str(error).partition("; ")
+                who, _, fact = fact.partition(" ")
+                return BrokenPromise(who, fact, advice)
+            runs.append(run)
+            for fault in find_faults(run, self.trial.graph, bounds, self.trial.limits, self.trial.raises):
+                return fault
+            remembers = isinstance(self.machine, AgentExecutor) and self.machine.memory is not None
+            for fault in find_difference(runs[0], run, stateful=self.stateful, remembers=remembers):
+                return fault
+        return None
+
+    def _shrunk(self, attack: Attack, found: BrokenPromise, bounds: Bounds) -> tuple[Attack, BrokenPromise]:
+        """Return the shortest script found under which the same one is at fault."""
+        attempts, smaller = itertools.count(), True
+        while smaller:
+            smaller = False
+            for shorter in _shorter(attack):
+                if next(attempts) >= _ATTEMPTS:
+                    return attack, found
+                again = self._fault(shorter, bounds)
+                if again is not None and again.who == found.who:
+                    attack, found, smaller = shorter, again, True
+                    break
+        return attack, found
+
+    def play_async(self, attack: Attack) -> OwnRun:
+        """Run it async, on a virtual clock."""
+        clock = VirtualClock(patience=2 * self.trial.watchdog.patience)
+
+        async def play(made: AsyncGenerator[Event[Any], None], see: Callable[[Event[Any]], None]) -> None:
+            async with aclosing(made) as running:
+                async for event in running:
+                    see(event)
+
+        def drive(player: Player, see: Callable[[Event[Any]], None]) -> float:
+            clock.run(play(player.astream(), see))
+            return clock.seconds
+
+        return self._played(attack, loop_time, drive)
+
+    def play_sync(self, attack: Attack) -> OwnRun:
+        """Run it sync, in real time."""
+
+        def drive(player: Player, see: Callable[[Event[Any]], None]) -> float:
+            with contextlib.closing(player.stream()) as running:
+                for event in running:
+                    see(event)
+            return 0.0
+
+        return self._played(attack, time.monotonic, drive)
+
+    def _played(
+        self, attack: Attack, clock: Callable[[], float], drive: Callable[[Player, Callable[[Event[Any]], None]], float]
+    ) -> OwnRun:
+        adversary, events, counter = (
+            Adversary(attack, self.trial.oracle),
+            list[Event[Any]](),
+            AskCounter(self.trial.graph),
+        )
+
+        def see(event: Event[Any]) -> None:
+            events.append(event)
+            counter.see(event)
+
+        seconds, error = 0.0, None
+        self.trial.watchdog.uncharged.clear()
+        try:
+            seconds = drive(self._player(adversary, clock), see)
+        except AskedTooOftenError:
+            raise
+        except DeadlockError as deadlock:
+            raise HangError(_describe_deadlock(deadlock, events, self.trial.watchdog)) from None
+        except Exception as raised:  # noqa: BLE001 - what a run raises is what is to be judged
+            error = raised
+        return OwnRun(
+            tuple(events), error, adversary, self.trial.watchdog, seconds, tuple(self.trial.watchdog.uncharged)
+        )
+
+    def _player(self, adversary: Adversary, clock: Callable[[], float]) -> Player:
+        scripted = adversary.run_context(self.trial.graph, self.trial.limits, clock)
+        start = begin(self.trial.graph, self.trial.start)
+        if not isinstance(self.machine, AgentExecutor):
+            return Player(self.trial.graph, start, scripted, None, self.context)
+        own = self.machine.run_context
+        handlers = {**own.handlers, **{kind: scripted.handlers[kind] for kind in self.scripted}}
+        handlers |= self._stand_ins(own.handlers, scripted.handlers)
+        around = own.around_call
+
+        @contextlib.contextmanager
+        def around_call(call: CallContext[Any]) -> Generator[None]:
+            with self.trial.watchdog.around_call(call), contextlib.nullcontext() if around is None else around(call):
+                yield
+
+        changed = copy.copy(self.machine)
+        changed.run_context = dataclasses.replace(
+            own, handlers=handlers, limits=self.trial.limits, clock=clock, around_call=around_call
+        )
+        return Player(self.trial.graph, start, scripted, changed, self.context)
+
+    def _stand_ins(self, own: Handlers, scripted: Handlers) -> dict[type[Effect[Any]], Handler]:
+        """Return what calls the tools, but those that stand in for others (`scripted_tool`)."""
+        assert isinstance(self.machine, AgentExecutor), "a graph has no tools"
+        stand_ins = {name for name, one in self.machine.tools.items() if isinstance(one, ScriptedTool)}
+        if CallTool in self.scripted or not stand_ins:
+            return {}
+        usual = own[CallTool]
+
+        async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> Any:
+            handler = scripted[CallTool] if effect.name in stand_ins else usual
+            return await handler.answer(effect, call, io)
+
+        return {CallTool: dataclasses.replace(usual, answer=answer)}
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Player:
+    """Starts runs of an executor, or else of a graph."""
+
+    graph: Graph[Any, Any]
+    start: Snapshot
+    run_context: RunContext
+    executor: AgentExecutor | None
+    context: object
+
+    def stream(self) -> Generator[Event[Any], None, None]:
+        """Return the events of a sync run."""
+        if self.executor is not None:
+            return self.executor.stream(self.start, context=self.context)
+        return stream(self.graph, self.start, self.run_context, options=RunOptions(self.context))
+
+    def astream(self) -> AsyncGenerator[Event[Any], None]:
+        """Return the events of an async run."""
+        if self.executor is not None:
+            return self.executor.astream(self.start, context=self.context)
+        return astream(self.graph, self.start, self.run_context, options=RunOptions(self.context))
+
+
+def repetitions(parts: Mapping[Part, Sequence[str]]) -> list[Attack]:
+    """Return the scripts of one reply, repeated endlessly."""
+    return [_script(parts, [number]) for number in range(_most(parts))]
+
+
+def scripts(parts: Mapping[Part, Sequence[str]], count: int) -> Iterator[Attack]:
+    """Yield `count` scripts: each reply alone, some two in turn, then any in any order."""
+    most = _most(parts)
+    pairs = [[one, other] * (_LENGTH // 2) for one in range(most) for other in range(most) if one != other]
+    # The same ones each time.
+    chance = random.Random(0)  # noqa: S311 - they are not secret
+    usual = [*repetitions(parts), *(_script(parts, pair) for pair in pairs)][: max(most, count // 2)]
+    drawn = (_script(parts, [chance.randrange(most) for _ in range(_LENGTH)]) for _ in itertools.count())
+    yield from itertools.islice(itertools.chain(usual, drawn), count)
+
+
+def _most(parts: Mapping[Part, Sequence[str]]) -> int:
+    return max(1, *map(len, parts.values()))
+
+
+def _script(parts: Mapping[Part, Sequence[str]], order: Sequence[int]) -> Attack:
+    """Return the script whose moves have these numbers, each part's own."""
+    return Attack(
+        *(tuple(Move(parts[part][number % len(parts[part])]) for number in order if parts[part]) for part in PARTS)
+    )
+
+
+def _shorter(attack: Attack) -> Iterator[Attack]:
+    """Yield scripts with fewer moves: none of a part, half of them, then one less."""
+    for part in PARTS:
+        moves = attack.part(part)
+        if moves:
+            yield _with_part(attack, part, ())
+        if len(moves) > 1:
+            for left in (moves[: len(moves) // 2], moves[len(moves) // 2 :]):
+                yield _with_part(attack, part, left)
+            for place in range(len(moves)):
+                yield _with_part(attack, part, (*moves[:place], *moves[place + 1 :]))
+
+
+def _with_part(attack: Attack, part: Part, moves: tuple[Move, ...]) -> Attack:
+    return Attack(*(moves if one == part else attack.part(one) for one in PARTS))
+
+
+def _names(machine: Verifiable) -> dict[type, str]:
+    if not isinstance(machine, AgentExecutor):
+        return {}
+    memory = f"the memory {type(machine.memory).__name__}"
+    return {
+        CallAgent: f"the agent function {getattr(machine.agent.function, '__qualname__', '')}".rstrip(),
+        LoadMemory: memory,
+        SaveMemory: memory,
+    }
+
+
+def _describe_deadlock(error: DeadlockError, events: Sequence[Event[Any]], watchdog: Watchdog) -> str:
+    calls = open_calls(events)
+    who = ", ".join(dict.fromkeys(map(watchdog.describe_call, calls))) or "the run"
+    return watchdog.describe(who, ", ".join(error.own_places) or str(error))

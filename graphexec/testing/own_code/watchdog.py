@@ -1,0 +1,212 @@
+"""A watchdog in real time: code that does not return is reported with its node, its effect and its line."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future, wait
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from time import monotonic
+from types import FrameType
+from typing import Any, Final, TypeVar, final
+
+from graphexec.effects import CallTool
+from graphexec.kernel.effects import CallContext
+from graphexec.kernel.execution import Execution
+from graphexec.runtime.calls import Scope
+from graphexec.runtime.loop import RunLoop
+from graphexec.runtime.threads import last_call, threads_since
+from graphexec.testing.clock import pending_tasks
+from graphexec.testing.failures import describe_frame, is_own
+
+T = TypeVar("T")
+
+# Real seconds that the user's code may take for one call by default.
+PATIENCE: Final = 5.0
+
+# Real seconds between two looks at the threads.
+_LOOK: Final = 0.05
+
+_REMEDY: Final = "let it return, or pass patience= where it may take longer than {patience:g} seconds"
+
+
+class HangError(AssertionError):
+    """The user's code does not return."""
+
+
+@final
+class _GivenUpError(BaseException):
+    """Raised in a thread that hangs, to end its loop after the check has failed."""
+
+
+@final
+@dataclass(eq=False)
+class Watchdog:
+    """Runs a check in a daemon thread, and gives up where one call of the user's code takes `patience` real seconds.
+
+    `script` describes what the run at hand is answered with.
+    """
+
+    patience: float = PATIENCE
+    script: str = ""
+    # What answers effects, by the effects' classes; tools have names of their own.
+    names: Mapping[type, str] = field(default_factory=dict[type, str])
+    # The calls that are carried out now, and since when.
+    open: dict[CallContext[Any], float] = field(default_factory=dict[CallContext[Any], float])
+
+    # The calls in which a run was begun that is not charged to theirs.
+    uncharged: list[str] = field(default_factory=list[str])
+
+    @contextlib.contextmanager
+    def around_call(self, call: CallContext[Any]) -> Generator[None]:
+        """Know the call while it is carried out."""
+        self.open[call] = monotonic()
+        try:
+            yield
+        finally:
+            self.open.pop(call, None)
+
+    def describe_call(self, call: CallContext[Any]) -> str:
+        """Return the node of a call with what answers it: `dispatch_tools: the tool search`."""
+        effect = call.effect
+        kind = type(effect)
+        usual = f"the tool {effect.name}" if isinstance(effect, CallTool) else f"the handler of {kind.__name__}"
+        return f"{call.node}: {self.names.get(kind, usual)}"
+
+    def run(self, check: Callable[[], T]) -> T:
+        """Return what the check returns. Raises what it raises, and `HangError` where it hangs."""
+        __tracebackhide__ = True
+        context, result = copy_context(), Future[T]()
+
+        def work() -> None:
+            try:
+                result.set_result(context.run(check))
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                result.set_exception(error)
+
+        begun = _Begun()
+        thread = threading.Thread(target=work, name="graphexec check", daemon=True)
+        thread.start()
+        try:
+            with self._recorded():
+                self._watch(result, begun)
+        finally:
+            if not result.done():
+                begun.interrupt()
+        error = result.exception()
+        if error is not None:
+            # Without the frames of the thread, which say nothing of what is checked.
+            raise error.with_traceback(None)
+        return result.result()
+
+    def _watch(self, result: Future[Any], begun: _Begun) -> None:
+        """Wait for the result. Raises `HangError` where one call of the user's code takes too long."""
+        __tracebackhide__ = True
+        since: dict[FrameType, float] = {}
+        while not wait((result,), _LOOK).done:
+            now, stacks = monotonic(), list(begun.user_stacks().values())
+            # A call that goes on keeps its frame.
+            since = {stack[-1]: since.get(stack[-1], now) for stack in stacks}
+            for stack in stacks:
+                if now - since[stack[-1]] > self.patience:
+                    raise HangError(self._describe_hang(stack, begun))
+            if not stacks and self.open and now - min(self.open.values()) > self.patience:
+                raise HangError(self._describe_hang([], begun))
+
+    @contextlib.contextmanager
+    def _recorded(self) -> Generator[None]:
+        """Keep the calls in which a run begins as if there were none around it."""
+        # Checkers know that methods stay what they are.
+        kind: Any = Execution
+        original = Execution.path
+
+        def path(execution: Execution, **options: Any) -> Any:
+            scope = execution.scope
+            if isinstance(scope, Scope) and scope.host is None:
+                self.uncharged += [self.describe_call(call) for call in list(self.open)[:1]]
+            return original(execution, **options)
+
+        kind.path = path
+        try:
+            yield
+        finally:
+            kind.path = original
+
+    def _describe_hang(self, stack: list[FrameType], begun: _Begun) -> str:
+        place = describe_frame(stack[0]) if stack else ", ".join(begun.waiting_tasks()) or "an unknown place"
+        return self.describe(self._who_stands(stack), place)
+
+    def describe(self, who: str, place: str) -> str:
+        """Return the error message for code that does not return."""
+        script = f"; {self.script}" if self.script else ""
+        remedy = _REMEDY.format(patience=self.patience)
+        return f"{who} does not return: it is at {place} after {self.patience:g} seconds{script}; {remedy}"
+
+    def _who_stands(self, stack: list[FrameType]) -> str:
+        """Return the node, and the effect if there is one, that the user's frames belong to."""
+        at = stack[-1].f_back if stack else None
+        while at is not None:
+            inside = at.f_locals
+            engine = inside.get("self")
+            if isinstance(engine, RunLoop):
+                engine = engine.execution
+            if isinstance(engine, Execution):
+                # What it calls without a call are nodes, policies and observers.
+                return engine.snapshot().node
+            if isinstance(inside.get("call"), CallContext):
+                return self.describe_call(inside["call"])
+            at = at.f_back
+        return next(map(self.describe_call, list(self.open)), "the user's code")
+
+
+@final
+class _Begun:
+    """The threads that have begun since, or have been given a call since: graphexec uses threads again."""
+
+    def __init__(self) -> None:
+        self._before = frozenset(threading.enumerate())
+        self._last_call = last_call()
+
+    def frames(self) -> dict[int, list[FrameType]]:
+        """Return the stack of each thread, the innermost frame first."""
+        called = threads_since(self._last_call)
+        # There is no other way to see where a thread stands.
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        return {
+            thread.ident: [frame for frame, _ in traceback.walk_stack(frames[thread.ident])]
+            for thread in threading.enumerate()
+            if thread.ident in frames and (thread not in self._before or thread.ident in called)
+        }
+
+    def user_stacks(self) -> dict[int, list[FrameType]]:
+        """Return the user's frames in each thread that stands in their code; the last one was called by graphexec.
+
+        What calls a check (Hypothesis, say) is none of them.
+        """
+        found: dict[int, list[FrameType]] = {}
+        for ident, whole in self.frames().items():
+            engine = [place for place, frame in enumerate(whole) if _is_engine(frame)]
+            if own := [frame for frame in whole[: engine[-1] if engine else 0] if is_own(frame)]:
+                found[ident] = own
+        return found
+
+    def waiting_tasks(self) -> list[str]:
+        """Return where the tasks of these threads' event loops wait."""
+        frames = [frame for stack in self.frames().values() for frame in stack]
+        loops = {frame.f_locals["self"] for frame in frames if frame.f_code.co_name == "run_forever"}
+        return [place for loop in loops for one in pending_tasks(loop) if (place := one.own_place)]
+
+    def interrupt(self) -> None:
+        """End the loops of threads that hang; one in a blocking call runs on as a daemon."""
+        for ident in self.user_stacks():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
+
+
+def _is_engine(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith("graphexec.") and not module.startswith("graphexec.testing")

@@ -1,0 +1,112 @@
+"""Guards: nodes that let an outcome through on its way to the end, and the exits that lead past them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, TypeAlias
+
+from graphexec.effects import MODEL_CALLS
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.node import END, Edge, Node
+from graphexec.kernel.signatures import unwrap_function
+from graphexec.verify.proof.components import dominated
+from graphexec.verify.proof.findings import Finding
+
+# By its target and the class of its outcome.
+Entries: TypeAlias = Mapping[tuple[str, type], list[Edge]]
+
+# The exits that a finding names, and of how many to one node they are chosen.
+_NAMED, _CONSIDERED = 4, 100
+
+
+def unguarded_exits(graph: Graph[Any, Any]) -> Iterator[Finding]:
+    """Yield a warning for each guard that stands on some exits and not on others. The graph is without faults.
+
+    A guard takes an outcome that goes on to END, and may return it again. Another edge with this outcome, to where the
+    guard sends it, leads past the guard, unless it is behind the guard, or every run has come past that node before it
+    is at the guard: that is an earlier exit, before there was something to guard. An edge with what a model says in a
+    call that is reserved for the last words of a stopped run leads past it, too.
+
+    Outcomes that only a spent limit makes are not guarded, and nodes of one function are one guard.
+    """
+    into: dict[tuple[str, type], list[Edge]] = defaultdict(list)
+    for edge in graph.edges:
+        if edge.outcome in graph[edge.source].returns:
+            into[edge.target, edge.outcome].append(edge)
+    guards = _guards(into)
+    if not guards:
+        return
+    last_words: dict[str, list[Edge]] = defaultdict(list)
+    for edge in graph.edges:
+        if _is_last_word(graph[edge.source], into):
+            last_words[edge.target].append(edge)
+    numbers = _numbers(graph)
+    functions = {node.name: unwrap_function(node.function) for node in graph}
+    for (name, target), outcomes in guards.items():
+        others = chain(*(into[target, outcome] for outcome in outcomes), last_words[target])
+        past = (
+            edge
+            for edge in dict.fromkeys(islice(others, _CONSIDERED))
+            if numbers[edge.source].start not in numbers[name]
+            and numbers[name].start not in numbers[edge.source]
+            and functions[edge.source] is not functions[name]
+        )
+        if missed := list(islice(past, _NAMED)):
+            yield _make_finding(graph[name], target, [into[name, outcome] for outcome in outcomes], missed)
+
+
+def _guards(into: Entries) -> dict[tuple[str, str], list[type]]:
+    """Return the nodes that let outcomes through to the end, each with the node behind it, and these outcomes."""
+    found: dict[tuple[str, str], list[type]] = {}
+    for outcome in [outcome for target, outcome in into if target == END.name]:
+        waiting = [END.name]
+        while waiting:
+            target = waiting.pop()
+            for edge in into[target, outcome]:
+                # An outcome of a node has one edge, so each node is met once.
+                name = edge.source
+                if any(entry.source != name for entry in into.get((name, outcome), ())):
+                    found.setdefault((name, target), []).append(outcome)
+                    waiting.append(name)
+    return found
+
+
+def _numbers(graph: Graph[Any, Any]) -> dict[str, range]:
+    following: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        if edge.target != END.name:
+            following[edge.source].append(edge.target)
+    return dominated(graph.start, following)
+
+
+def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:
+    """Return whether a node's outcomes are what a model says at last, and not what the node was given."""
+    if source.grace is None or not any(MODEL_CALLS in effect.charges for effect in source.effects):
+        return False
+    return all((source.name, outcome) not in into for outcome in source.returns)
+
+
+def _make_finding(
+    guard: Node[Any, Any], target: str, taken: Sequence[Sequence[Edge]], missed: Sequence[Edge]
+) -> Finding:
+    """Return the warning of a guard before `target` that has these entries, by outcome, and lacks those missed."""
+    exits = [*(entry for entries in taken for entry in entries[:_NAMED]), *missed]
+    sources, outcomes = (list(dict.fromkeys(values)) for values in zip(*map(_exit, exits), strict=True))
+    passed = [_exit(entries[0])[1] for entries in taken]
+    strangers = [outcome for outcome in outcomes if outcome not in passed]
+    verb = "does" if len(missed) == 1 else "do"
+    fact = f"{' | '.join(passed)} goes through {guard.name} to {target}, and {', '.join(map(str, missed))} {verb} not"
+    remedy = f"splice it once with after={_format_names(sources)}, on={_format_names(outcomes)}"
+    if strangers:
+        remedy = f"let it take {' | '.join(strangers)}, too, and {remedy}"
+    return Finding("GX027", "warning", guard.name, passed[0], fact, remedy)
+
+
+def _exit(edge: Edge) -> tuple[str, str]:
+    return edge.source, edge.outcome.__name__
+
+
+def _format_names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"

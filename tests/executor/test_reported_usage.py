@@ -1,0 +1,156 @@
+"""The usage and the cost of a reply are checked for every client, wrapper, handler and caller."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, Snapshot, StoppedResponse, create_react_agent, snapshot_of
+from graphexec.effects import CallModel, agent_limits
+from graphexec.errors import InvalidReplyError, ModelError
+from graphexec.kernel import PendingEffect, advance, begin
+from graphexec.messages import CompletionRequest, ModelReply, ModelRequest, Usage
+from graphexec.models import (
+    MemoryCache,
+    Price,
+    ScriptedModel,
+    cached,
+    priced,
+    rate_limited,
+    retrying,
+    with_fallbacks,
+)
+from graphexec.runtime import make_run_context, run
+from tests.executor.actors import echo
+from tests.kernel.machines import PROMPTS, Prompt
+
+INVALID_TOKENS = [0.01, 1e-9, 1.0, -1, math.nan, math.inf, -math.inf, True, None, "3", 10**5000 * -1]
+INVALID_COSTS = [-0.5, math.nan, math.inf, True, "1", 10**5000]
+ACT = "Thought: hm\nAction: echo\nAction Input: hi"
+
+
+class Hostile:
+    """A model whose first reply is valid, and every further one as given."""
+
+    identity = "hostile"
+
+    def __init__(self, reply: Any, before: int = 0) -> None:
+        self.reply = reply
+        self.left = before
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
+        self.left -= 1
+        return ModelReply(ACT, usage=Usage(2, 1), cost=0.25) if self.left >= 0 else self.reply
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
+        return self.complete(request)
+
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Any, None, None]:
+        yield self.complete(request)
+
+    async def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncGenerator[Any, None]:
+        yield self.complete(request)
+
+
+def replies(fields: Mapping[str, Any]) -> ModelReply:
+    tokens = {name: value for name, value in fields.items() if name.endswith("tokens")}
+    return ModelReply(ACT, usage=Usage(**{"prompt_tokens": 1, **tokens}), cost=fields.get("cost"))
+
+
+def executor_of(model: Any, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **options)
+
+
+async def _collect(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+WAYS: Mapping[str, Callable[[AgentExecutor], Any]] = {
+    "run": lambda executor: executor.run("go"),
+    "arun": lambda executor: asyncio.run(executor.arun("go")),
+    "stream": lambda executor: list(executor.stream("go", tokens=True)),
+    "astream": lambda executor: asyncio.run(_collect(executor.astream("go", tokens=True))),
+}
+in_every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+
+
+@in_every_way
+@pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens"])
+@pytest.mark.parametrize("value", INVALID_TOKENS, ids=lambda value: "-10**5000" if type(value) is int else repr(value))
+def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: Callable[..., Any]) -> None:
+    executor = executor_of(Hostile(replies({field: value}), before=2), max_tokens=10)
+    with pytest.raises(
+        ModelError, match=f"the model Hostile returned a reply whose {field} is .*; give a whole"
+    ) as caught:
+        way(executor)
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert (snapshot.spent["model_calls"], snapshot.spent["prompt_tokens"]) == (3, 4)
+    # Resumed with another model, the run keeps its steps.
+    other = executor_of(ScriptedModel(["Final Answer: done"]), max_tokens=10)
+    result = other.run(Snapshot.from_json(snapshot.to_json(), other.graph))
+    assert (result.output, len(result.steps)) == ("done", 2)
+
+
+@in_every_way
+@pytest.mark.parametrize("cost", INVALID_COSTS, ids=lambda value: "10**5000" if type(value) is int else repr(value))
+def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
+    executor = executor_of(Hostile(replies({"cost": cost})), max_cost=1)
+    with pytest.raises(ModelError, match=r"the model Hostile returned a reply whose cost is .*; give a finite number"):
+        way(executor)
+
+
+@pytest.mark.parametrize("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
+def test_usage_of_another_class_is_refused(usage: Any) -> None:
+    with pytest.raises(ModelError, match=r"whose usage is .*; give Usage"):
+        executor_of(Hostile(ModelReply(ACT, usage=usage))).run("go")
+
+
+def test_missing_usage_keeps_the_prepayment() -> None:
+    result = executor_of(Hostile(ModelReply(ACT)), max_tokens=3, max_iterations=None).run("go")
+    assert (result.spent["model_calls"], result.spent["tokens"]) == (3, 3)
+
+
+def test_tokens_of_any_size_are_counted() -> None:
+    result = executor_of(Hostile(replies({"completion_tokens": 10**5000})), max_tokens=10).run("go")
+    assert result.spent["tokens"] == 10**5000 + 1
+    assert isinstance(result.ending, StoppedResponse)
+    assert "(1.0e+5000 spent)" in str(result.ending.limit)
+
+
+WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
+    "cached": lambda model: cached(model, MemoryCache()),
+    "priced": lambda model: priced(model, Price(1, 1)),
+    "retrying": lambda model: retrying(model, attempts=2),
+    "with_fallbacks": lambda model: with_fallbacks(model, ScriptedModel([]), on=(KeyError,)),
+    "rate_limited": lambda model: rate_limited(model, per_minute=60_000),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS.keys())
+@pytest.mark.parametrize("value", [0.01, None, "3"])
+def test_wrappers_refuse_invalid_usage_of_the_model_inside(wrapper: Callable[[Any], Any], value: Any) -> None:
+    model = wrapper(Hostile(replies({"prompt_tokens": value})))
+    with pytest.raises(InvalidReplyError, match="the model Hostile returned a reply whose prompt_tokens is "):
+        model.complete(CompletionRequest("?"))
+
+
+def test_price_that_a_float_cannot_hold_is_refused() -> None:
+    model = priced(ScriptedModel([ModelReply("a", usage=Usage(10**5000, 0))]), Price(1.5, 1))
+    with pytest.raises(InvalidReplyError, match="whose cost is inf; give a finite number"):
+        model.complete(CompletionRequest("?"))
+
+
+@pytest.mark.parametrize("fields", [{"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan}])
+def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None:
+    limits = agent_limits(tokens=10)
+    with pytest.raises(ModelError, match=f"whose {next(iter(fields))} is "):
+        run(PROMPTS, Prompt(), make_run_context({CallModel: lambda call: replies(fields)}, limits=limits))
+    state = advance(PROMPTS, begin(PROMPTS, Prompt()), limits)
+    assert isinstance(state, PendingEffect)
+    with pytest.raises(ModelError, match=f"whose {next(iter(fields))} is "):
+        state.reply(replies(fields))

@@ -1,0 +1,232 @@
+"""An executor's own surgery: the changed machine is proved within the executor's limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    Node,
+    StoppedResponse,
+    UnprovedError,
+    ask,
+    charged,
+    create_tool_calling_agent,
+    edges,
+    metered,
+    node,
+    on,
+    splice,
+    tool,
+)
+from graphexec.effects import CallModel
+from graphexec.errors import GraphError, InputError, UndeclaredOutcomeError
+from graphexec.executor import (
+    Acted,
+    LimitReached,
+    Ready,
+    Replied,
+    check_return_direct,
+    limit_reached,
+    parse,
+    plan,
+    stopped_response,
+)
+from graphexec.kernel import renamed
+from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest, UserMessage
+from graphexec.models import ScriptedModel
+from tests.executor.actors import act, answer, call, echo, scripted, told_by_every_driver
+
+
+@charged(when_spent=limit_reached, asks=1)
+@node
+def review(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Replied]:
+    """Have the model say it better, until it says nothing."""
+    reply = yield from ask(CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
+    return Replied(finish.run, reply) if reply.content else finish
+
+
+REVIEWED = edges(review, on(AgentFinish, END) | on(Replied, parse) | on(LimitReached, stopped_response))
+ANSWERS: list[Node[Any, Any]] = [parse, check_return_direct]
+
+
+def reviewing(**options: Any) -> AgentExecutor:
+    model = ScriptedModel(["one", "two", "three", ""])
+    return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
+
+
+def test_a_loop_that_the_executors_limits_end_is_accepted() -> None:
+    def executor() -> AgentExecutor:
+        return reviewing(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+
+    assert executor().verify().proved
+    done = told_by_every_driver(executor)
+    assert (done.outcome.output, done.spent["model_calls"]) == ("three", 4)
+
+
+def test_a_refused_loop_names_the_limit_to_set() -> None:
+    with pytest.raises(UnprovedError, match=r"Set max_model_calls \(agent_limits\(model_calls=\.\.\.\)\)"):
+        reviewing().splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+    assert not reviewing(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=AgentFinish).verify().proved
+
+
+@charged(when_spent=limit_reached)
+@node
+def debate(finish: AgentFinish) -> Asks[AskHuman, AgentFinish | Replied]:
+    yield from ask(AskHuman("?"))
+    return finish
+
+
+@node
+def doubt(finish: AgentFinish) -> AgentFinish | Replied:
+    return finish
+
+
+DEBATED = edges(debate, on(AgentFinish, END) | on(Replied, parse) | on(LimitReached, stopped_response))
+DOUBTED = edges(doubt, on(AgentFinish, END) | on(Replied, parse))
+SETTINGS: dict[str, Any] = {
+    "max_iterations": 5,
+    "max_execution_time": 60,
+    "max_model_calls": 10,
+    "max_tool_calls": 10,
+    "max_fan_out": 3,
+}
+
+
+@pytest.mark.parametrize("unset", [None, *SETTINGS])
+@pytest.mark.parametrize("rows", [REVIEWED, DEBATED, DOUBTED], ids=["review", "debate", "doubt"])
+def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) -> None:
+    options = {name: value for name, value in SETTINGS.items() if name != unset}
+    if unset == "max_iterations":
+        options[unset] = None
+    refusal = None
+    try:
+        reviewing(**options).splice(rows, after=ANSWERS, on=AgentFinish)
+    except UnprovedError as error:
+        refusal = str(error)
+    assert (refusal is None) == (rows is REVIEWED and unset != "max_model_calls")
+    assert set(re.findall(r"max_\w+", refusal or "")) <= {unset}
+
+
+def test_everything_else_of_the_executor_is_kept() -> None:
+    plain = reviewing(max_model_calls=10, return_intermediate_steps=True)
+    changed = plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+    assert (changed.limits, changed.agent, changed.return_intermediate_steps) == (plain.limits, plain.agent, True)
+    assert "review" not in plain.graph
+
+
+def test_a_table_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
+        reviewing().splice(REVIEWED, after=parse, on=Ready)
+
+    @node
+    def judge(finish: AgentFinish) -> Ready:
+        return Ready(finish.run)
+
+    unchecked: Any = edges(judge, on(Ready, END))
+    with pytest.raises(InputError, match="judge --Ready--> END ends the run; end it with an AgentFinish or"):
+        reviewing().splice(unchecked, after=parse, on=AgentFinish)
+
+
+@node
+def proofread(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
+    return AgentFinish({"output": f"{ending.output}!"}) if isinstance(ending, AgentFinish) else ending
+
+
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_guard_on_every_exit_stands_before_the_memory(wanted: int) -> None:
+    """`END` in the rows is where the machine ends: behind the node that saves the memory."""
+    memory = BufferMemory()
+    executor = AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory)
+    rows = edges(proofread, on(AgentFinish, END) | on(StoppedResponse, END))
+    executor = executor.splice(rows, after=[*ANSWERS, stopped_response], on=[AgentFinish, StoppedResponse])
+    assert {str(edge) for edge in executor.graph.edges if edge.source == "proofread"} == {
+        "proofread --AgentFinish--> save_memory",
+        "proofread --StoppedResponse--> save_memory",
+    }
+    assert not [finding for finding in executor.verify().findings if finding.code == "GX027"]
+    for _ in range(wanted):
+        assert executor.run("q").output == "done!"
+    assert memory.load({"input": "q"})["chat_history"].count("AI: done!") == wanted
+
+
+def test_a_node_is_replaced() -> None:
+    @node
+    def quiet(reached: LimitReached) -> StoppedResponse:
+        return StoppedResponse("", reached.limit, reached.run)
+
+    def executor() -> AgentExecutor:
+        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
+        return plain.replace(renamed(quiet, "stopped_response"))
+
+    assert told_by_every_driver(executor).outcome.output == ""
+
+
+def test_a_replacement_is_narrowed() -> None:
+    @node
+    def read(replied: Replied) -> Acted | AgentFinish:
+        return AgentFinish({"output": "read"})
+
+    plain = AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=True)
+    with pytest.raises(GraphError, match="parse never returns Ready; remove"):
+        plain.replace(renamed(read, "parse"))
+    assert plain.replace(renamed(read, "parse"), narrowed=True).run("q").output == "read"
+
+
+def test_a_replacement_is_proved_within_the_executors_limits() -> None:
+    @metered(when_spent=limit_reached)
+    @node
+    def guess(ready: Ready) -> Replied:
+        raise AssertionError("nothing calls this")
+
+    guessing = AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=None, max_model_calls=3)
+    with pytest.raises(UnprovedError, match="Set max_iterations"):
+        guessing.replace(renamed(guess, "plan"))
+
+
+def test_an_edge_is_dropped() -> None:
+    @tool(return_direct=True)
+    def direct() -> str:
+        """Answer at once."""
+        return "direct"
+
+    def executor() -> AgentExecutor:
+        model = ScriptedModel([call("direct", "a"), "done"])
+        return AgentExecutor(agent=create_tool_calling_agent(model, [direct]), tools=[direct])
+
+    assert executor().run("q").output == "direct"
+    narrow = executor().drop_edge(after=check_return_direct, on=AgentFinish)
+    assert "check_return_direct --AgentFinish--> END" not in str(narrow.graph)
+    assert narrow.verify().proved
+    with pytest.raises(UndeclaredOutcomeError, match="check_return_direct returned"):
+        narrow.run("q")
+
+
+def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
+    executor = AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=parse, on=Acted)
+    assert list(executor.graph.nodes) == ["plan", "parse", "stopped_response"]
+    assert executor.run("q").output == "done"
+
+
+def test_a_machine_that_can_only_stop_is_refused() -> None:
+    plain = AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=check_return_direct, on=AgentFinish)
+    with pytest.raises(UnprovedError, match="GX007"):
+        plain.drop_edge(after=parse, on=AgentFinish)
+    with pytest.raises(GraphError, match="plan is left with LimitReached when a limit is spent; keep the edge, or"):
+        plain.drop_edge(after=plan, on=LimitReached)
+
+
+def test_a_graph_alone_is_spliced_where_some_limit_ends_it() -> None:
+    plain = reviewing(max_model_calls=10)
+    changed = plain.with_graph(splice(plain.graph, REVIEWED, after=ANSWERS, on=AgentFinish))
+    assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish).graph.edges
+    with pytest.raises(GraphError, match="this loop can run for ever"):
+        splice(plain.graph, DOUBTED, after=parse, on=AgentFinish)

@@ -1,0 +1,339 @@
+"""Counts from effects, from JSON and by hand: whole or finite and at least 0, of any size, or our own error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import END, Asks, Effect, Exhausted, Limits, Meter, Snapshot, Spent, ask, edges, graph, on, snapshot_of
+from graphexec.errors import GraphexecError, InputError, LimitsError, SnapshotError, format_integer
+from graphexec.kernel import Budget, charged, metered, node
+from graphexec.kernel.meters import add_counts
+from graphexec.kernel.serialization import format_json, parse_json
+from tests.kernel.machines import CLOCK, INTERVIEW, SELF_LOOP, Left, Stopped, Tick, Topic, Total
+
+COINS, GRAMS = Meter("coins"), Meter("grams", whole=False)
+HUGE = 10**5000
+
+
+@dataclass(frozen=True)
+class Weigh(Effect[Any]):
+    charges: ClassVar[Any] = {COINS: 1}
+    measures: ClassVar[Any] = (COINS, GRAMS)
+
+    def measure(self, reply: Any) -> Any:
+        return reply
+
+
+@charged(when_spent=Stopped, asks=1)
+@node
+def weigh(left: Left) -> Asks[Weigh, Left | Total]:
+    yield from ask(Weigh())
+    return Left(left.steps - 1) if left.steps else Total("")
+
+
+SCALES = graph(edges(weigh, on(Left, weigh) | on(Total, END) | on(Stopped, END)), start=weigh)
+COINS_ONLY = Limits({COINS: 5})
+
+
+def weighing(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
+    return SCALES.run(Left(count), handlers={Weigh: lambda effect: reply}, limits=limits)
+
+
+INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", [1], 1j]
+
+
+@pytest.mark.parametrize("amount", INVALID, ids=repr)
+def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"weigh asked for Weigh, whose measure returned .*; return a whole number of coins"
+    ) as caught:
+        weighing((amount, 0.0))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    resumed = SCALES.run(snapshot, handlers={Weigh: lambda effect: (0, 0)}, limits=Limits({COINS: 50}))
+    assert resumed.spent[COINS] == 1 + 10
+
+
+@pytest.mark.parametrize(
+    "amount", [-1, -0.5, math.nan, math.inf, True, "1", HUGE], ids=lambda one: "huge" if one is HUGE else repr(one)
+)
+def test_invalid_amount_of_a_fractional_meter_is_refused(amount: Any) -> None:
+    with pytest.raises(InputError, match=r"whose measure returned .*; return a finite number of grams, 0 or more"):
+        weighing((1, amount))
+
+
+@pytest.mark.parametrize("amounts", [None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1}], ids=repr)
+def test_measure_that_returns_other_amounts_is_refused(amounts: Any) -> None:
+    with pytest.raises(InputError, match="return an amount, or None, for each of coins, grams"):
+        weighing(amounts)
+
+
+def test_amounts_are_counted_beyond_what_is_prepaid() -> None:
+    done = weighing((2, 0.5), count=1)
+    assert (done.spent[COINS], done.spent[GRAMS]) == (4, 1.0)
+    assert weighing((0, 0), count=1).spent.meters == {"coins": 2}
+
+
+def test_sum_of_fractions_stays_finite() -> None:
+    done = weighing((0, 1.7e308), count=3)
+    assert done.spent[GRAMS] == add_counts(1.7e308, 1.7e308) < math.inf
+    assert math.isfinite(json.loads(done.snapshot.to_json())["spent"]["meters"]["grams"])
+
+
+@given(
+    amounts=st.lists(
+        st.sampled_from([*INVALID, None, 0, 1, 3]) | st.just(1).map(HUGE.__mul__) | st.floats() | st.integers(),
+        min_size=2,
+        max_size=2,
+    )
+)
+def test_no_reported_amount_makes_a_run_exceed_its_bound(amounts: list[Any]) -> None:
+    bounds = SCALES.verify(COINS_ONLY).bounds
+    assert bounds is not None
+    assert bounds.transitions.number is not None
+    calls = 0
+
+    def answer(effect: Weigh) -> Any:
+        nonlocal calls
+        calls += 1
+        return amounts
+
+    with suppress(InputError):
+        SCALES.run(Left(1000), handlers={Weigh: answer}, limits=COINS_ONLY)
+    assert calls <= 5
+
+
+# ---- what is spent, by hand and from JSON
+
+
+def make(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
+    """Call a class as a user without a type checker does."""
+    return kind(**fields)
+
+
+COUNTS: list[Any] = [-50, -0.5, math.nan, math.inf, -math.inf, True, "3", None, [1], {}, -HUGE]
+
+
+def label(value: object) -> str:
+    return format_integer(value) if type(value) is int else repr(value)
+
+
+@pytest.mark.parametrize("count", COUNTS, ids=label)
+@pytest.mark.parametrize("name", ["iterations", "seconds", "restarts", "budgets", "meters"])
+def test_spent_refuses_invalid_counts(name: str, count: Any) -> None:
+    with pytest.raises(SnapshotError, match="Spent has "):
+        make(Spent, {name: {"coins": count} if name in ("budgets", "meters") else count})
+
+
+@pytest.mark.parametrize("counts", [None, 3, [("coins", 1)]])
+@pytest.mark.parametrize("name", ["budgets", "meters"])
+def test_spent_refuses_what_has_no_names(name: str, counts: Any) -> None:
+    with pytest.raises(SnapshotError, match=f"Spent has {name}=.*; give a dict of names and counts"):
+        make(Spent, {name: counts})
+
+
+def test_spent_copies_the_dict_given() -> None:
+    meters = {"coins": 2}
+    spent = Spent(meters=meters)
+    meters["coins"] = -5
+    assert spent[COINS] == 2
+
+
+def test_stored_fraction_of_a_whole_meter_is_refused() -> None:
+    at = Snapshot("weigh", Left(1), spent=Spent(meters={"coins": 0.5}))
+    with pytest.raises(SnapshotError, match=r"Spent has coins=0.5; give a whole number, 0 or more"):
+        SCALES.run(at, handlers={}, limits=COINS_ONLY)
+
+
+@pytest.mark.parametrize("sequence", [-1, 0.5, True, None, "1"])
+def test_snapshot_refuses_an_invalid_sequence(sequence: Any) -> None:
+    with pytest.raises(SnapshotError, match="Snapshot has sequence="):
+        Snapshot("interview", Topic("tea"), sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"value": -1}, {"value": math.nan}, {"value": True}, {"reached": math.inf}, {"reached": "1"}),
+        *({"wanted": 0.5}, {"wanted": -1}, {"limit": 3}, {"limit": None}, {"outer": 1}),
+    ],
+)
+def test_exhausted_refuses_invalid_fields(fields: Any) -> None:
+    with pytest.raises(SnapshotError, match="Exhausted has "):
+        make(Exhausted, {"limit": "coins", "value": 1, "reached": 1, **fields})
+
+
+GOOD = json.loads(Snapshot("interview", Topic("tea")).to_json())
+WEIGHED = json.loads(Snapshot("weigh", Left(3)).to_json())
+
+
+def refused(text: str, machine: Any = INTERVIEW) -> str:
+    with pytest.raises(SnapshotError) as caught:
+        Snapshot.from_json(text, machine)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}"]
+)
+@pytest.mark.parametrize("name", ["iterations", "seconds", "restarts"])
+def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
+    if (name, text) == ("seconds", "0.5"):
+        return
+    stored = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: "#"}}).replace('"#"', text)
+    assert refused(stored).startswith(f"Spent has {name}=")
+
+
+@pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', f"-1{'0' * 5000}"])
+@pytest.mark.parametrize("name", ["budgets", "meters"])
+def test_stored_counts_by_name_that_are_invalid_are_refused(name: str, text: str) -> None:
+    stored = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: {"coins": "#"}}}).replace('"#"', text)
+    assert refused(stored).startswith(f"Spent has {name}['coins']=")
+
+
+@pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
+@pytest.mark.parametrize("name", ["value", "reached"])
+def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> None:
+    limit = {"limit": "seconds", "value": 1, "reached": 2, name: "#"}
+    stored = json.dumps({**GOOD, "replies": [{"exhausted": limit}]}).replace('"#"', text)
+    assert refused(stored).startswith(f"Exhausted has {name}=")
+
+
+@pytest.mark.parametrize(
+    "field", ["version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run"]
+)
+@pytest.mark.parametrize(
+    "text", ["true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900]
+)
+def test_any_field_of_a_snapshot_is_read_or_refused(field: str, text: str) -> None:
+    stored = json.dumps({**GOOD, field: "#"}).replace('"#"', text)
+    try:
+        Snapshot.from_json(stored, INTERVIEW)
+    except SnapshotError:
+        return
+    assert (field, text) in [("entered", "true"), ("sequence", f"1{'0' * 5000}")]
+
+
+def test_integers_of_any_size_are_stored_and_read() -> None:
+    spent = Spent(iterations=HUGE, restarts=3 * HUGE + 7, meters={"coins": HUGE - 1, "#0": 1, "##": 2})
+    at = Snapshot("weigh", Left(1), (Exhausted("coins", HUGE, HUGE, wanted=HUGE),), spent, sequence=HUGE)
+    read = Snapshot.from_json(at.to_json(), SCALES)
+    assert read == at
+    assert (read.spent.iterations, read.sequence) == (HUGE, HUGE)
+
+
+def test_run_goes_on_from_integers_of_any_size() -> None:
+    at = Snapshot("tick", Tick(), spent=Spent(iterations=HUGE))
+    done = CLOCK.run(at, handlers={}, limits=Limits(iterations=HUGE + 2), allow_nonterminating=True)
+    assert done.spent.iterations == HUGE + 2
+    assert str(done.outcome.limit) == "the limit of 1.0e+5000 iterations was reached (1.0e+5000 spent)"
+
+
+@pytest.mark.parametrize(
+    "limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}]
+)
+def test_limits_of_any_size_are_limits(limits: Any) -> None:
+    assert SELF_LOOP.verify(make(Limits, {"iterations": HUGE, **limits})).proved
+
+
+@pytest.mark.parametrize("limits", [{"seconds": HUGE}, {"meters": {GRAMS: HUGE}}])
+def test_limits_that_a_float_cannot_hold_are_refused(limits: Any) -> None:
+    with pytest.raises(LimitsError, match=r"is 1.0e\+5000, more than a float can hold; give None for no limit"):
+        Limits(**limits)
+
+
+def test_negative_limit_of_any_size_is_refused_by_its_name() -> None:
+    with pytest.raises(LimitsError, match=r"the limit iterations is -1.0e\+5000; give 0 or more"):
+        Limits(iterations=-HUGE)
+
+
+@metered(when_spent=Stopped, budget=Budget("revisions", 1))
+@node
+def revise(left: Left) -> Left | Total:
+    return Left(left.steps - 1) if left.steps else Total("")
+
+
+REVISION = graph(edges(revise, on(Left, revise) | on(Total, END) | on(Stopped, END)), start=revise)
+
+
+def test_limits_copy_the_dict_given() -> None:
+    budgets: dict[str, int | None] = {"revisions": 2}
+    limits = Limits(budgets=budgets)
+    before = REVISION.verify(limits).bounds
+    budgets["revisions"] = 9
+    assert limits == Limits(budgets={"revisions": 2})
+    assert hash(limits) == hash(Limits(budgets={"revisions": 2}))
+    after = REVISION.verify(Limits(budgets=budgets)).bounds
+    assert before == REVISION.verify(limits).bounds != after
+    assert before is not None
+    assert after is not None
+    assert (before.transitions.number, after.transitions.number) == (3, 10)
+    with pytest.raises(TypeError):
+        limits.budgets["revisions"] = 3  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
+
+
+# ---- JSON with integers of any size
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.text()
+        | st.integers()
+        | st.sampled_from(["#0", "##1"])
+        | st.sampled_from([1, -3]).map(HUGE.__mul__)
+        | st.floats(allow_nan=False),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_json_holds_integers_of_any_size(data: Any) -> None:
+    assert parse_json(format_json(data)) == data
+
+
+def test_integers_keep_their_digits() -> None:
+    digits = "-" + "1234567890" * 800
+    assert format_json(parse_json(f'{{"a": [{digits}]}}')) == f'{{"a": [{digits}]}}'
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "nul", "[1"])
+def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_json(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "spec", "text"),
+    [
+        (1234, ",", "1,234"),
+        (10**30 - 1, "", "9" * 30),
+        (10**30, "", "1.0e+30"),
+        (-(10**30), ",", "-1.0e+30"),
+        (HUGE, "", "1.0e+5000"),
+        (HUGE - 1, "", "1.0e+5000"),
+        (26 * 10**4999, "", "2.6e+5000"),
+        (10**400_000, "", "1.0e+400000"),
+    ],
+    ids=lambda value: "",
+)
+def test_long_integers_are_shortened(number: int, spec: str, text: str) -> None:
+    assert format_integer(number, spec) == text
+
+
+class _Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("make", [_Unprintable, lambda: (HUGE,)])
+def test_value_that_cannot_be_shown_is_named_by_its_class(make: Callable[[], Any]) -> None:
+    with pytest.raises(GraphexecError, match=r"the limit iterations is <(_Unprintable|tuple) that cannot be shown>"):
+        Limits(iterations=make())

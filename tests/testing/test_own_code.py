@@ -1,0 +1,215 @@
+"""The user's own code is called under scripted models: what keeps its promises passes, and what does not is named."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    CallContext,
+    Exhausted,
+    create_react_agent,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+    tool,
+)
+from graphexec.effects import CallTool, ToolResult
+from graphexec.errors import InputError
+from graphexec.memory import BufferMemory
+from graphexec.testing import ScriptedModel, verify_termination
+from graphexec.testing.own_code.watchdog import HangError, Watchdog
+from graphexec.tools import AnyTool
+from graphexec.verify.explorer.oracle import Replies
+
+
+@tool
+def add(first: int, second: int) -> int:
+    """Add two numbers."""
+    return first + second
+
+
+def executor_of(*tools: AnyTool, **settings: Any) -> AgentExecutor:
+    chosen: dict[str, Any] = {"max_iterations": 4, "max_tool_calls": 6, "handle_parsing_errors": True, **settings}
+    agent = create_tool_calling_agent(ScriptedModel([]), tools)
+    return AgentExecutor(agent=agent, tools=tools, **chosen)
+
+
+def test_tools_are_called_with_arguments_that_fit() -> None:
+    seen: set[int] = set()
+
+    @tool
+    def note(number: int) -> str:
+        """Take a note."""
+        seen.add(number)
+        return "noted"
+
+    verify_termination(executor_of(note), examples=5)
+    assert seen == {1}
+
+
+def test_a_tool_with_replies_is_not_called() -> None:
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        raise SystemExit(amount)
+
+    verify_termination(executor_of(pay), replies={CallTool: [ToolResult("paid")]}, examples=5)
+
+
+@pytest.mark.parametrize("as_messages", [True, False])
+def test_a_memory_may_remember(as_messages: bool) -> None:
+    agent = create_tool_calling_agent(ScriptedModel([]), [add])
+    if not as_messages:
+        template = "{tools} {tool_names} {chat_history} {input} {agent_scratchpad}"
+        agent = create_react_agent(ScriptedModel([]), [add], prompt=template)
+    memory = BufferMemory(as_messages=as_messages)
+    made = AgentExecutor(agent=agent, tools=[add], memory=memory, max_iterations=3, handle_parsing_errors=True)
+    verify_termination(made, examples=5)
+
+
+def test_stateful_tools_may_remember() -> None:
+    numbers = itertools.count()
+
+    @tool
+    def ticket() -> int:
+        """Draw a number."""
+        return next(numbers)
+
+    with pytest.raises(AssertionError, match=r"the tool ticket remembers .* pass stateful=\('ticket',\)"):
+        verify_termination(executor_of(ticket), examples=5)
+    verify_termination(executor_of(ticket), examples=5, stateful=["ticket"])
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+
+
+def test_runs_are_given_their_context() -> None:
+    @tool
+    def greet(call: CallContext[User]) -> str:
+        """Greet the user."""
+        return call.context.name
+
+    verify_termination(executor_of(greet), context=User("Ann"), examples=5)
+
+
+def test_an_observer_that_raises_is_named() -> None:
+    def count(event: object) -> None:
+        raise KeyError(type(event).__name__)
+
+    with pytest.raises(
+        AssertionError, match=r"plan: the observer \S*count raises KeyError\('Entered'\) at \S*test_own"
+    ):
+        verify_termination(executor_of(add, observers=[count]), examples=5)
+
+
+def test_a_script_is_shown_as_short_as_it_can_be() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        if [step.status for step in steps] == ["ok", "error"]:
+            raise KeyError("late")
+        return AgentAction("add", {"first": 1, "second": 1})
+
+    made = AgentExecutor(agent=decide, tools=[add], max_iterations=4)
+    results: Replies = {CallTool: [ToolResult("done"), ToolResult("it failed", "error")]}
+    with pytest.raises(AssertionError) as raised:
+        verify_termination(made, replies=results, examples=20)
+    assert "the world replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
+
+
+@final
+@dataclass(frozen=True)
+class Draft:
+    length: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Whole:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Ended:
+    draft: Draft
+    limit: Exhausted
+
+
+def test_a_late_failure_of_a_graph_is_found() -> None:
+    @metered(when_spent=Ended)
+    @node
+    def extend(draft: Draft) -> Draft | Whole:
+        if draft.length == 11:
+            raise OverflowError("twelfth")
+        return Draft(draft.length + 1) if draft.length < 20 else Whole()
+
+    longer = graph(edges(extend, on(Draft, extend) | on(Whole, END) | on(Ended, END)), start=extend)
+    with pytest.raises(AssertionError, match=r"extend raises OverflowError\('twelfth'\)"):
+        verify_termination(longer, start=Draft(), examples=5)
+
+
+@pytest.mark.parametrize("patience", [0, -1, "soon"])
+def test_invalid_patience_is_refused(patience: Any) -> None:
+    with pytest.raises(InputError, match="patience"):
+        verify_termination(executor_of(add), patience=patience)
+
+
+def test_a_slow_check_without_user_code_is_waited_for() -> None:
+    def check() -> str:
+        time.sleep(0.3)
+        return "done"
+
+    assert Watchdog(0.1).run(check) == "done"
+
+
+def test_what_hangs_is_interrupted() -> None:
+    turns = [0]
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        while True:
+            turns[0] += 1
+
+    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    with pytest.raises(HangError, match=r"does not return: it is at \S+ in \S*decide"):
+        Watchdog(0.2).run(lambda: made.run("q"))
+    time.sleep(0.3)
+    last = turns[0]
+    time.sleep(0.1)
+    assert turns[0] == last
+
+
+def test_an_exception_of_a_check_is_raised() -> None:
+    def check() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        Watchdog().run(check)
+
+
+def test_a_finish_needs_no_step_for_its_actions() -> None:
+    verify_termination(AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[]), examples=3)
+
+
+def test_runs_within_a_limit_that_is_set_are_allowed() -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        return AgentFinish({"output": "done"}) if steps else AgentAction("add", {"first": 1, "second": 1})
+
+    helper = AgentExecutor(agent=decide, tools=[add], max_iterations=3).as_tool("helper", "Helps.")
+    with pytest.raises(
+        AssertionError, match=r"the tool helper starts runs that take model calls: .*; set max_model_calls"
+    ):
+        verify_termination(executor_of(helper), examples=5)
+    verify_termination(executor_of(helper, max_model_calls=10), examples=5)

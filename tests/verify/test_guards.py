@@ -1,0 +1,267 @@
+"""GX027: a guard that stands on some of the exits, and not on those that lead past it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    Asks,
+    Graph,
+    Node,
+    StoppedResponse,
+    ask,
+    edges,
+    graph,
+    node,
+    on,
+    splice,
+)
+from graphexec.effects import SaveMemory
+from graphexec.executor import (
+    AGENT_EXECUTOR,
+    Acted,
+    LimitReached,
+    NotSaved,
+    Ready,
+    check_return_direct,
+    dispatch_tools,
+    parse,
+    plan,
+    stop_repeats,
+    stopped_response,
+)
+from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, unanswered
+from graphexec.kernel import renamed, reserved
+from graphexec.memory import BufferMemory
+from tests.executor.actors import answer, scripted
+
+
+@node
+def redact(finish: AgentFinish) -> AgentFinish:
+    return finish
+
+
+@node
+def judge(finish: AgentFinish) -> AgentFinish | Ready:
+    return finish
+
+
+@node
+def proofread(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
+    return ending
+
+
+def executor(**options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=scripted(answer()), tools=[], **options)
+
+
+def warnings(machine: Graph[Any, Any]) -> list[str]:
+    found = [finding for finding in machine.verify().findings if finding.code == "GX027"]
+    assert all(finding.severity == "warning" for finding in found)
+    return [str(finding).removeprefix("GX027 at ") for finding in found]
+
+
+REDACTED = edges(redact, on(AgentFinish, END))
+PROOFREAD = edges(proofread, on(AgentFinish, END) | on(StoppedResponse, END))
+BOTH: list[Node[Any, Any]] = [parse, check_return_direct]
+
+
+@pytest.mark.parametrize("handling", [True, False])
+@pytest.mark.parametrize("method", ["force", "generate"])
+@pytest.mark.parametrize("memory", [None, BufferMemory()])
+def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: BufferMemory | None) -> None:
+    stock = executor(early_stopping_method=method, handle_parsing_errors=handling, memory=memory)
+    assert not warnings(stock.graph)
+    assert not warnings(stock.with_graph(stop_repeats(stock.graph)).graph)
+
+
+def test_a_guard_of_the_answer_misses_direct_returns() -> None:
+    guarded = executor().splice(REDACTED, after=parse, on=AgentFinish)
+    assert guarded.verify().proved
+    assert warnings(guarded.graph) == [
+        "redact: AgentFinish goes through redact to END, and check_return_direct --AgentFinish--> END does not. "
+        "Splice it once with after=[parse, check_return_direct], on=AgentFinish."
+    ]
+    assert not warnings(executor().splice(REDACTED, after=BOTH, on=AgentFinish).graph)
+
+
+def test_a_guard_that_may_send_back_is_warned_of_too() -> None:
+    rows = edges(judge, on(AgentFinish, END) | on(Ready, plan))
+    assert len(warnings(splice(AGENT_EXECUTOR, rows, after=parse, on=AgentFinish))) == 1
+    assert not warnings(splice(AGENT_EXECUTOR, rows, after=BOTH, on=AgentFinish))
+
+
+def test_a_guard_before_a_memory_is_warned_of_too() -> None:
+    (warning,) = warnings(executor(memory=BufferMemory()).splice(REDACTED, after=parse, on=AgentFinish).graph)
+    assert "to save_memory, and check_return_direct --AgentFinish--> save_memory does not" in warning
+    assert not warnings(executor(memory=BufferMemory()).splice(REDACTED, after=BOTH, on=AgentFinish).graph)
+
+
+def test_a_guard_of_the_answer_misses_last_words() -> None:
+    assert warnings(splice(GENERATING_AGENT_EXECUTOR, REDACTED, after=BOTH, on=AgentFinish)) == [
+        "redact: AgentFinish goes through redact to END, and stopped_response --StoppedResponse--> END does not. Let "
+        "it take StoppedResponse, too, and splice it once with after=[parse, check_return_direct, stopped_response], "
+        "on=[AgentFinish, StoppedResponse]."
+    ]
+    every = splice(
+        GENERATING_AGENT_EXECUTOR, PROOFREAD, after=[*BOTH, stopped_response], on=[AgentFinish, StoppedResponse]
+    )
+    assert not warnings(every)
+
+
+def test_several_exits_are_named_together() -> None:
+    (warning,) = warnings(splice(GENERATING_AGENT_EXECUTOR, REDACTED, after=parse, on=AgentFinish))
+    assert "check_return_direct --AgentFinish--> END, stopped_response --StoppedResponse--> END do not. " in warning
+
+
+def test_a_guard_of_two_outcomes_is_one_finding() -> None:
+    machine = splice(AGENT_EXECUTOR, PROOFREAD, after=[parse, stopped_response], on=[AgentFinish, StoppedResponse])
+    (warning,) = warnings(machine)
+    assert "AgentFinish | StoppedResponse goes through proofread to END" in warning
+
+
+def test_copies_of_one_guard_are_one() -> None:
+    copy = renamed(redact, "redact_direct")
+    once = splice(AGENT_EXECUTOR, REDACTED, after=parse, on=AgentFinish)
+    assert not warnings(splice(once, edges(copy, on(AgentFinish, END)), after=check_return_direct, on=AgentFinish))
+
+
+def test_a_guard_between_a_guard_and_the_end_is_named() -> None:
+    second = renamed(judge, "second")
+    rows = edges(second, on(AgentFinish, END) | on(Ready, plan))
+    (warning,) = warnings(
+        splice(splice(AGENT_EXECUTOR, REDACTED, after=parse, on=AgentFinish), rows, after=redact, on=AgentFinish)
+    )
+    assert warning.startswith("second: ")
+
+
+def test_a_step_before_the_tools_guards_no_exit() -> None:
+    @node
+    def approve(acted: Acted) -> Acted | AgentFinish:
+        return acted
+
+    rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END))
+    assert not warnings(splice(AGENT_EXECUTOR, rows, after=parse, on=Acted))
+
+
+def test_a_step_in_the_loop_guards_no_exit() -> None:
+    @node
+    def forget(ready: Ready) -> Ready:
+        return ready
+
+    assert not warnings(splice(AGENT_EXECUTOR, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready))
+
+
+def test_a_node_behind_a_spent_limit_guards_nothing() -> None:
+    @node
+    def explain(reached: LimitReached) -> LimitReached | StoppedResponse:
+        return reached
+
+    rows = edges(explain, on(LimitReached, stopped_response) | on(StoppedResponse, END))
+    assert not warnings(splice(AGENT_EXECUTOR, rows, after=plan, on=LimitReached))
+
+
+def test_only_a_model_has_last_words() -> None:
+    @reserved(when_spent=unanswered)
+    @node
+    def note(reached: LimitReached) -> Asks[SaveMemory, StoppedResponse]:
+        yield from ask(SaveMemory({}, {}))
+        return StoppedResponse("noted", reached.limit)
+
+    noting = splice(AGENT_EXECUTOR, REDACTED, after=BOTH, on=AgentFinish)
+    rows = edges(note, on(StoppedResponse, END))
+    assert not warnings(splice(noting, rows, after=dispatch_tools, on=LimitReached))
+
+
+def test_a_guard_behind_the_memory_misses_what_is_not_saved() -> None:
+    remembering = executor(memory=BufferMemory())
+    machine = splice(remembering.graph, REDACTED, after=remembering.graph["save_memory"], on=AgentFinish)
+    (warning,) = warnings(machine)
+    assert "return_unsaved --AgentFinish--> END does not" in warning
+    assert NotSaved in machine["return_unsaved"].takes
+
+
+# ---- machines without agents
+
+
+@final
+@dataclass(frozen=True)
+class Order:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Reserved:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Cancelled:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Paid:
+    number: int
+
+
+@node
+def reserve(order: Order) -> Reserved | Cancelled:
+    return Reserved(order.number)
+
+
+@node
+def pay(held: Reserved) -> Paid | Cancelled:
+    return Paid(held.number)
+
+
+@node
+def release(cancelled: Cancelled) -> Cancelled:
+    return cancelled
+
+
+def test_an_earlier_exit_is_not_missed() -> None:
+    """A run that leaves there has nothing to release yet."""
+    machine = graph(
+        edges(reserve, on(Reserved, pay) | on(Cancelled, END))
+        | edges(pay, on(Paid, END) | on(Cancelled, release))
+        | edges(release, on(Cancelled, END)),
+        start=reserve,
+    )
+    assert not warnings(machine)
+
+
+def test_an_exit_behind_the_guard_is_not_missed() -> None:
+    @node
+    def review(cancelled: Cancelled) -> Cancelled | Order:
+        return cancelled
+
+    @node
+    def offer(order: Order) -> Cancelled | Paid:
+        return Paid(order.number)
+
+    machine = graph(
+        edges(reserve, on(Reserved, END) | on(Cancelled, review))
+        | edges(review, on(Cancelled, END) | on(Order, offer))
+        | edges(offer, on(Cancelled, END) | on(Paid, END)),
+        start=reserve,
+    )
+    assert not warnings(machine)
+
+
+def test_a_node_that_leads_back_to_itself_is_no_guard() -> None:
+    @node
+    def haggle(order: Order) -> Order | Paid:
+        return order
+
+    machine = graph(edges(haggle, on(Order, haggle) | on(Paid, END)), start=haggle)
+    assert not warnings(machine)

@@ -1,0 +1,132 @@
+"""Certificates, traces and reports with integers of any size; JSON that is none of them is our own error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, Limits, create_react_agent
+from graphexec.draw.model.picture import picture_of
+from graphexec.draw.runs.records import Recording, recording_of
+from graphexec.effects import agent_limits
+from graphexec.errors import CertificateError, InputError, LimitsError
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.models import ScriptedModel
+from graphexec.testing.plugin import summary
+from graphexec.verify import Certificate, check, diff
+from graphexec.verify.audit.audit import audit
+from graphexec.verify.export.promela import promela
+from graphexec.verify.proof.flow import flow_of
+from graphexec.verify.reports.document import document
+from graphexec.verify.reports.github import github
+from graphexec.verify.reports.sarif import sarif
+from graphexec.verify.reports.subject import Subject
+from graphexec.verify.reports.text import text
+from tests.executor.actors import echo
+
+HUGE = 10**5000
+DEEP = "[" * 100_000 + "]" * 100_000
+LIMITS = [
+    {"iterations": HUGE},
+    {"model_calls": HUGE, "iterations": None},
+    {"tool_calls": HUGE, "fan_out": HUGE},
+    {"tokens": HUGE, "restarts": HUGE},
+]
+in_large_limits = pytest.mark.parametrize("limits", LIMITS, ids=" and ".join)
+
+
+def executor_of(**options: Any) -> AgentExecutor:
+    model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: b"])
+    return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **options)
+
+
+@in_large_limits
+def test_verdicts_within_large_limits_are_printed(limits: Any) -> None:
+    verdict = AGENT_EXECUTOR.verify(agent_limits(**limits))
+    subject = Subject("agent", verdict.findings, verdict)
+    reports = [one([subject]) for one in (document, sarif, github, text)]
+    reports += [str(verdict), summary("agent", verdict), repr(verdict.limits), *picture_of(verdict).caption]
+    reports += [str(diff(AGENT_EXECUTOR, AGENT_EXECUTOR, verdict.limits, limits_before=Limits()))]
+    assert verdict.proved
+    assert any("0e+500" in report for report in reports)
+
+
+@in_large_limits
+def test_certificate_of_large_limits_is_stored_and_checked(limits: Any) -> None:
+    certificate = AGENT_EXECUTOR.verify(agent_limits(**limits)).certificate
+    assert certificate is not None
+    read = Certificate.from_json(certificate.to_json())
+    assert read == certificate
+    check(read, AGENT_EXECUTOR)
+
+
+def test_run_within_large_limits_is_recorded_and_audited() -> None:
+    executor = executor_of(max_iterations=HUGE, max_tokens=HUGE)
+    recording = Recording.from_json_lines(recording_of(executor.run("go")).to_json_lines())
+    assert recording.limits == executor.verify().limits
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    assert audit(recording.records, certificate).conforms, audit(recording.records, certificate)
+
+
+def test_model_checkers_cannot_count_so_far() -> None:
+    with pytest.raises(LimitsError, match=r"is 1.0e\+5000, which model checkers cannot count to"):
+        promela(flow_of(AGENT_EXECUTOR), Limits(iterations=HUGE))
+
+
+VALUES = ["true", "-1", "0.5", "1e400", "NaN", "null", '"3"', "[]", "{}", f"1{'0' * 5000}", DEEP, "[" * 900 + "]" * 900]
+
+
+def _paths(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    kind = type(data).__name__
+    items: Any = data.items() if kind == "dict" else enumerate(data) if kind == "list" else ()
+    return [path] * bool(path) + [found for name, one in items for found in _paths(one, (*path, name))]
+
+
+def _with(data: Any, path: tuple[Any, ...], text: str) -> str:
+    copy = json.loads(json.dumps(data))
+    inner = copy
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = "#here"
+    return json.dumps(copy).replace('"#here"', text)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:8])
+def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
+    certificate = AGENT_EXECUTOR.verify(Limits(iterations=3)).certificate
+    assert certificate is not None
+    good = json.loads(certificate.to_json())
+    for path in dict.fromkeys(path[:3] for path in _paths(good)):
+        try:
+            assert Certificate.from_json(_with(good, path, value)) == certificate
+        except CertificateError:
+            continue
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:8])
+def test_trace_with_any_value_exchanged_is_read_or_refused(value: str) -> None:
+    executor = executor_of()
+    lines = recording_of(executor.run("go")).to_json_lines().splitlines()
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    for number, line in enumerate(lines):
+        good = json.loads(line)
+        good.pop("machine", None)
+        for path in _paths(good):
+            if len(path) > 3:
+                continue
+            changed = _with(json.loads(line), path, value)
+            try:
+                recording = Recording.from_json_lines("\n".join([*lines[:number], changed, *lines[number + 1 :]]))
+            except InputError:
+                continue
+            str(audit(recording.records, certificate))
+
+
+@pytest.mark.parametrize("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}"])
+def test_text_that_is_no_certificate_is_refused(text: str) -> None:
+    with pytest.raises(CertificateError):
+        Certificate.from_json(text)

@@ -1,0 +1,186 @@
+"""The numbers of certificates: proved by potentials, in polynomial time, and refused where they were changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from graphexec import END, Limits
+from graphexec.effects import agent_limits
+from graphexec.errors import CertificateError
+from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
+from graphexec.testing.random_graphs import DrawnGraph
+from graphexec.testing.strategies import drawn_graphs
+from graphexec.verify import check
+from graphexec.verify.proof.certificate import Bound, Certificate, Potential
+from graphexec.verify.proof.checker import check_certificate
+from graphexec.verify.proof.flow import Flow, Transition
+from graphexec.verify.proof.prove import solve
+from tests.verify.test_random_machines import FREELY, some_limits
+
+FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
+
+
+def certified(limits: Limits = FEW, graph: Any = AGENT_EXECUTOR) -> Certificate:
+    certificate = graph.verify(limits).certificate
+    assert certificate is not None
+    return certificate
+
+
+def with_bound(certificate: Certificate, name: str, **changes: Any) -> Certificate:
+    """The certificate with parts of one bound exchanged."""
+    bounds = certificate.bounds
+    if name in ("transitions", "seconds"):
+        new = dataclasses.replace(getattr(bounds, name), **changes)
+        return dataclasses.replace(certificate, bounds=dataclasses.replace(bounds, **{name: new}))
+    meters = {**bounds.meters, name: dataclasses.replace(bounds.meters[name], **changes)}
+    return dataclasses.replace(certificate, bounds=dataclasses.replace(bounds, meters=meters))
+
+
+@pytest.mark.parametrize(
+    "number", [3, 10**6, pytest.param(10**5000, id="huge"), float("nan"), float("inf"), 14.0, -1, True, None, "14"]
+)
+@pytest.mark.parametrize("name", ["transitions", "model_calls", "tool_calls"])
+def test_a_forged_number_is_refused(name: str, number: Any) -> None:
+    certificate = certified()
+    check(certificate, AGENT_EXECUTOR)
+    if number is None and name != "transitions":
+        # Nothing is said of it, and nothing is wrong.
+        check(with_bound(certificate, name, number=None, form=None, value=None), AGENT_EXECUTOR)
+        return
+    with pytest.raises(CertificateError, match=f"the bound on {name.replace('_', ' ')} is not proved"):
+        check(with_bound(certificate, name, number=number), AGENT_EXECUTOR)
+
+
+@pytest.mark.parametrize("number", [3, float("nan"), -1, True, "9.05"])
+def test_forged_seconds_are_refused(number: Any) -> None:
+    with pytest.raises(CertificateError, match=r"the seconds of a run can be 9\.05"):
+        check(with_bound(certified(), "seconds", number=number), AGENT_EXECUTOR)
+
+
+def test_a_meter_that_was_left_out_is_refused() -> None:
+    certificate = certified()
+    bounds = dataclasses.replace(certificate.bounds, meters={})
+    with pytest.raises(CertificateError, match="the meters that it bounds are not those of its flow"):
+        check(dataclasses.replace(certificate, bounds=bounds), AGENT_EXECUTOR)
+
+
+@pytest.mark.parametrize("form", ["3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations"])
+def test_a_form_without_its_value_is_refused(form: str) -> None:
+    with pytest.raises(CertificateError, match="closed form"):
+        check(with_bound(certified(), "transitions", form=form), AGENT_EXECUTOR)
+
+
+@settings(FREELY, max_examples=40)
+@given(drawn=drawn_graphs(), limits=some_limits(), data=st.data())
+def test_a_potential_that_was_lowered_is_refused(drawn: DrawnGraph, limits: Limits, data: st.DataObject) -> None:
+    """Of random machines: at a node that is reached, by a node that is left out, or in a state."""
+    graph = drawn.graph
+    verdict = graph.verify(limits)
+    assume(verdict.certificate is not None)
+    certificate = verdict.certificate
+    assert certificate is not None
+    check(certificate, graph)
+    check(Certificate.from_json(certificate.to_json()), graph)
+    potential = certificate.bounds.transitions.potential
+    assert potential is not None
+    start = certificate.flow.start
+    if potential.states:
+        highest = max(value for node, _, value in potential.states if node == start)
+        lower = tuple(
+            (node, left, value - (node == start and value == highest)) for node, left, value in potential.states
+        )
+        altered = dataclasses.replace(potential, states=lower)
+    else:
+        base, slopes = potential.lines[start]
+        change = data.draw(st.sampled_from(["base", "gone"]))
+        lines = dict(potential.lines) | {start: (base - 1, slopes)}
+        if change == "gone":
+            del lines[start]
+        altered = Potential(lines, potential.limit)
+    with pytest.raises(CertificateError):
+        check(with_bound(certificate, "transitions", potential=altered), graph)
+
+
+def test_every_part_of_a_potential_counts() -> None:
+    """The number follows the potential down; then it is the potential that proves nothing."""
+    certificate = certified(Limits(iterations=3))
+    bound = certificate.bounds.transitions
+    assert bound.potential is not None
+    for node, (base, slopes) in bound.potential.lines.items():
+        for lower in ((base - 1, slopes), (base, tuple((name, slope - 1) for name, slope in slopes))):
+            altered = Potential({**bound.potential.lines, node: lower})
+            if altered == bound.potential:
+                continue
+            start_base, start_slopes = altered.lines["plan"]
+            number = start_base + sum(slope * 3 for _, slope in start_slopes)
+            with pytest.raises(CertificateError, match="is not proved"):
+                check(
+                    with_bound(certificate, "transitions", potential=altered, number=number, form=None, value=None),
+                    AGENT_EXECUTOR,
+                )
+
+
+def test_reserved_calls_are_beside_the_limit() -> None:
+    certificate = certified(agent_limits(model_calls=2), GENERATING_AGENT_EXECUTOR)
+    bound = certificate.bounds.model_calls
+    assert (bound.number, bound.potential and bound.potential.limit) == (3, ("model_calls", 1))
+    assert bound.potential is not None
+    for limit in (("model_calls", 0), ("tool_calls", 1), ("iterations", 1)):
+        forged = dataclasses.replace(bound.potential, limit=limit)
+        with pytest.raises(CertificateError, match="the bound on model calls is not proved"):
+            check(with_bound(certificate, "model_calls", potential=forged), GENERATING_AGENT_EXECUTOR)
+
+
+def nested(count: int, limit: int) -> Flow:
+    """So many loops within one another; each goes round `limit` times each time that it is entered."""
+    nodes = [f"n{number}" for number in range(count)]
+    ways: list[Transition] = []
+    for number, (node, inner) in enumerate(itertools.zip_longest(nodes, nodes[1:])):
+        outer = nodes[number - 1] if number else END.name
+        spends = ((f"b{number}", 1),)
+        resets = (f"b{number + 1}",) if inner else ()
+        ways += [
+            Transition(node, "In", inner or node, spends=spends, resets=resets),
+            Transition(node, "Out", outer, spends=spends),
+            Transition(node, "Spent", outer, "gate", causes=(f"b{number}",)),
+        ]
+    return Flow("n0", tuple(nodes), tuple(ways), tuple((f"b{number}", limit) for number in range(count)))
+
+
+def rounds(count: int, limit: int) -> int:
+    """The longest run of `nested`."""
+    return 0 if not count else 1 + limit * (1 + rounds(count - 1, limit))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 60])
+def test_nested_resets_are_bounded(count: int) -> None:
+    certificate, _ = solve(nested(count, 3), Limits(iterations=None))
+    assert certificate is not None
+    check_certificate(certificate)
+    assert certificate.bounds.transitions.number == rounds(count, 3)
+    assert certificate.bounds.transitions.exact == (count < 7)
+
+
+def test_ten_thousand_iterations_are_exact() -> None:
+    assert str(certified(Limits(iterations=10_000)).bounds.transitions) == "4*iterations + 2 = 40,002 (exact)"
+
+
+def test_what_is_read_again_proves_as_much() -> None:
+    certificate = certified()
+    again = Certificate.from_json(certificate.to_json())
+    for one, other in zip(certificate.bounds.rows(), again.bounds.rows(), strict=True):
+        assert one == other
+        assert one[1].potential == other[1].potential
+
+
+def test_a_certificate_says_how_it_proves() -> None:
+    data = json.loads(certified(Limits(iterations=3)).to_json())
+    assert data["bounds"]["transitions"]["potential"]["lines"]["plan"] == [2, [["iterations", 4]]]
+    assert Bound("1", 1).potential is None
