@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import LimitsError
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.meters import FAN_OUT, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ModelReply, ModelRequest, check_reply
 
 MODEL_CALLS = Meter("model_calls")
@@ -34,6 +34,8 @@ def agent_limits(  # noqa: PLR0913
     cost: float | None = None,
     fan_out: int | None = FAN_OUT,
     restarts: int | None = None,
+    depth: int | None = DEPTH,
+    nested_runs: int | None = NESTED_RUNS,
     budgets: Mapping[str, int | None] | None = None,
 ) -> Limits:
     """Return the limits of an agent's run: those of every machine, and those on what its effects take.
@@ -58,6 +60,8 @@ def agent_limits(  # noqa: PLR0913
         seconds=seconds,
         fan_out=fan_out,
         restarts=restarts,
+        depth=depth,
+        nested_runs=nested_runs,
         budgets=budgets,
     )
 

@@ -72,7 +72,7 @@ def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
 
 
 # The limits that belong to no meter and to no budget of a machine's own.
-_OWN = ("iterations", "seconds", "fan_out", "restarts")
+_OWN = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
 
 
 def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimits | None:

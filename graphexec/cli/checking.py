@@ -75,8 +75,8 @@ OtherLimits = Annotated[
     option(
         _LIMITS,
         "NAME=N",
-        "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, or a budget of the "
-        "machine's own; NAME=none is no limit. May be repeated.",
+        "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, depth, nested_runs, or a "
+        "budget of the machine's own; NAME=none is no limit. May be repeated.",
         "--limit",
     ),
 ]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from graphexec._arguments import NAME, Constraint, check
+from graphexec.effects import TOOL_CALLS
 from graphexec.errors import ToolDefinitionError
 from graphexec.executor.inputs import outputs_of
 from graphexec.executor.result import RunResult
-from graphexec.kernel.effects import CallContext
+from graphexec.kernel.effects import CallContext, NestedRuns
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import tool
 
@@ -49,7 +50,18 @@ def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, descr
     of_handlers = [kind for handler in executor.run_context.handlers.values() for kind in handler.context_types]
     # Those of the run around it, which is refused at its beginning then, and not observed to fail in the middle.
     kinds = tuple(dict.fromkeys([*of_nodes, *of_handlers]))
-    return dataclasses.replace(tool(name=name, description=description, async_function=arun)(run), context_types=kinds)
+    made = tool(name=name, description=description, async_function=arun)(run)
+    return dataclasses.replace(made, context_types=kinds, nested=executor.verify().nested_runs(name, TOOL_CALLS.name))
+
+
+def nested_runs(tools: Iterable[AnyTool]) -> NestedRuns | None:
+    """Return what the runs charge that calls of these tools start; `None` where none is made of an executor."""
+    found = [
+        dataclasses.replace(one.nested, attempts=1 if one.retry is None else one.retry.attempts)
+        for one in tools
+        if one.nested is not None
+    ]
+    return NestedRuns.joined(found)
 
 
 def _answer(result: RunResult) -> Any:

@@ -13,7 +13,7 @@ from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
 from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
-from graphexec.executor.as_tool import executor_tool
+from graphexec.executor.as_tool import executor_tool, nested_runs
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding, answers_of
 from graphexec.executor.inputs import Inputs, keys_of, name_inputs, outputs_of
@@ -27,11 +27,10 @@ from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph, Table
-from graphexec.kernel.meters import FAN_OUT, Limits
+from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.surgery import bind, drop_edge, replace, splice
-from graphexec.runtime.calls import MAX_DEPTH
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, RunOptions, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
@@ -60,7 +59,8 @@ class AgentExecutor:
 
     Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
     `max_cost` (money: the model has to be `priced`; a callable agent's own calls are not seen), `max_fan_out` (tool
-    calls of one step); `None` is no limit, 0 allows none (a cost has to be above 0). Runs within a run share them.
+    calls of one step), and of the runs that its tools start, `max_depth` (levels) and `max_nested_runs` (runs in all).
+    `None` is no limit, 0 allows none (a cost has to be above 0). Runs within a run share its limits.
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string or a function of the error is feedback
       for the model, which tries again.
@@ -81,7 +81,7 @@ class AgentExecutor:
       What one raises is logged (`graphexec`) and reported once to the others (`ObserverFailed`), and the run goes on,
       unless the observer has `raise_error = True`: then it ends the run.
     - `around_call` makes a context manager of each `CallContext`, entered in the thread or task of that call, for spans
-      of telemetry, say. `max_depth` is how many levels of runs may be within a run (a tool may run an executor).
+      of telemetry, say.
 
     An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
     the engine holds each step to it), or with `allow_nonterminating=True`.
@@ -91,6 +91,7 @@ class AgentExecutor:
     """
 
     __slots__ = (
+        "_binding",
         "_graph",
         "_keys",
         "_may_run_forever",
@@ -117,6 +118,8 @@ class AgentExecutor:
         max_tokens: int | None = None,
         max_cost: float | None = None,
         max_fan_out: int | None = FAN_OUT,
+        max_depth: int | None = DEPTH,
+        max_nested_runs: int | None = NESTED_RUNS,
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: EarlyStopping = "force",
@@ -131,7 +134,6 @@ class AgentExecutor:
         observers: Sequence[Observer] = (),
         verbose: bool = False,
         around_call: AroundCall | None = None,
-        max_depth: int = MAX_DEPTH,
         allow_nonterminating: bool = False,
     ) -> None:
         table = table_of(early_stopping_method, handle_parsing_errors)
@@ -141,7 +143,6 @@ class AgentExecutor:
             ("return_intermediate_steps", return_intermediate_steps, FLAG),
             ("verbose", verbose, FLAG),
             ("allow_nonterminating", allow_nonterminating, FLAG),
-            ("max_depth", max_depth, whole(0)),
             ("around_call", around_call, maybe(FUNCTION)),
         )
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
@@ -155,6 +156,8 @@ class AgentExecutor:
             tokens=max_tokens,
             cost=max_cost,
             fan_out=max_fan_out,
+            depth=max_depth,
+            nested_runs=max_nested_runs,
         )
         self._keys = keys_of(self.agent, memory)
         self._memory = memory
@@ -167,11 +170,10 @@ class AgentExecutor:
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
         answers |= handlers or {}
-        self.run_context = RunContext(
-            handlers_for(answers), limits, tool_concurrency, around_call=around_call, max_depth=max_depth
-        )
+        self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
         policies = policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct)
-        self._settings = (self.agent, policies, self._keys, Binding.of(self.agent, self.tools, memory, handlers or {}))
+        self._binding = Binding.of(self.agent, self.tools, memory, handlers or {})
+        self._settings = (self.agent, policies, self._keys, self._binding, nested_runs(self.tools.values()))
         self._may_run_forever = allow_nonterminating
         self._prove(self._completed(table), limits)
 
@@ -215,7 +217,7 @@ class AgentExecutor:
         replace without a word; and `UnprovedError` if a run of it may never end.
         """
         require_agent_graph(graph)
-        self._settings[-1].require_same(graph)
+        self._binding.require_same(graph)
         changed = copy.copy(self)
         changed._prove(self._completed(graph), self.limits)
         return changed

@@ -146,7 +146,9 @@ class Counters:
         for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
             limit = caps.get(name)
             if limit is not None:
-                spent = self._counts[self._program.slots[name]] + self._within.get(name, 0)
+                slot = self._program.slots.get(name)
+                counted = self._others.get(name, 0) if slot is None else self._counts[slot]
+                spent = add_counts(counted, self._within.get(name, 0))
                 if spent + amount > limit or (not amount and spent >= limit):
                     return Exhausted(name, limit, spent, wanted=int(amount) or 1)
         return None

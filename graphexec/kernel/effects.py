@@ -96,6 +96,42 @@ class Askable(Protocol[E_co, R_co]):
 
 @final
 @dataclass(frozen=True, slots=True)
+class NestedRuns:
+    """What the runs that a machine's calls start charge at most, for its proof: a setting that its nodes are bound to.
+
+    A call that charges `meter` starts up to `attempts` of them. `charges` are rows of a meter, what one such run
+    charges by itself, however deep it is, and what it charges with the runs within it; `None` is no bound. The runs
+    that the tools `unproved` start are not proved to end.
+    """
+
+    meter: str
+    attempts: int
+    charges: tuple[tuple[str, int | None, int | None], ...]
+    unproved: tuple[str, ...] = ()
+
+    @staticmethod
+    def joined(several: Sequence[NestedRuns]) -> NestedRuns | None:
+        """Return what runs of several kinds charge, which calls of one meter start; `None` of none."""
+        if not several:
+            return None
+        names = dict.fromkeys(name for one in several for name, *_ in one.charges)
+        rows = [row for one in several for row in one.charges]
+
+        def most(name: str, place: int) -> int | None:
+            counts = [counts[place] for meter, *counts in rows if meter == name]
+            known = [count for count in counts if count is not None]
+            return max(known) if len(known) == len(counts) else None
+
+        return NestedRuns(
+            several[0].meter,
+            max(one.attempts for one in several),
+            tuple((name, most(name, 0), most(name, 1)) for name in names),
+            tuple(name for one in several for name in one.unproved),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class All(Generic[E_co]):
     """Several effects at once; the reply is the tuple of their replies, in the order asked."""
 

@@ -196,7 +196,8 @@ class Execution(Counters):
                 if not rank < before:
                     raise CertificateError(
                         f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate "
-                        f"is of another machine or of other limits: prove it anew"
+                        f"is of another machine or of other limits, or a run around this one has a limit that it has "
+                        f"not: prove it anew, with that limit"
                     )
                 before = rank
             self._step = step = following

@@ -17,11 +17,15 @@ from graphexec.errors import LimitsError, SnapshotError, format_integer, format_
 V = TypeVar("V")
 
 # The limits that belong to no budget and no meter.
-_OWN_LIMITS = ("seconds", "fan_out", "restarts")
+_OWN_LIMITS = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
 
 # The limit on the effects of one visit, unless another is set: above what agents ask for, and soon reached by a node
 # that asks until it likes the answer.
 FAN_OUT = 1_000
+
+# The limits on runs within a run, unless others are set: the levels of them, and how many there are in all.
+DEPTH = 8
+NESTED_RUNS = 1_000
 
 # How long, in seconds, a cancelled coroutine may take to give control back; then it is abandoned.
 GRACE = 0.05
@@ -210,7 +214,8 @@ class Limits:
 
     `iterations` counts entries into metered nodes, `seconds` the run's time without its pauses, `fan_out` the effects
     of one visit of a node that does not say (`asks=`), each member of a batch by itself, `restarts` the resumptions
-    after a crash (`Snapshot.restarted`). `budgets` are limits for the machine's own budgets, by name.
+    after a crash (`Snapshot.restarted`). `depth` counts the levels of runs within the run, which its tools start, say,
+    and `nested_runs` these runs, at all levels. `budgets` are limits for the machine's own budgets, by name.
 
     `meters` are limits of what effects take. Charges are paid before the effect, successful or not. A meter that is
     only measured is compared before each effect: the last one can exceed it.
@@ -225,6 +230,8 @@ class Limits:
     seconds: float | None
     fan_out: int | None
     restarts: int | None
+    depth: int | None
+    nested_runs: int | None
     budgets: Mapping[str, int | None]
     meters: Mapping[str, float]
 
@@ -237,6 +244,8 @@ class Limits:
         seconds: float | None = None,
         fan_out: int | None = FAN_OUT,
         restarts: int | None = None,
+        depth: int | None = DEPTH,
+        nested_runs: int | None = NESTED_RUNS,
         budgets: Mapping[str, int | None] | None = None,
     ) -> None:
         faults = [
@@ -244,6 +253,8 @@ class Limits:
             _invalid("seconds", seconds, whole=False, unit="a number of seconds"),
             _invalid("fan_out", fan_out),
             _invalid("restarts", restarts),
+            _invalid("depth", depth),
+            _invalid("nested_runs", nested_runs),
         ]
         own = _limits_of_budgets(budgets or {}, faults)
         # By name, as `dataclasses.replace` gives them back; but `Counts`, in which nothing is missing, are no limits.
@@ -261,6 +272,8 @@ class Limits:
             ("seconds", seconds),
             ("fan_out", fan_out),
             ("restarts", restarts),
+            ("depth", depth),
+            ("nested_runs", nested_runs),
             ("budgets", own),
             ("meters", amounts),
         ):

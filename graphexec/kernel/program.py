@@ -113,6 +113,7 @@ class Program:
             ITERATIONS.name: limits.iterations,
             **{name: limits.budgets.get(name, limit) for name, limit in graph.budgets.items()},
             **{name: limits[name] for name in self.meters},
+            "nested_runs": limits.nested_runs,
         }
         self.steps: Mapping[str, Step] = {node.name: Step(node, self) for node in graph.nodes.values()}
         # The classes of contexts that nodes want.

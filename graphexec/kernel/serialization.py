@@ -117,7 +117,7 @@ def _digits(integer: int) -> str:
 def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
     """Return data with a string in the place of each long integer, which is added to `integers`."""
     # Not what it was narrowed to.
-    kind: type[Any] = type(data)
+    kind: type[Any] = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
         return {name: _mark_integers(one, mark, integers) for name, one in data.items()}
     if kind in (list, tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
@@ -18,9 +19,6 @@ from graphexec.kernel.meters import Exhausted, add_counts
 
 R = TypeVar("R")
 
-# How many runs may be within one another, unless the caller says otherwise.
-MAX_DEPTH = 8
-
 
 @final
 class Scope:
@@ -28,10 +26,15 @@ class Scope:
 
     __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "run_id")
     depth: int
-    deepest: int
+    deepest: float
 
     def __init__(
-        self, run_id: str, context: object, clock: Callable[[], float], host: CallContext[Any] | None, max_depth: int
+        self,
+        run_id: str,
+        context: object,
+        clock: Callable[[], float],
+        host: CallContext[Any] | None,
+        levels: int | None,
     ) -> None:
         self.run_id = run_id
         self.context: Any = context
@@ -39,7 +42,9 @@ class Scope:
         self.host = host
         outer = None if host is None else scope_of(host)
         self.depth = 0 if outer is None else outer.depth + 1
-        self.deepest = self.depth + max_depth if outer is None else min(outer.deepest, self.depth + max_depth)
+        # The depth that runs may have, by the limits of this one and of those around it.
+        deepest = math.inf if levels is None else self.depth + levels
+        self.deepest = deepest if outer is None else min(outer.deepest, deepest)
         self.began = 0.0
         self._execution: Execution | None = None
 
@@ -189,7 +194,11 @@ class Nesting:
         # The second of the inner run's clock.
         self.seconds = None if left is None else started + left
         too_deep = scope.depth > scope.deepest
-        self.refused = Exhausted("depth", scope.deepest, scope.deepest, outer=True) if too_deep else None
+        self.refused = (
+            Exhausted("depth", scope.deepest, scope.deepest, outer=True)
+            if too_deep
+            else self.charge({"nested_runs": 1}, ())
+        )
 
     def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Charge every run around, by meter, or none; return what does not allow it."""

@@ -16,7 +16,6 @@ from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import CallContext, Effect, Perform, call_parameter_of
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.signatures import resolved
-from graphexec.runtime.calls import MAX_DEPTH
 from graphexec.runtime.io import IO
 
 
@@ -126,7 +125,7 @@ class RunContext:
 
     With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`). `around_call`
     makes a context manager for each call, which is entered in the thread or task in which the call is carried out: for
-    spans of telemetry, say. `max_depth` is how many runs may be within one another below this one.
+    spans of telemetry, say.
     """
 
     handlers: Handlers
@@ -135,7 +134,6 @@ class RunContext:
     clock: Callable[[], float] = time.monotonic
     ranks: Ranks | None = None
     around_call: AroundCall | None = None
-    max_depth: int = MAX_DEPTH
 
 
 _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambda value: isinstance(value, CallContext))

@@ -118,7 +118,7 @@ class RunLoop:
         host = options.host or current_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
         self.clock = run_context.clock
-        self.scope = Scope(run_id, options.context, self.clock, host, run_context.max_depth)
+        self.scope = Scope(run_id, options.context, self.clock, host, run_context.limits.depth)
         around = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, around=around)
         check_context(run_context.handlers, self.execution.context_types, options.context)

@@ -15,6 +15,7 @@ from pydantic_core import ValidationError
 from graphexec._arguments import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Constraint, check, maybe, whole
 from graphexec._json import read_container
 from graphexec.errors import ToolDefinitionError, described, format_value
+from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 
@@ -86,7 +87,7 @@ class Tool(Generic[P, R_co]):
     `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far, and the
     `call_parameter` the `CallContext`, whose context must be one of each of `context_types`. `on_error` and
     `max_observation` (characters): `None` is the executor's default. An `async_function` is called instead in async
-    runs.
+    runs. `nested` is what the runs charge that a call starts, of a tool that runs an executor.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Tool(Generic[P, R_co]):
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
+    nested: NestedRuns | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself: no validation, no timeout, and its exceptions are raised."""

@@ -160,6 +160,8 @@ def _limits(verdict: Verdict, meters: Iterable[str]) -> dict[str, str]:
         **{name: limits[name] for name in meters},
         "fan_out": limits.fan_out,
         "restarts": limits.restarts,
+        "depth": limits.depth,
+        "nested_runs": limits.nested_runs,
         **verdict.graph.budgets,
         **limits.budgets,
     }

@@ -135,13 +135,21 @@ class BlockingModel:
 class Caller:
     """A model that calls the first of its tools, `at_once` times, until it has `answers_after` results, or for ever.
 
-    `calls` is how often it was asked. Threads and runs may share it.
+    `calls` is how often it was asked; `argument` is that of its tools. Threads and runs may share it.
     """
 
     instant = True
 
-    def __init__(self, at_once: int = 1, *, answers_after: int | None = None, usage: Usage | None = None) -> None:
+    def __init__(
+        self,
+        at_once: int = 1,
+        *,
+        answers_after: int | None = None,
+        usage: Usage | None = None,
+        argument: str = "text",
+    ) -> None:
         self.calls = 0
+        self.argument = argument
         self.at_once = at_once
         self.answers_after = answers_after
         self.usage = usage or Usage()
@@ -156,7 +164,9 @@ class Caller:
         if self.answers_after is not None and len(results) >= self.answers_after:
             return ModelReply(results[-1] if results else "done", usage=self.usage)
         name = request.tools[0].name
-        calls = tuple(call(name, f"c{number}.{position}", text="hello") for position in range(self.at_once))
+        calls = tuple(
+            call(name, f"c{number}.{position}", **{self.argument: "hello"}) for position in range(self.at_once)
+        )
         return ModelReply("", calls, finish_reason="tool_calls", usage=self.usage)
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:

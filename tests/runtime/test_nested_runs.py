@@ -278,6 +278,47 @@ def test_inner_depth_limit_cannot_extend_the_outer(run: Running) -> None:
     assert model.calls == 2
 
 
+@pytest.mark.parametrize("most", [None, 3, 0])
+@MIXED
+def test_nested_runs_are_limited_at_all_levels_together(run: Running, is_async: bool, most: int | None) -> None:
+    """Each run of a tree starts two; by the depth alone there would be 2**9 - 2."""
+    model = Caller(2, answers_after=1)
+    executors: list[AgentExecutor] = []
+    options: dict[str, Any] = {"max_depth": 3} if most is None else {"max_depth": None, "max_nested_runs": most}
+    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), **options))
+    result = run(executors[0])
+    runs = 2 + 4 + 8 if most is None else most
+    assert result.spent["nested_runs"] == runs
+    assert model.calls == result.spent["model_calls"] == 2 * (runs + 1)
+
+
+def test_nested_runs_are_counted_over_a_resume() -> None:
+    stops: list[Any] = []
+    inner = inner_of(Caller(answers_after=0))
+
+    @tool
+    def delegate(text: str) -> str:
+        """Let another agent do it."""
+        stops.append(inner.run(text).stopped)
+        if len(stops) == 1:
+            raise KeyboardInterrupt
+        return "done"
+
+    outer = caller_of(Caller(answers_after=3), delegate, max_nested_runs=2)
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        outer.run("q")
+    stored = snapshot_of(interrupted.value)
+    assert stored is not None
+    assert stored.spent["nested_runs"] == 1
+    result = outer.run(Snapshot.from_json(stored.to_json(), outer.graph))
+    assert result.spent["nested_runs"] == 2
+    assert [stop and str(stop.limit) for stop in stops] == [
+        None,
+        None,
+        *["the limit of 2 nested runs was reached (2 spent), by the run around it"] * 2,
+    ]
+
+
 # ---- where a run is within a call
 
 

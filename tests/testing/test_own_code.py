@@ -207,9 +207,17 @@ def test_runs_within_a_limit_that_is_set_are_allowed() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return AgentFinish({"output": "done"}) if steps else AgentAction("add", {"first": 1, "second": 1})
 
-    helper = AgentExecutor(agent=decide, tools=[add], max_iterations=3).as_tool("helper", "Helps.")
+    inner = AgentExecutor(agent=decide, tools=[add], max_iterations=3)
+
+    @tool
+    def helper(text: str) -> str:
+        """Helps."""
+        return str(inner.run(text).output)
+
     with pytest.raises(
         AssertionError, match=r"the tool helper starts runs that take model calls: .*; set max_model_calls"
     ):
         verify_termination(executor_of(helper), examples=5)
     verify_termination(executor_of(helper, max_model_calls=10), examples=5)
+    # What it charges is known, and part of the bound.
+    verify_termination(executor_of(inner.as_tool("helper", "Helps.")), examples=5)

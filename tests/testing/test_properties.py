@@ -173,12 +173,16 @@ def test_a_graph_of_ones_own_is_told_what_it_starts_with() -> None:
         verify_termination(WRITER)
 
 
-def test_a_node_that_asks_until_it_likes_the_answer_keeps_its_promise() -> None:
-    """It is stopped by the limit on the effects of a visit, which is finite by default."""
-    verdict = verify_termination(
-        INSISTENT, start=Asking("OK?"), replies={AskHuman: ["yes", "no", "perhaps"]}, examples=15
-    )
-    assert verdict.limits.fan_out == 1_000
+def test_a_node_that_asks_until_it_likes_the_answer_is_found() -> None:
+    """It ends, by the limit on the effects of a visit, and nobody wants to be asked as often as that."""
+    options: dict[str, Any] = {
+        "start": Asking("OK?"),
+        "replies": {AskHuman: ["yes", "no", "perhaps"]},
+        "examples": 15,
+    }
+    with pytest.raises(AssertionError, match="insist asks for AskHuman on and on: 100 times in one visit"):
+        verify_termination(INSISTENT, **options)
+    verify_termination(INSISTENT, limits=Limits(fan_out=20), **options)
 
 
 def test_an_opaque_node_is_not_called() -> None:

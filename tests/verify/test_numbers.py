@@ -28,7 +28,7 @@ FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
 
 
 def certified(limits: Limits = FEW, graph: Any = AGENT_EXECUTOR) -> Certificate:
-    certificate = graph.verify(limits).certificate
+    certificate: Certificate | None = graph.verify(limits).certificate
     assert certificate is not None
     return certificate
 

@@ -132,7 +132,14 @@ def test_the_document_has_all_that_it_promises() -> None:
     endless, proved, table = told["targets"]
     assert [one["status"] for one in told["targets"]] == ["refuted", "proved", "refuted"]
     assert proved["bounds"]["transitions"]["exact"] is True
-    assert proved["limits"] == {**dict.fromkeys(proved["limits"]), "iterations": 15, "fan_out": 1_000, "budgets": {}}
+    assert proved["limits"] == {
+        **dict.fromkeys(proved["limits"]),
+        "iterations": 15,
+        "fan_out": 1_000,
+        "depth": 8,
+        "nested_runs": 1_000,
+        "budgets": {},
+    }
     assert proved["assumptions"]
     (finding,) = endless["findings"]
     assert finding["code"] == "GX010"

@@ -318,17 +318,25 @@ CUT = (
     "effect is cut"
 )
 NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
+NESTED = (
+    "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, pass "
+    "host=call"
+)
+BESIDE = (
+    "what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on model calls, which "
+    "have no limit"
+)
 AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
 
 
 @pytest.mark.parametrize(
     ("limits", "asks", "assumed"),
     [
-        (Limits(), None, (RETURNS, NEVER_AGAIN)),
-        (Limits(fan_out=None), 3, (RETURNS, NEVER_AGAIN)),
-        (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, NEVER_AGAIN)),
-        (Limits(restarts=0), None, (RETURNS,)),
-        (Limits(seconds=9, restarts=2), 1, (CUT, AGAIN)),
+        (Limits(), None, (RETURNS, NEVER_AGAIN, NESTED, BESIDE)),
+        (Limits(fan_out=None), 3, (RETURNS, NEVER_AGAIN, NESTED, BESIDE)),
+        (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, NEVER_AGAIN, NESTED)),
+        (Limits(restarts=0), None, (RETURNS, NESTED, BESIDE)),
+        (Limits(seconds=9, restarts=2), 1, (CUT, AGAIN, NESTED, BESIDE)),
     ],
 )
 def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assumed: tuple[str, ...]) -> None:
@@ -514,6 +522,8 @@ def test_a_certificate_has_every_limit_by_name() -> None:
         "seconds": 2,
         "fan_out": 4,
         "restarts": 1,
+        "depth": 8,
+        "nested_runs": 1_000,
     }
 
 

@@ -86,13 +86,16 @@ def limits_data(limits: Limits) -> Record:
         **limits.meters,
         "fan_out": limits.fan_out,
         "restarts": limits.restarts,
+        "depth": limits.depth,
+        "nested_runs": limits.nested_runs,
         "budgets": dict(limits.budgets),
     }
 
 
 def read_limits(data: Record) -> Limits:
     """Return the limits that `limits_data` wrote. Raises `LimitsError` and `TypeError` for what cannot be limits."""
-    own = {name: data[name] for name in ("iterations", "seconds", "fan_out", "restarts", "budgets") if name in data}
+    names = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs", "budgets")
+    own = {name: data[name] for name in names if name in data}
     agent = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
     meters = {
         agent.get(name, Meter(name, whole=not isinstance(value, float))): value

@@ -20,8 +20,8 @@ further ones:
 
 What stands in them:
 
-- `limits`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `tokens`, `cost`, `fan_out`, `restarts`, `budgets`
-  (the machine's own, by name; each is `null` where there is no limit)
+- `limits`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `tokens`, `cost`, `fan_out`, `restarts`, `depth`,
+  `nested_runs`, `budgets` (the machine's own, by name; each is `null` where there is no limit)
 - `spent`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens` (both),
   `silent_calls` (that reported no tokens), `restarts`, `cost`, `budgets`
 - `call`: `run` (its id), `sequence` (the number of the request in the run, from 1 on), `member` (the place in the

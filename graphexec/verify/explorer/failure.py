@@ -214,7 +214,7 @@ class _Source:
     def _limits(self, limits: Limits) -> str:
         meters = limits.meters
         usual = Limits()
-        own = ("iterations", "seconds", "fan_out", "restarts")
+        own = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
         given = [f"{name}={value!r}" for name in own if (value := getattr(limits, name)) != getattr(usual, name)]
         given += [f"budgets={dict(limits.budgets)!r}"] if limits.budgets else []
         if not meters:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE, Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
 from graphexec.verify.proof.components import reachable
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible_transitions
+from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, Weight
 from graphexec.verify.proof.product import Product, is_attained
@@ -28,30 +31,69 @@ _FAN_OUT = polynomial.name("fan_out")
 _RESTARTS = polynomial.name("restarts")
 
 
-def bounds_of(flow: Flow, transitions: Sequence[Transition], limits: Limits, *, always: bool = True) -> Bounds:
+def bounds_of(
+    flow: Flow,
+    transitions: Sequence[Transition],
+    limits: Limits,
+    nested: NestedRuns | None = None,
+    *,
+    always: bool = True,
+) -> Bounds:
     """The bounds of a flow whose possible `transitions` are proved to end under `limits`.
 
-    There are closed forms where these end `always`, however high the limits that are set.
+    What `nested` runs charge is added to them. There are closed forms where these end `always`, however high the limits
+    that are set.
     """
-    prover = _Prover(flow, transitions, limits, always=always)
+    prover = _Prover(flow, transitions, limits, nested, always=always)
     # What is cut at the deadline may still clean up.
     beyond = flow.grace + GRACE
     end = None if limits.seconds is None else limits.seconds + beyond
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
-    meters = {name: prover.bound_of_charges(name) for name in flow.bounded}
-    return Bounds(prover.bound(lambda _: _ONE), meters, seconds)
+    alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
+    meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
+    depth, runs = (_bound_of_runs(name, limit) for name, limit in _limits_of_runs(limits))
+    own = {} if nested is None else alone
+    return Bounds(prover.bound(lambda _: _ONE), meters, seconds, depth, runs, own)
+
+
+def _limits_of_runs(limits: Limits) -> Iterable[tuple[str, int | None]]:
+    return ("depth", limits.depth), ("nested_runs", limits.nested_runs)
+
+
+def _bound_of_runs(name: str, limit: int | None) -> Bound:
+    return Bound(None, None) if limit is None else Bound(name, limit, value=limit)
+
+
+def _number(bound: Bound) -> float:
+    return math.inf if bound.number is None else bound.number
+
+
+def _is_limit_of(bound: Bound, name: str) -> bool:
+    """Return whether it is the limit on the meter itself that bounds it."""
+    return bound.potential is not None and bound.potential.limit is not None and bound.potential.limit[0] == name
 
 
 class _Prover:
     """Finds the bounds of a flow's `transitions`."""
 
-    def __init__(self, flow: Flow, transitions: Sequence[Transition], limits: Limits, *, always: bool) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        transitions: Sequence[Transition],
+        limits: Limits,
+        nested: NestedRuns | None,
+        *,
+        always: bool,
+    ) -> None:
         self._flow = flow
         self._transitions = possible_transitions(flow, limits)
         self._always = transitions if always else None
         self._limits = limits
         self._budgets = caps_of(flow, limits)
-        caps = {**self._budgets, "fan_out": limits.fan_out, "restarts": limits.restarts}
+        charged: dict[str, Any] = {} if nested is None else {name: limits[name] for name, *_ in nested.charges}
+        whole = {name: limit for name, limit in charged.items() if isinstance(limit, int)}
+        uncounted = {name: getattr(limits, name) for name in ("fan_out", "restarts", "nested_runs")}
+        caps: dict[str, int | None] = {**whole, **self._budgets, **uncounted}
         self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
         spent = {name for one in transitions for name, _ in one.spends}
         self._spent = [name for name in self._caps if name in spent]
@@ -127,24 +169,54 @@ class _Prover:
         return str(form), form.at(self._caps)
 
     def bound_of_charges(self, name: str) -> Bound:
-        """Return the bound on a charged meter by the flow or by a limit, whichever is less."""
-        own = self._bound_of_limit(name)
+        """Return the bound on what the machine's own effects charge, by the flow or by a limit, whichever is less."""
+        limited, bound = self._bound_of_limit(name), self._bound_of_flow(name)
+        return min((bound, limited), key=_number) if limited is not None else bound
+
+    def with_nested_runs(self, name: str, alone: Mapping[str, Bound], nested: NestedRuns) -> Bound:
+        """Return the bound on what is charged with the runs within it; `alone` are those on the machine's own."""
+        own = alone[name]
+        rows = [counts for meter, *counts in nested.charges if meter == name]
+        if own.number is None or not rows or _is_limit_of(own, name):
+            return own
+        one, whole = rows[0]
+        calls = alone[nested.meter].number if nested.meter in alone else 0
+        runs = self._limits.nested_runs
+        found: list[tuple[float, str | None]] = []
+        if runs is not None and one is not None:
+            before = "" if own.form == "0" else f"{own.form} + "
+            found.append((runs * one, None if own.form is None else f"{before}{one}*nested_runs"))
+        if calls is not None and whole is not None:
+            found.append((calls * nested.attempts * whole, None))
+        limited = self._bound_of_limit(name)
+        # Only a limit on the meter itself is one on what runs within it charge.
+        shared = limited if limited is not None and _is_limit_of(limited, name) else Bound(None, None)
+        if not found:
+            return shared
+        more, form = min(found, key=lambda one: one[0])
+        if not more:
+            return own
+        value = None if form is None or own.value is None else own.value + more
+        total = dataclasses.replace(own, form=form, number=own.number + more, value=value, exact=False)
+        return min(shared, total, key=_number)
+
+    def _bound_of_flow(self, name: str) -> Bound:
+        """Return the bound on what the machine's own effects charge a meter."""
         charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
         if not charging:
             return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
         if self._limits.fan_out is None and any(one.most is None for one in charging):
-            return Bound(None, None) if own is None else own
+            return Bound(None, None)
         again = _charged_again(name, charging, self._limits)
         # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
         # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
         sure = not self._limits.restarts and not _is_limited(self._flow, name, self._limits)
-        bound = self.bound(lambda one: _most(one, name), again, charges=sure)
-        assert bound.number is not None, "it has a number"
-        return own if own is not None and own.number is not None and own.number < bound.number else bound
+        return self.bound(lambda one: _most(one, name), again, charges=sure)
 
     def _bound_of_limit(self, name: str) -> Bound | None:
         """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
-        bounding = {other: factor for other, factor in self._flow.factors(name).items() if other in self._caps}
+        charged = self._flow.factors(name) if name in self._flow.charged else {name: 1}
+        bounding = {other: factor for other, factor in charged.items() if other in self._caps}
         if not bounding:
             return None
         # Of several that allow as much, its own.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError, format_number, format_value
 from graphexec.kernel.counters import Ranks
+from graphexec.kernel.effects import NestedRuns
 from graphexec.verify.proof.flow import Flow, Transition
 
 # Of the JSON form; it changes when a checker of the old form could misread the new one. Version 1, of graphexec 0.1,
@@ -88,11 +89,18 @@ def format_meters(names: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns."""
+    """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
+
+    The meters have what known runs within it charge, too; `alone` are then the bounds on its own effects. `depth` is
+    how many levels of runs may be within it, and `nested_runs` how many runs.
+    """
 
     transitions: Bound
     meters: Mapping[str, Bound]
     seconds: Bound
+    depth: Bound = Bound(None, None)
+    nested_runs: Bound = Bound(None, None)
+    alone: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
 
     @property
     def model_calls(self) -> Bound:
@@ -114,13 +122,17 @@ class Bounds:
 class Certificate:
     """A proof that every run of `flow` ends under `limits`: each transition lowers the rank of the run's node.
 
-    `limits` has every limit by name, the machine's own budgets included; `None` is no limit.
+    `limits` has every limit by name, the machine's own budgets included; `None` is no limit. `nested` is what the runs
+    within it charge, as far as it is known. If it `holds_within` other runs, the ranks fall also where a limit is spent
+    that only a run around it has.
     """
 
     flow: Flow
     limits: Mapping[str, float | None]
     ranks: Ranks
     bounds: Bounds
+    nested: NestedRuns | None = None
+    holds_within: bool = False
 
     @property
     def digest(self) -> str:
@@ -191,7 +203,12 @@ def _read(data: Mapping[str, Any]) -> Certificate:
             _bound(bounds["transitions"]),
             {name: _bound(bound) for name, bound in bounds["meters"].items()},
             _bound(bounds["seconds"]),
+            _bound(bounds["depth"]),
+            _bound(bounds["nested_runs"]),
+            {name: _bound(bound) for name, bound in bounds["alone"].items()},
         ),
+        _nested(data["nested"]),
+        bool(data["holds_within"]),
     )
 
 
@@ -203,7 +220,20 @@ def _bound(data: Any) -> Bound:
     lines = {node: (int(base), _amounts(slopes)) for node, (base, slopes) in potential["lines"].items()}
     limit = None if potential["limit"] is None else (str(potential["limit"][0]), int(potential["limit"][1]))
     states = tuple((node, tuple(map(int, left)), int(value)) for node, left, value in potential["states"])
-    return Bound(**{**data, "potential": Potential(lines, limit, tuple(potential["counters"]), states)})
+    fields: dict[str, Any] = {**data, "potential": Potential(lines, limit, tuple(potential["counters"]), states)}
+    return Bound(**fields)
+
+
+# Any: as above.
+def _nested(data: Any) -> NestedRuns | None:
+    if data is None:
+        return None
+    charges = tuple((str(name), _count(alone), _count(whole)) for name, alone, whole in data["charges"])
+    return NestedRuns(str(data["meter"]), int(data["attempts"]), charges, tuple(map(str, data["unproved"])))
+
+
+def _count(data: Any) -> int | None:
+    return None if data is None else int(data)
 
 
 # Any: a field of a JSON object; a wrong one is found when it is compared with the digest.

@@ -14,7 +14,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.certificate import Certificate
-from graphexec.verify.proof.flow import Transition, flow_of
+from graphexec.verify.proof.flow import Transition, flow_of, nested_in
 from graphexec.verify.proof.number_checker import is_possible, unproved_numbers
 
 
@@ -26,6 +26,8 @@ def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
     flow = flow_of(graph)
     if flow != certificate.flow:
         raise CertificateError(f"the certificate is of the flow {certificate.digest[:12]}, not of {flow.digest[:12]}")
+    if nested_in(graph) != certificate.nested:
+        raise CertificateError("the certificate is of other tools that run executors; prove the machine anew")
     check_certificate(certificate)
 
 
@@ -71,7 +73,7 @@ def _asks_for(one: Transition, name: str) -> bool:
 def _not_falling(certificate: Certificate) -> Iterator[str]:
     following: dict[str, list[Transition]] = defaultdict(list)
     for one in certificate.flow.transitions:
-        if is_possible(certificate, one):
+        if certificate.holds_within or is_possible(certificate, one):
             following[one.source].append(one)
     # Runs come to no other nodes.
     reached = dict.fromkeys([certificate.flow.start])

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import Fault, GraphError, GraphexecError
+from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits
 from graphexec.verify.proof.certificate import Bounds, Certificate
@@ -37,6 +38,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "GX015": "loop refills what it spends",
         "GX016": "loop spends only what has no limit",
         "GX017": "loop of which nothing is known",
+        "GX018": "runs within it are not proved",
         "GX020": "two of one name",
         "GX021": "outcome routed twice",
         "GX022": "outcome does not fit its target",
@@ -132,6 +134,20 @@ class Verdict:
     def why(self) -> str:
         """The findings that stand against a proof, a line each."""
         return "\n".join(str(finding) for finding in self.findings if finding.severity == "error") or self.status
+
+    def nested_runs(self, tool: str, meter: str) -> NestedRuns:
+        """Return what a run charges that a call of the tool starts, which charges `meter`: a run of this machine."""
+        if self.certificate is None:
+            return NestedRuns(meter, 1, tuple((name, None, None) for name in self.graph.meters), (tool,))
+        bounds, nested = self.certificate.bounds, self.certificate.nested
+        within = {} if nested is None else {name: alone for name, alone, _ in nested.charges}
+        rows: list[tuple[str, int | None, int | None]] = []
+        for name, bound in bounds.meters.items():
+            counts = [bounds.alone.get(name, bound).number, within.get(name, 0)]
+            known = [int(count) for count in counts if count is not None]
+            whole = None if bound.number is None else int(bound.number)
+            rows.append((name, max(known) if len(known) == len(counts) else None, whole))
+        return NestedRuns(meter, 1, tuple(rows))
 
     def require_proof(self) -> None:
         """Raise `UnprovedError` unless every run is proved to end."""

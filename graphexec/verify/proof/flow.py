@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
 from graphexec.kernel.node import Node
@@ -121,6 +121,18 @@ class Flow:
         return {meter: 1, **{name: max(-(-kind[meter] // kind[name]) for kind in charging) for name in others}}
 
 
+def nested_in(graph: Graph[Any, Any]) -> NestedRuns | None:
+    """Return what the runs charge that the machine's calls start, as far as it is known."""
+    settings = dict.fromkeys(one for node in graph for one in node.bound if isinstance(one, NestedRuns))
+    return NestedRuns.joined(list(settings))
+
+
+def bounded_meters(flow: Flow, nested: NestedRuns | None) -> tuple[str, ...]:
+    """Return the meters of which it is known beforehand what a run takes, and what the runs within it take."""
+    more = () if nested is None else [name for name, *_ in nested.charges if name not in flow.charged]
+    return (*flow.bounded, *more)
+
+
 def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
     """The limit of each budget and meter that a proof counts, in whole numbers, by name; `None` is no limit."""
     # What is charged is whole, and so is its limit.
@@ -131,7 +143,8 @@ def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
 
 def limits_of(flow: Flow, limits: Limits) -> dict[str, float | None]:
     """The limit of everything, by name: what `caps_of` counts, and what no counter of whole numbers stands for."""
-    uncounted = {"seconds": limits.seconds, "fan_out": limits.fan_out, "restarts": limits.restarts}
+    names = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
+    uncounted: dict[str, float | None] = {name: getattr(limits, name) for name in names}
     return {**limits.meters, **uncounted, **caps_of(flow, limits)}
 
 

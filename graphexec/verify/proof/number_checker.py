@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from graphexec.errors import format_number
+from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE
 from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import Bound, Certificate, Line, Potential
-from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.flow import Transition, bounded_meters
 
 # Transitions that runs may take, with what each counts.
 Possible: TypeAlias = Sequence[tuple[Transition, float]]
+
+# Of a meter that nothing in the machine charges.
+_NO_CALLS = Bound(None, 0)
 
 
 def unproved_numbers(certificate: Certificate) -> Iterator[str]:
@@ -25,27 +29,75 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     The closed forms are compared with their values. That a run reaches a number (`exact`) is not checked.
     """
     flow, bounds = certificate.flow, certificate.bounds
-    if {*bounds.meters} != {*flow.bounded}:
-        yield f"the meters that it bounds are not those of its flow, {', '.join(flow.bounded) or 'which has none'}"
+    names = bounded_meters(flow, certificate.nested)
+    if {*bounds.meters} != {*names}:
+        yield f"the meters that it bounds are not those of its flow, {', '.join(names) or 'which has none'}"
         return
+    for name, bound in (("depth", bounds.depth), ("nested_runs", bounds.nested_runs)):
+        limit = certificate.limits.get(name)
+        if (bound.number, bound.value, bound.exact) != (limit, limit, False):
+            yield f"the bound on {name.replace('_', ' ')} is not its limit"
     seconds = certificate.limits.get("seconds")
     end = math.inf if seconds is None else seconds + flow.grace + GRACE
     if bounds.seconds.number is not None and not (_is_number(bounds.seconds.number) and bounds.seconds.number >= end):
         yield f"the seconds of a run can be {end:g}, and {bounds.seconds.number} are bounded"
-    for name, bound in (("transitions", bounds.transitions), *bounds.meters.items()):
-        fault = None if bound.number is None and name in flow.bounded else _fault(certificate, name, bound)
+    own = bounds.meters if certificate.nested is None else bounds.alone
+    if {*own} != {*names}:
+        yield "the bounds on its own effects are not of the meters that it bounds"
+        return
+    for name, bound in ((None, bounds.transitions), *own.items()):
+        fault = None if bound.number is None and name is not None else _fault(certificate, name, bound)
         if fault is not None:
-            yield f"the bound on {name.replace('_', ' ')} is not proved: {fault}"
+            yield f"the bound on {(name or 'transitions').replace('_', ' ')} is not proved: {fault}"
+    if certificate.nested is None:
+        return
+    for name in names:
+        fault = _nested_fault(certificate, name, certificate.nested)
+        if fault is not None:
+            yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {fault}"
 
 
-def _fault(certificate: Certificate, name: str, bound: Bound) -> str | None:
+def _fault(certificate: Certificate, name: str | None, bound: Bound) -> str | None:
+    """Return why a number is not proved: of transitions, or of what the machine's own effects charge a meter."""
+    most = _own(certificate, name, bound)
+    if isinstance(most, str):
+        return most
+    if most == math.inf:
+        return "its potential does not reach the start, or its limit does not bound it"
+    if bound.number != most:
+        return f"the potential proves {format_number(most)}, and it says {format_number(bound.number or 0)}"
+    return _form_fault(certificate, bound)
+
+
+def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> str | None:
+    """Return why the number of a meter is not proved, of which the machine's own part is."""
+    bound, own = certificate.bounds.meters[name], certificate.bounds.alone[name]
+    if bound.number is None:
+        return None
+    limit = None if bound.potential is None else bound.potential.limit
+    if limit is not None and limit[0] == name:
+        return _fault(certificate, name, bound)
+    rows = [counts for meter, *counts in nested.charges if meter == name]
+    alone, whole = (math.inf if count is None else count for count in (rows[0] if rows else (0, 0)))
+    runs, calls = certificate.limits.get("nested_runs"), certificate.bounds.alone.get(nested.meter, _NO_CALLS).number
+    more = min(
+        0 if not alone else math.inf if runs is None else runs * alone,
+        0 if not whole else math.inf if calls is None else calls * nested.attempts * whole,
+    )
+    most = math.inf if own.number is None else own.number + more
+    if bound.number != most or bound.exact > (own.exact and not more):
+        return f"it is {format_number(most)} at most, and it says {format_number(bound.number)}"
+    return _form_fault(certificate, bound)
+
+
+def _own(certificate: Certificate, name: str | None, bound: Bound) -> float | str:
+    """Return the number that a potential proves of the machine's own charges, or why it proves none."""
     flow, potential = certificate.flow, bound.potential
     if potential is None or not _is_whole(bound.number):
         return "it has no potential, or is no whole number"
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
-    charged = name in flow.bounded
-    weights = [_weight(certificate, one, name, potential) if charged else 1 for one in flow.transitions]
+    weights = [1 if name is None else _weight(certificate, one, name, potential) for one in flow.transitions]
     if math.inf in weights or not all(map(_is_whole, caps.values())):
         return "it is made of something that has no limit"
     possible = [
@@ -55,15 +107,11 @@ def _fault(certificate: Certificate, name: str, bound: Bound) -> str | None:
     most = check(certificate, potential, possible, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
         return most
-    most += _beside(certificate, name, potential)
-    if charged:
-        # Each crash may have what one visit asks for asked for again.
-        most += (certificate.limits.get("restarts") or 0) * max(weights, default=0)
-    if most == math.inf:
-        return "its potential does not reach the start, or its limit does not bound it"
-    if bound.number != most:
-        return f"the potential proves {format_number(most)}, and it says {format_number(bound.number or 0)}"
-    return _form_fault(certificate, bound)
+    if name is None:
+        return most
+    # Each crash may have what one visit asks for asked for again.
+    again = (certificate.limits.get("restarts") or 0) * max(weights, default=0)
+    return most + _beside(certificate, name, potential) + again
 
 
 def _highest_line(
@@ -162,7 +210,7 @@ def _beside(certificate: Certificate, name: str, potential: Potential) -> float:
     if potential.limit is None:
         return 0
     called, factor = potential.limit
-    least = certificate.flow.factors(name).get(called, math.inf)
+    least = 1 if called == name else certificate.flow.factors(name).get(called, math.inf)
     limit = certificate.limits.get(called)
     return math.inf if limit is None or not _is_whole(limit) or factor < least else factor * limit
 

@@ -52,7 +52,7 @@ class Product:
         place = {name: index for index, name in enumerate(counts)}
         timed = sure and limits.seconds is not None
         waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
-        self._rows: dict[str, list[Move]] = {name: [] for name in flow.nodes}
+        self._rows: dict[str, list[Passage]] = {name: [] for name in flow.nodes}
         for one, several in zip(transitions, spending, strict=True):
             needs = (_needs_at_most if sure else _needs_at_least)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
@@ -62,9 +62,9 @@ class Product:
                 timely = tuple((place[name], 1) for name in each.compared if name in place)
                 # What is reserved is counted too, though nothing need be left for it.
                 move = (
-                    Move(one, (), resets, needs, drains=spends)
+                    Passage(one, (), resets, needs, drains=spends)
                     if one.reserved
-                    else Move(one, spends, resets, needs, timely)
+                    else Passage(one, spends, resets, needs, timely)
                 )
                 row.extend(_by_the_clock(move, len(place), waiting.get(one.source)) if timed else [move])
         # Time is left, or it is not.
@@ -78,7 +78,7 @@ class Product:
             states *= left + 1
         return states
 
-    def moves(self, state: State) -> Iterator[tuple[Move, State]]:
+    def moves(self, state: State) -> Iterator[tuple[Passage, State]]:
         """The moves that are possible in a state, and where they lead."""
         node, left = state
         for move in self._rows.get(node, ()):
@@ -163,7 +163,7 @@ _ROOTS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Passage:
     """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
 
     One of its `needs` must be below what it says (`None`: it needs none), and so much left of each of `timely`. What it
@@ -247,7 +247,7 @@ def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: M
     return tuple(needed)
 
 
-def _by_the_clock(plain: Move, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[Move]:
+def _by_the_clock(plain: Passage, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[Passage]:
     """Yield a transition in time, and after: the clock is over once a visit's request took all the time there was.
 
     That needs so much left of each of `waiting` (`None`: nothing is asked for). Then nothing is asked for any more, and
@@ -301,7 +301,7 @@ def _is_below(limit: float, amount: int) -> bool:
 _LOOKED_AT = 2_000
 
 # A state, what was counted up to it, the moves that are left to try from it, and the one that led to it.
-_Frame: TypeAlias = tuple[State, int, Iterator[tuple[Move, State]], Move | None]
+_Frame: TypeAlias = tuple[State, int, Iterator[tuple[Passage, State]], Passage | None]
 
 
 def is_attained(
@@ -361,7 +361,7 @@ class _Search:
                 path.append((state, counted + more, self._tight(state), move))
         return False
 
-    def _tight(self, state: State) -> Iterator[tuple[Move, State]]:
+    def _tight(self, state: State) -> Iterator[tuple[Passage, State]]:
         """Yield the moves by which the potential falls by what they count, and no more."""
         value = self._value(state)
         for move, target in self._product.moves(state):
@@ -370,7 +370,7 @@ class _Search:
             ) == self._value(target):
                 yield move, target
 
-    def _after_rounds(self, path: Sequence[_Frame], move: Move, state: State) -> tuple[State, int]:
+    def _after_rounds(self, path: Sequence[_Frame], move: Passage, state: State) -> tuple[State, int]:
         """Return the state after all rounds that can follow, where the path was at its node before, and their count."""
         node, left = state
         start = next((index for index in range(len(path) - 1, -1, -1) if path[index][0][0] == node), None)
@@ -386,7 +386,7 @@ class _Search:
         return (node, after), rounds * whole
 
 
-def _rounds(each: Sequence[int], moves: Sequence[tuple[Move, tuple[int, ...]]]) -> int:
+def _rounds(each: Sequence[int], moves: Sequence[tuple[Passage, tuple[int, ...]]]) -> int:
     """Return how often moves can be made again that were possible with so much left, and cost `each` a round."""
     if min(each, default=0) < 0 or any(move.needs is not None for move, _ in moves):
         return 0

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from graphexec.errors import LimitsError, did_you_mean
-from graphexec.kernel.effects import Effect
+from graphexec.errors import LimitsError, did_you_mean, format_number
+from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
@@ -18,7 +18,7 @@ from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Verdict, Witness, fan_out_remedy, finding_of
-from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible, possible_transitions
+from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, nested_in, possible, possible_transitions
 from graphexec.verify.proof.guards import unguarded_exits
 from graphexec.verify.proof.loops import loops_found
 from graphexec.verify.proof.ranking import rank_nodes
@@ -44,30 +44,38 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     ]
     if not faults:
         faults += _only_stopping(flow, limits)
-    certificate, loops = solve(flow, limits)
+    nested = nested_in(graph)
+    certificate, loops = solve(flow, limits, nested)
     guards = () if faults else unguarded_exits(graph)
-    findings = (*faults, *loops, *_fanning_out(graph, limits, flow.measured), *guards)
+    findings = (*faults, *loops, *_fanning_out(graph, limits, flow.measured), *_endless(graph, nested), *guards)
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
-        assumptions = tuple(_assumptions(limits))
+        assert certificate is not None, "there is one where there are no errors"
+        assumptions = tuple(_assumptions(graph, certificate, limits))
         return Verdict("proved", graph, limits, findings, certificate, assumptions)
     unknown = all(finding.code in _UNKNOWN for finding in errors)
     return Verdict("unproved" if unknown else "refuted", graph, limits, findings, None, ())
 
 
 # What is found where no proof was, and no run that never ends either.
-_UNKNOWN = ("GX012", "GX013", "GX017")
+_UNKNOWN = ("GX012", "GX013", "GX017", "GX018")
 
 
 @lru_cache(maxsize=256)
-def solve(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding, ...]]:
+def solve(
+    flow: Flow, limits: Limits, nested: NestedRuns | None = None
+) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """The certificate, or the loops that stand against it. The same machine is proved once."""
     caps, every = caps_of(flow, limits), limits_of(flow, limits)
     # A draft may lead to nodes that it does not have.
     nodes = dict.fromkeys([*flow.nodes, *(one.target for one in flow.transitions if one.target != END.name)])
     finite = [name for name, limit in caps.items() if limit is not None]
     transitions = [one for one in flow.transitions if possible(one, every)]
-    ranks = rank_nodes(nodes, transitions, finite)
+    # Where it is within another run, any of its own limits may be one that is spent around it.
+    ranks = rank_nodes(nodes, flow.transitions, finite)
+    holds_within = not isinstance(ranks, list)
+    if isinstance(ranks, list):
+        ranks = rank_nodes(nodes, transitions, finite)
     always = not isinstance(ranks, list)
     if isinstance(ranks, list):
         # These limits may be too low for the loops.
@@ -75,7 +83,8 @@ def solve(flow: Flow, limits: Limits) -> tuple[Certificate | None, tuple[Finding
         ranks = rank_nodes(nodes, transitions, finite)
     if isinstance(ranks, list):
         return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
-    return Certificate(flow, every, ranks, bounds_of(flow, transitions, limits, always=always)), ()
+    bounds = bounds_of(flow, transitions, limits, nested, always=always)
+    return Certificate(flow, every, ranks, bounds, nested, holds_within), ()
 
 
 def _way_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
@@ -121,7 +130,17 @@ def _counted_meters(effect: type[Effect[Any]], measured: Collection[str]) -> lis
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
-def _assumptions(limits: Limits) -> Iterator[str]:
+def _endless(graph: Graph[Any, Any], nested: NestedRuns | None) -> Iterator[Finding]:
+    if nested is None:
+        return
+    callers = [node.name for node in graph for effect in node.effects if nested.meter in map(str, effect.charges)]
+    for tool in nested.unproved:
+        fact = f"the tool {tool} runs an executor of which it is not proved that every run ends"
+        remedy = f"make {tool} of an executor that is proved, without allow_nonterminating"
+        yield Finding("GX018", "error", next(iter(callers), None), None, fact, remedy)
+
+
+def _assumptions(graph: Graph[Any, Any], certificate: Certificate, limits: Limits) -> Iterator[str]:
     if limits.seconds is None:
         yield "each node's function, policy and observer returns, and each effect is answered"
     else:
@@ -133,3 +152,22 @@ def _assumptions(limits: Limits) -> Iterator[str]:
         yield "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
     elif limits.restarts:
         yield "who takes a run up again after a crash says so: snapshot.restarted()"
+    if any(node.kind != "pure" for node in graph):
+        yield from _assumptions_of_nesting(certificate, limits)
+
+
+def _assumptions_of_nesting(certificate: Certificate, limits: Limits) -> Iterator[str]:
+    most = "any number" if limits.nested_runs is None else f"at most {format_number(limits.nested_runs)}"
+    levels = "as deep as may be" if limits.depth is None else f"{format_number(limits.depth)} deep"
+    yield (
+        f"runs that its calls start ({most}, {levels}) end, and know the run around them: in a thread of your own, "
+        f"pass host=call"
+    )
+    without = [name for name in certificate.bounds.meters if limits[name] is None]
+    if without:
+        yield (
+            f"what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on "
+            f"{' and '.join(name.replace('_', ' ') for name in without)}, which have no limit"
+        )
+    if not certificate.holds_within:
+        yield "it is not run within another run that has a limit on what it has none"

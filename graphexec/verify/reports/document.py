@@ -60,6 +60,8 @@ def limits_data(limits: Limits) -> dict[str, Any]:
         **{name: limits[name] for name in (*AGENT_METERS, *limits.meters)},
         "fan_out": limits.fan_out,
         "restarts": limits.restarts,
+        "depth": limits.depth,
+        "nested_runs": limits.nested_runs,
         "budgets": dict(limits.budgets),
     }
 

@@ -1,0 +1,292 @@
+"""What is proved of a run holds with the runs within it: those of tools made of executors are added to the bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    Asks,
+    CallContext,
+    Effect,
+    Exhausted,
+    Graph,
+    Limits,
+    Meter,
+    charged,
+    edges,
+    graph,
+    node,
+    on,
+    tool,
+)
+from graphexec.errors import CertificateError
+from graphexec.kernel import bind
+from graphexec.kernel.effects import NestedRuns
+from graphexec.verify import Certificate, Verdict, check
+from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
+
+
+def proof(executor: AgentExecutor) -> Verdict:
+    """Return the verdict on an executor, of which the certificate is checked, also when it is read again."""
+    verdict = executor.verify()
+    assert verdict.certificate is not None
+    again = Certificate.from_json(verdict.certificate.to_json())
+    assert again == verdict.certificate
+    check(again, executor.graph)
+    return verdict
+
+
+def bounds_of(executor: AgentExecutor) -> dict[str, str]:
+    bounds = proof(executor).bounds
+    assert bounds is not None
+    return {name: str(bound) for name, bound in bounds.meters.items()}
+
+
+def delegating(
+    *inner: AgentExecutor, at_once: int = 1, answers_after: int | None = None, **options: Any
+) -> AgentExecutor:
+    """Return an executor whose model calls the first of the tools, which runs the first of the others."""
+    tools = [one.as_tool(f"delegate_{number}", "Let another agent do it.") for number, one in enumerate(inner)]
+    return caller_of(Caller(at_once, answers_after=answers_after, argument="input"), *tools, **options)
+
+
+# ---- bounds
+
+
+def test_a_tool_that_runs_an_executor_is_part_of_the_bound() -> None:
+    inner = caller_of(Caller(), echo, max_iterations=5, max_fan_out=2)
+    assert bounds_of(inner) == {
+        "model_calls": "iterations = 5 (exact)",
+        "tool_calls": "fan_out*iterations = 10 (exact)",
+    }
+    # Each outer call is an inner run, as far as the limit on these runs allows.
+    assert bounds_of(delegating(inner, max_tool_calls=3)) == {
+        "model_calls": "30 (at most)",
+        "tool_calls": "tool_calls = 3 (at most)",
+    }
+    assert bounds_of(delegating(inner, max_iterations=4, max_fan_out=1)) == {
+        "model_calls": "24 (at most)",
+        "tool_calls": "44 (at most)",
+    }
+    assert bounds_of(delegating(inner, max_nested_runs=2)) == {
+        "model_calls": "iterations + 5*nested_runs = 25 (at most)",
+        "tool_calls": "fan_out*iterations + 10*nested_runs = 15,020 (at most)",
+    }
+    # A limit on the meter itself is one for all of them together.
+    assert bounds_of(delegating(inner, max_model_calls=7))["model_calls"] == "model_calls = 7 (at most)"
+
+
+def test_runs_at_all_levels_are_within_the_limit_of_the_outermost() -> None:
+    innermost = caller_of(Caller(), echo, max_iterations=5, max_fan_out=1)
+    middle = delegating(innermost, max_iterations=2, max_fan_out=1)
+    # By itself 2 calls and two runs of 5.
+    assert bounds_of(middle)["model_calls"] == "12 (at most)"
+    assert bounds_of(delegating(middle, max_iterations=3, max_fan_out=1))["model_calls"] == "39 (at most)"
+    # Of at most 4 runs at any level, each makes up to 5.
+    assert bounds_of(delegating(middle, max_iterations=3, max_nested_runs=4))["model_calls"] == (
+        "iterations + 5*nested_runs = 23 (at most)"
+    )
+    assert bounds_of(delegating(innermost, middle, max_iterations=1, max_fan_out=1))["model_calls"] == "13 (at most)"
+
+
+def test_each_attempt_of_a_tool_is_a_run() -> None:
+    inner = caller_of(Caller(), echo, max_iterations=5)
+
+    @tool(retries=2)
+    def trying() -> None:
+        """Try it."""
+
+    again = dataclasses.replace(inner.as_tool("delegate", "Try it."), retry=trying.retry)
+    assert bounds_of(caller_of(Caller(argument="input"), again, max_tool_calls=3))["model_calls"] == "60 (at most)"
+
+
+def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> None:
+    inner = caller_of(Caller(), echo, max_iterations=None, allow_nonterminating=True)
+    verdict = delegating(inner, allow_nonterminating=True).verify()
+    assert verdict.status == "unproved"
+    assert verdict.why == (
+        "GX018 at dispatch_tools: the tool delegate_0 runs an executor of which it is not proved that every run ends. "
+        "Make delegate_0 of an executor that is proved, without allow_nonterminating."
+    )
+
+
+def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
+    inner = caller_of(Caller(), echo)
+    assert proof(delegating(inner)).assumptions[2:] == (
+        "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, "
+        "pass host=call",
+        "what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on model calls and "
+        "tool calls, which have no limit",
+    )
+    limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
+    assert proof(limited).assumptions[2:] == (
+        "runs that its calls start (any number, as deep as may be) end, and know the run around them: in a thread of "
+        "your own, pass host=call",
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_tree_of_runs_charges_more_than_is_proved(data: st.DataObject) -> None:
+    """Executors of up to three levels, with tools that call as often as they may."""
+    small = st.integers(0, 3)
+    limit = st.none() | st.integers(0, 12)
+
+    def options(level: int) -> dict[str, Any]:
+        return {
+            "max_iterations": data.draw(small, label=f"iterations {level}"),
+            "max_fan_out": data.draw(st.integers(1, 3), label=f"fan-out {level}"),
+            "max_model_calls": data.draw(limit, label=f"model calls {level}"),
+            "max_tool_calls": data.draw(limit, label=f"tool calls {level}"),
+            "max_depth": data.draw(st.sampled_from([8, 2, 1, 0]), label=f"depth {level}"),
+            "max_nested_runs": data.draw(st.sampled_from([1_000, 5, 2, 0]), label=f"runs {level}"),
+            "early_stopping_method": data.draw(st.sampled_from(["force", "generate"]), label=f"stops {level}"),
+        }
+
+    executor = caller_of(Caller(2), echo, **options(0))
+    for level in range(1, data.draw(st.integers(1, 2), label="levels") + 1):
+        executor = delegating(executor, at_once=data.draw(st.integers(1, 3), label="at once"), **options(level))
+    bounds = proof(executor).bounds
+    assert bounds is not None
+    result = asyncio.run(executor.arun("q")) if data.draw(st.booleans(), label="async") else executor.run("q")
+    for name in ("model_calls", "tool_calls"):
+        bound = bounds.meters[name].number
+        assert bound is None or result.spent[name] <= bound, f"{name}: {result.spent[name]} of {bound}"
+    assert result.spent["nested_runs"] <= (bounds.nested_runs.number or 0)
+
+
+# ---- certificates
+
+
+def test_a_certificate_of_other_inner_executors_is_refused() -> None:
+    one, other = (delegating(caller_of(Caller(), echo, max_iterations=most)) for most in (2, 3))
+    certificate = proof(one).certificate
+    assert certificate is not None
+    with pytest.raises(CertificateError, match="of other tools that run executors; prove the machine anew"):
+        check(certificate, other.graph)
+
+
+@pytest.mark.parametrize("meter", ["model_calls", "tool_calls"])
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize("where", ["meters", "alone"])
+def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, meter: str) -> None:
+    executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
+    certificate = proof(executor).certificate
+    assert certificate is not None
+    bounds = getattr(certificate.bounds, where)
+    forged = dataclasses.replace(bounds[meter], number=bounds[meter].number + change)
+    change_of: dict[str, Any] = {where: {**bounds, meter: forged}}
+    changed = dataclasses.replace(certificate.bounds, **change_of)
+    with pytest.raises(CertificateError, match=f"the bound on {meter.replace('_', ' ')}.* is not proved"):
+        check(dataclasses.replace(certificate, bounds=changed), executor.graph)
+
+
+def test_meters_and_limits_of_nested_runs_are_checked() -> None:
+    executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
+    certificate = proof(executor).certificate
+    assert certificate is not None
+    bounds = certificate.bounds
+    for changed, text in (
+        (dataclasses.replace(bounds, alone={}), "the bounds on its own effects are not of the meters that it bounds"),
+        (dataclasses.replace(bounds, nested_runs=bounds.depth), "the bound on nested runs is not its limit"),
+        (dataclasses.replace(bounds, depth=dataclasses.replace(bounds.depth, number=7)), "on depth is not its limit"),
+    ):
+        with pytest.raises(CertificateError, match=text):
+            check(dataclasses.replace(certificate, bounds=changed), executor.graph)
+
+
+# ---- meters of the runs within alone
+
+
+PAGES = Meter("pages")
+
+
+@final
+@dataclass(frozen=True)
+class Fetch(Effect[str]):
+    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+
+
+@final
+@dataclass(frozen=True)
+class Address:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Missed:
+    number: int
+
+
+@final
+@dataclass(frozen=True)
+class Page:
+    text: str
+
+
+def missed(address: Address, limit: Exhausted) -> Missed:
+    return Missed(address.number)
+
+
+@charged(when_spent=missed, asks=1)
+@node
+def fetch(address: Address) -> Asks[Fetch, Page]:
+    return Page((yield Fetch()))
+
+
+@node
+def try_again(given: Missed) -> Address:
+    return Address(given.number + 1)
+
+
+FETCHING: Graph[Address, Page] = graph(
+    edges(fetch, on(Page, END) | on(Missed, try_again)) | edges(try_again, on(Address, fetch)), start=fetch
+)
+
+
+def test_meters_of_the_runs_within_are_bounded_as_well() -> None:
+    def bounds(others: int | None, limits: Limits) -> dict[str, str]:
+        machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
+        certificate = machine.verify(limits).certificate
+        assert certificate is not None
+        check(certificate, machine)
+        return {name: str(bound) for name, bound in certificate.bounds.meters.items()}
+
+    assert bounds(4, Limits()) == {"pages": "1 (exact)", "others": "4 (at most)"}
+    assert bounds(4, Limits(nested_runs=0)) == {"pages": "1 (exact)", "others": "0 (exact)"}
+    assert bounds(4, Limits({Meter("others"): 3})) == {"pages": "1 (exact)", "others": "others = 3 (at most)"}
+    assert bounds(None, Limits())["others"] == "no bound"
+
+
+def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None:
+    """Where the runs around it have spent what it has no limit of, it is stopped by its certificate, not endless."""
+    verdict = FETCHING.verify()
+    assert verdict.certificate is not None
+    assert not verdict.certificate.holds_within
+    assert verdict.assumptions[-1] == "it is not run within another run that has a limit on what it has none"
+    claimed = dataclasses.replace(verdict.certificate, holds_within=True)
+    with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
+        check(claimed, FETCHING)
+
+    @tool
+    def delegate(text: str, call: CallContext[Any]) -> str:
+        """Fetch it."""
+        return FETCHING.run(Address(0), handlers={Fetch: lambda effect: text}).outcome.text
+
+    def observed(limits: Limits) -> str:
+        executor = AgentExecutor(agent=scripted(act("delegate", text="it"), answer()), tools=[delegate])
+        return str(executor.with_limits(limits).run("q").steps[0].observation)
+
+    assert observed(Limits()) == "it"
+    assert "has a limit that it has not: prove it anew, with that limit" in observed(Limits({PAGES: 0}))
