@@ -319,8 +319,8 @@ CUT = (
 )
 NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
 NESTED = (
-    "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, pass "
-    "host=call"
+    "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, "
+    "pass host=call"
 )
 BESIDE = (
     "what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on model calls, which "

@@ -52,9 +52,9 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     if certificate.nested is None:
         return
     for name in names:
-        fault = _nested_fault(certificate, name, certificate.nested)
-        if fault is not None:
-            yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {fault}"
+        wrong = _nested_fault(certificate, name, certificate.nested)
+        if wrong is not None:
+            yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {wrong}"
 
 
 def _fault(certificate: Certificate, name: str | None, bound: Bound) -> str | None:
