@@ -13,11 +13,9 @@ from graphexec.models import ScriptedModel
 from graphexec.verify import CODES, Bounds, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import guarded
-from graphexec.verify.proof import bounds as bounding
-from graphexec.verify.proof.flow import Flow, Transition
 from tests.verify import bad_machines as bad
 from tests.verify.execution import adversary
-from tests.verify.flows import MISSING_CALLS, calling
+from tests.verify.flows import MISSING_CALLS
 
 
 def bounds_of(machine: Graph[Any, Any], limits: Limits) -> Bounds:
@@ -146,31 +144,6 @@ def test_a_budget_without_a_limit_is_to_be_given_one() -> None:
     assert why.startswith("GX016 at go_left: ")
     assert why.endswith('Give the budget left a limit: Budget("left", 3), or Limits(budgets={"left": 3}).')
     assert "Set max_tokens (agent_limits(tokens=...))" not in why
-
-
-def way(source: str, target: str, grace: float | None = None) -> Transition:
-    return Transition(source, f"To{target}", target, asks=int(grace is not None), **calling(models=1), grace=grace)
-
-
-LAST = way("last", "END", 1.0)
-FLOWS: dict[str, tuple[bool, list[Transition]]] = {
-    "nothing is reserved": (False, [way("a", "b"), way("b", "END")]),
-    "one at the end": (False, [way("a", "b"), way("b", "a"), way("b", "last"), LAST]),
-    "one, and then others": (False, [way("a", "b", 1.0), way("b", "c"), way("c", "END")]),
-    "one, and then a loop of others": (False, [way("a", "b", 1.0), way("b", "c"), way("c", "b"), way("c", "END")]),
-    "one after the other": (True, [way("a", "last", 1.0), LAST]),
-    "one, another node, and another": (True, [way("a", "b", 1.0), way("b", "last"), LAST]),
-    "itself": (True, [way("a", "b", 1.0), way("b", "a"), way("b", "END")]),
-    "either, at the end of two ways": (False, [way("a", "last"), way("a", "b"), way("b", "END", 1.0), LAST]),
-    "one of two ways goes on": (True, [way("a", "b", 1.0), way("a", "c", 1.0), way("b", "last"), way("c", "d"), LAST]),
-}
-
-
-@pytest.mark.parametrize("name", FLOWS)
-def test_a_grace_follows_another_where_a_way_leads_from_one_to_the_next(name: str) -> None:
-    follows, ways = FLOWS[name]
-    flow = Flow("a", tuple(dict.fromkeys(one.source for one in ways)), tuple(ways))
-    assert bounding._grace_follows_grace(flow) is follows  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])

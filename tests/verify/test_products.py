@@ -224,13 +224,14 @@ def test_a_visit_that_costs_nothing_is_stopped_when_it_asks() -> None:
 
 
 def test_a_visit_that_need_not_ask_returns_in_any_case() -> None:
-    flow = flow_with(way("a", "a"), within("a", "tool_calls", **calling(tools=None)), way("a", END.name))
+    any_number = calling(tools=None)
+    flow = flow_with(way("a", "a", **any_number), within("a", "tool_calls", **any_number), way("a", END.name))
     product = sure(flow, FIVE)
     assert ("Toa", "a", (0,)) in steps(product, "a", 0)
     assert ("Toa", "a", (0,)) in steps(product, "a", 1)
     # A limit of none leaves nothing to wait for.
     nothing = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=0))
-    assert steps(nothing, "a", 1) == [("Toa", "a", (1,)), ("within", "END", (1,)), ("ToEND", "END", (1,))]
+    assert steps(nothing, "a", 0, 1) == [("Toa", "a", (0, 1)), ("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
 def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
@@ -304,10 +305,27 @@ def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_
         within("a", **calling(models=1), grace=1.0),
         way("b", END.name),
     )
+    # The run's deadline is to come, then the node's, then none.
     product = Product(flow, Limits(iterations=None, seconds=5), sure=True)
-    waited = [("Tob", "b", (0,)), ("within", "END", (0,))]
-    assert steps(product, "a", 1) == [("Tob", "b", (1,)), *waited]
-    assert steps(product, "a", 0) == [("Tob", "b", (0,)), *waited]
+    cut = ("within", "END", (0,))
+    assert steps(product, "a", 2) == [("Tob", "b", (2,)), ("Tob", "b", (1,)), cut]
+    assert steps(product, "a", 1) == [("Tob", "b", (1,)), cut]
+    assert steps(product, "a", 0) == [cut]
+
+
+def test_a_visit_with_less_grace_asks_for_nothing_after_one_with_more_is_cut() -> None:
+    flow = flow_with(
+        way("a", END.name, asks=1, **calling(models=1), grace=2.0),
+        Transition("a", "Cut", "b", "within", causes=("seconds",), **calling(models=1), grace=2.0),
+        way("b", END.name, asks=1, **calling(models=1), grace=1.0),
+        within("b", **calling(models=1), grace=1.0),
+    )
+    product = Product(flow, Limits(iterations=None, seconds=5), sure=True)
+    assert product.begin == ("a", (3,))
+    assert ("within", "b", (0,)) in steps(product, "a", 3)
+    assert steps(product, "b", 2) == [("ToEND", "END", (2,)), ("within", "END", (1,))]
+    assert steps(product, "b", 1) == [("within", "END", (1,))]
+    assert Product(flow, Limits(iterations=None, seconds=0), sure=True).begin == ("a", (2,))
 
 
 def test_it_is_not_sure_to_be_stopped_by_a_crash() -> None:

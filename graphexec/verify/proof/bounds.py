@@ -13,7 +13,6 @@ from graphexec.kernel.meters import GRACE, Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
-from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, Weight
@@ -128,8 +127,6 @@ class _Prover:
 
     def _is_sure(self, number: int, potential: Potential, weight: Callable[[Transition], int]) -> bool:
         """Return whether there is sure to be a run that counts as much as is proved to be the most."""
-        if self._limits.seconds is not None and _grace_follows_grace(self._flow):
-            return False
         if potential.lines and is_attained(self._sure, potential, weight, self._budgets):
             return True
         return self._sure.size() <= _STATES and self._sure.most(weight)[self._sure.begin] == number
@@ -207,7 +204,7 @@ class _Prover:
             return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
         if self._limits.fan_out is None and any(one.most is None for one in charging):
             return Bound(None, None)
-        again = _charged_again(name, charging, self._limits)
+        again = _charged_again(name, self._flow.transitions, self._limits)
         # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
         # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
         sure = not self._limits.restarts and not _is_limited(self._flow, name, self._limits)
@@ -221,7 +218,7 @@ class _Prover:
             return None
         # Of several that allow as much, its own.
         called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
-        reserved = [one for one in self._transitions if one.reserved]
+        reserved = [one for one in self._flow.transitions if one.reserved]
         more = polynomial.number(bounding[called]) * polynomial.name(called)
         more = more + _charged_again(name, reserved, self._limits)
 
@@ -245,16 +242,6 @@ def _numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
     return line.base.at({}), tuple((name, slope) for name, slope in slopes if slope)
 
 
-def _grace_follows_grace(flow: Flow) -> bool:
-    """Return whether a reserved visit may come after another, with less grace: the product does not know how much."""
-    reserved = [one for one in flow.transitions if one.reserved]
-    following: dict[str, list[str]] = {}
-    for one in flow.transitions:
-        following.setdefault(one.source, []).append(one.target)
-    behind = reachable((one.target for one in reserved), following)
-    return any(one.source in behind for one in reserved)
-
-
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     """Return whether a limit may stop effects that charge the meter."""
     taken = {other for one in flow.transitions for kind in one.kinds if dict(kind).get(name) for other, _ in kind}
@@ -269,7 +256,8 @@ def _most(one: Transition, name: str) -> Polynomial:
 
 
 def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
-    """Return the most that is charged again after crashes."""
+    """Return the most that is charged again after crashes, of visits whose requests have a bound."""
     if not limits.restarts:
         return _ZERO
-    return _RESTARTS * (polynomial.most(_most(one, name) for one in transitions) or _ZERO)
+    bounded = (one for one in transitions if one.most is not None or limits.fan_out is not None)
+    return _RESTARTS * (polynomial.most(_most(one, name) for one in bounded) or _ZERO)

@@ -45,16 +45,16 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     if {*own} != {*names}:
         yield "the bounds on its own effects are not of the meters that it bounds"
         return
-    for name, bound in ((None, bounds.transitions), *own.items()):
-        fault = None if bound.number is None and name is not None else _fault(certificate, name, bound)
+    for meter, bound in ((None, bounds.transitions), *own.items()):
+        fault = None if bound.number is None and meter is not None else _fault(certificate, meter, bound)
         if fault is not None:
-            yield f"the bound on {(name or 'transitions').replace('_', ' ')} is not proved: {fault}"
+            yield f"the bound on {(meter or 'transitions').replace('_', ' ')} is not proved: {fault}"
     if certificate.nested is None:
         return
     for name in names:
-        wrong = _nested_fault(certificate, name, certificate.nested)
-        if wrong is not None:
-            yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {wrong}"
+        fault = _nested_fault(certificate, name, certificate.nested)
+        if fault is not None:
+            yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {fault}"
 
 
 def _fault(certificate: Certificate, name: str | None, bound: Bound) -> str | None:
@@ -98,11 +98,11 @@ def _own(certificate: Certificate, name: str | None, bound: Bound) -> float | st
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
     weights = [1 if name is None else _weight(certificate, one, name, potential) for one in flow.transitions]
-    if math.inf in weights or not all(map(_is_whole, caps.values())):
-        return "it is made of something that has no limit"
     possible = [
         (one, weight) for one, weight in zip(flow.transitions, weights, strict=True) if is_possible(certificate, one)
     ]
+    if any(weight == math.inf for _, weight in possible) or not all(map(_is_whole, caps.values())):
+        return "it is made of something that has no limit"
     check = _highest_state if potential.states else _highest_line
     most = check(certificate, potential, possible, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
@@ -110,8 +110,8 @@ def _own(certificate: Certificate, name: str | None, bound: Bound) -> float | st
     if name is None:
         return most
     # Each crash may have what one visit asks for asked for again.
-    again = (certificate.limits.get("restarts") or 0) * max(weights, default=0)
-    return most + _beside(certificate, name, potential) + again
+    largest = max((weight for weight in weights if weight < math.inf), default=0)
+    return most + _beside(certificate, name, potential) + (certificate.limits.get("restarts") or 0) * largest
 
 
 def _highest_line(

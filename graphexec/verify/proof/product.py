@@ -31,7 +31,7 @@ class Product:
     """The states of `flow` under `limits`, found as they are asked for.
 
     Where it is `sure`, visits spend the least or the most they can, and the clock stands still until what is asked for
-    takes all the time there is: so each way through it is a run.
+    takes all the time until a deadline: so each way through it is a run.
     """
 
     __slots__ = ("_nodes", "_rows", "begin", "counters")
@@ -50,7 +50,7 @@ class Product:
         counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
         self.counters = tuple(counts)
         place = {name: index for index, name in enumerate(counts)}
-        timed = sure and limits.seconds is not None
+        graces = _graces(transitions) if sure and limits.seconds is not None else []
         waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
         self._rows: dict[str, list[Passage]] = {name: [] for name in flow.nodes}
         for one, several in zip(transitions, spending, strict=True):
@@ -66,10 +66,14 @@ class Product:
                     if one.reserved
                     else Passage(one, spends, resets, needs, timely)
                 )
-                row.extend(_by_the_clock(move, len(place), waiting.get(one.source)) if timed else [move])
-        # Time is left, or it is not.
-        clock = (int(limits.seconds != 0),) if timed else ()
-        self.begin: State = (flow.start, (*counts.values(), *clock))
+                if graces:
+                    clock = _Clock(len(place), len(graces), graces.index(one.grace or 0.0))
+                    row.extend(_by_the_clock(move, clock, waiting.get(one.source), asked=each.asked))
+                else:
+                    row.append(move)
+        # So many deadlines are still to come.
+        ahead = (len(graces) - (limits.seconds == 0),) if graces else ()
+        self.begin: State = (flow.start, (*counts.values(), *ahead))
 
     def size(self) -> int:
         """Return the largest possible number of states."""
@@ -198,27 +202,32 @@ _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 
 @dataclass(frozen=True, slots=True)
 class _Spending:
-    """The spending of a visit; something must be left of each meter that is only `compared`."""
+    """The spending of a visit that has `asked`, or not; something must be left of each meter only `compared`."""
 
     spends: tuple[tuple[str, int], ...]
     compared: tuple[str, ...] = ()
+    asked: bool = True
 
 
 def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
     if one.kind != "move" or not one.kinds:
-        yield _Spending(one.spends)
+        yield _Spending(one.spends, asked=one.kind != "move" or one.asks > 0)
         return
     asked = {name for kind in one.kinds for name, _ in kind}
     entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
     found: dict[_Spending, None] = {}
+    most = one.most
+    if most is None:
+        # Of any number, one: to have asked makes a difference.
+        most = one.asks or int(limits.get("fan_out") != 0)
     for kind in one.kinds:
         charges = [(name, amount) for name, amount in kind if amount]
         # A limit on fractions is above 0, and nothing need be taken of what is only compared.
         limited = [name for name, amount in kind if not amount and isinstance(limits.get(name), int)]
         compared = () if one.reserved else tuple(limited)
-        for count in sorted({one.asks, one.asks if one.most is None else one.most}):
+        for count in sorted({one.asks, most}):
             if not count:
-                found[_Spending(entry)] = None
+                found[_Spending(entry, asked=False)] = None
             elif all(limits[name] for name in compared):
                 found[_Spending((*entry, *((name, amount * count) for name, amount in charges)), compared)] = None
     yield from found
@@ -247,32 +256,65 @@ def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: M
     return tuple(needed)
 
 
-def _by_the_clock(plain: Passage, clock: int, waiting: tuple[tuple[int, int], ...] | None) -> Iterator[Passage]:
-    """Yield a transition in time, and after: the clock is over once a visit's request took all the time there was.
+def _graces(transitions: Iterable[Transition]) -> list[float]:
+    """Return how much later than the run's deadline those of the nodes are, in order: the run's own, 0, is first."""
+    return sorted({0.0, *(one.grace for one in transitions if one.grace is not None)})
 
-    That needs so much left of each of `waiting` (`None`: nothing is asked for). Then nothing is asked for any more, and
-    nothing entered that costs anything.
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The counter, by its place, of the deadlines that are still to come, and which of them, by `number`, is a node's.
+
+    An effect of the node is answered in time, or after the run's deadline, or the node's own deadline cuts it.
+    """
+
+    place: int
+    deadlines: int
+    number: int
+
+    @property
+    def in_time(self) -> tuple[int, int]:
+        """The least of the counter before the run's deadline."""
+        return self.place, self.deadlines
+
+    @property
+    def open(self) -> tuple[int, int]:
+        """The least of the counter before the node's deadline."""
+        return self.place, self.deadlines - self.number
+
+    @property
+    def late(self) -> tuple[int, int]:
+        """The counter when the run's deadline has just passed."""
+        return self.place, self.deadlines - 1
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """The counter when the node's deadline has just passed."""
+        return self.place, self.deadlines - self.number - 1
+
+
+def _by_the_clock(
+    plain: Passage, clock: _Clock, waiting: tuple[tuple[int, int], ...] | None, *, asked: bool
+) -> Iterator[Passage]:
+    """Yield a transition in time, and those that a request takes which lasts until a deadline.
+
+    That needs so much left of each of `waiting` (`None`: nothing is asked for). After its deadline a node asks for
+    nothing any more, and after the run's none is entered that costs anything.
     """
     one = plain.transition
-    in_time = (clock, 1)
-    if one.grace is not None:
-        # It may take time beyond the limit; without any, it asks for nothing any more, as others do.
-        intime = (in_time,) if one.kind == "move" and one.asks and not one.grace else ()
-        yield dataclasses.replace(plain, timely=intime)
-        if waiting is not None:
-            yield dataclasses.replace(plain, needs=None, sets=(*plain.sets, (clock, 0)), timely=intime)
-        return
     if one.kind == "gate":
-        yield dataclasses.replace(plain, needs=(*(plain.needs or ()), (clock, 1)))
+        yield dataclasses.replace(plain, needs=(*(plain.needs or ()), clock.in_time))
         return
-    entered = (in_time,) if one.spends or one.asks else ()
-    yield dataclasses.replace(plain, timely=(*plain.timely, *entered))
-    if one.kind == "within" and not one.spends:
-        yield dataclasses.replace(plain, needs=((clock, 1),))
-    if waiting is not None:
-        # Answered too late, or cut.
-        over = (*plain.sets, (clock, 0))
-        yield dataclasses.replace(plain, sets=over, needs=None, timely=(*plain.timely, in_time, *waiting))
+    # What costs an entry is not reserved, so the node's deadline is the run's.
+    asks = (clock.open,) if one.spends or (asked and one.kind == "move") else ()
+    yield dataclasses.replace(plain, timely=(*plain.timely, *asks))
+    if one.kind == "within" and not asks:
+        yield dataclasses.replace(plain, needs=(clock.open,))
+    if waiting is None or not asked:
+        return
+    end, before = (clock.late, clock.in_time) if one.kind == "move" else (clock.cut, clock.open)
+    timely = (*plain.timely, before, *waiting)
+    yield dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=timely)
 
 
 def _waiting(
