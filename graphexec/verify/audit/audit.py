@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graphexec.actions import StoppedResponse
 from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
-from graphexec.errors import CertificateError
+from graphexec.errors import CertificateError, format_value
+from graphexec.kernel.meters import is_number, is_whole
 from graphexec.kernel.node import END
 from graphexec.verify.audit.trace import REPORT, WHOLE, Trace, TraceRecord, TraceVisit, Violation, show
 from graphexec.verify.proof.certificate import Certificate
@@ -22,6 +24,9 @@ _GRACE = 1.0
 
 _PROVE = "prove what ran: graphexec check TARGET --certificate FILE"
 Counts = Mapping[str, float]
+
+# What a run's process returns, by the status of the run: as in `graphexec.cli.exit_codes`.
+_EXIT_CODES = {"answered": 0, "stopped": 3, "interrupted": 130, "error": 1, "usage": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,11 @@ def audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
         check_certificate(certificate)
     except CertificateError as error:
         return Audit((Violation(0, str(error), "prove the machine anew"),))
-    if not records or records[0].get("event") != "start":
-        return Audit((Violation(1, "no run begins here", WHOLE),))
     try:
+        if not records or records[0].get("event") != "start":
+            return Audit((Violation(1, "no run begins here", WHOLE),))
         return _run_audit(records, certificate)
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         return Audit((Violation(len(records), f"a record is not as graphexec run --json prints it: {error!r}", WHOLE),))
 
 
@@ -73,7 +78,7 @@ def _run_audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audi
     if other or (trace.faults and not visits):
         return Audit(other or tuple(trace.faults), most=most, status=status)
     counts = _counts([*(visit.spent for visit in visits), *([] if result is None else [result["spent"]])], certificate)
-    faults = [*trace.faults, *_ending(trace, len(records))]
+    faults = [*trace.faults, *_ending(trace, certificate, len(records))]
     if visits and visits[0].node != certificate.flow.start:
         fact = f"the run starts at {visits[0].node} and the proof at {certificate.flow.start}"
         faults.append(Violation(visits[0].line, fact, _PROVE))
@@ -82,12 +87,12 @@ def _run_audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audi
     # A trace that is cut off has nothing after its last visit, and one that is interrupted nothing that is sure.
     sure = counts if trace.sound else counts[: len(visits)]
     for visit, before, after in zip(visits, sure, sure[1:], strict=False):
-        if visit.outcome is not None:
+        if visit.left:
             faults += _step(visit, before, after, certificate)
     faults += _falling(visits, counts, certificate)
     faults += _overspent([*(visit.line for visit in visits), len(records)], counts, trace, certificate)
     faults += _beyond(trace, certificate, len(records))
-    moved = sum(visit.outcome is not None for visit in visits)
+    moved = sum(visit.left > 0 for visit in visits)
     return Audit(tuple(sorted(faults, key=lambda fault: fault.line)), moved, most, status)
 
 
@@ -109,26 +114,50 @@ def _counts(spent: Sequence[TraceRecord], certificate: Certificate) -> list[Coun
 
 
 def _limits(told: TraceRecord, certificate: Certificate) -> Iterator[Violation]:
-    own = {name: told.get("budgets", {}).get(name, limit) for name, limit in certificate.flow.budgets}
+    given: TraceRecord = told.get("budgets", {})
+    own = {**dict(certificate.flow.budgets), **given}
     ran = {name: limit for name, limit in told.items() if name != "budgets"}
     ran = {name: ran.get(name) for name in (*ran, *certificate.limits)} | own
     for name, limit in ran.items():
         proved = certificate.limits.get(name)
-        if limit != proved:
+        if limit != proved or isinstance(limit, bool):
             fact = f"the limit {name} of the run is {_none(limit)} and that of the proof {_none(proved)}"
             yield Violation(1, fact, "run with the limits of the proof, or prove with those of the run")
 
 
-def _ending(trace: Trace, last: int) -> Iterator[Violation]:
+def _ending(trace: Trace, certificate: Certificate, last: int) -> Iterator[Violation]:
     ended = bool(trace.visits) and trace.visits[-1].target == END.name
-    status = None if trace.result is None else trace.result["status"]
-    if status is None:
+    result: TraceRecord = trace.result or {"status": None}
+    status = result["status"]
+    if trace.result is None:
         yield Violation(last, "the trace ends before the run does", WHOLE)
+    elif status not in _EXIT_CODES:
+        yield Violation(last, f"a run has no status {format_value(status)}", REPORT)
     elif ended != (status in ("answered", "stopped")):
         how = f"reached END and its status is {status}" if ended else f"is {status} and did not reach END"
         yield Violation(last, f"the run {how}", REPORT)
     elif ended and (status == "stopped") != (trace.visits[-1].outcome == StoppedResponse.__name__):
         yield Violation(last, f"the run ended with {trace.visits[-1].outcome}, and its status is {status}", REPORT)
+    elif ended:
+        code, wanted = result.get("exit_code", _EXIT_CODES[status]), _EXIT_CODES[status]
+        if code != wanted:
+            yield Violation(last, f"the run is {status}, and its exit code {format_value(code)}, not {wanted}", REPORT)
+        yield from _check_reason(result, certificate, last)
+
+
+def _check_reason(result: TraceRecord, certificate: Certificate, last: int) -> Iterator[Violation]:
+    status, limit = result["status"], result.get("limit")
+    reason: Any = result.get("reason")
+    if limit is None:
+        if status == "stopped" and reason is not None:
+            yield Violation(last, f"the run is stopped by {format_value(reason)}, and no limit is given", REPORT)
+    elif status == "answered":
+        yield Violation(last, f"the run is answered, and stopped by {format_value(limit)}", REPORT)
+    elif reason != limit["limit"]:
+        yield Violation(last, f"the run is stopped by {limit['limit']}, and the reason is {reason}", REPORT)
+    elif not limit["outer"] and certificate.limits.get(reason, limit["value"]) != limit["value"]:
+        fact = f"the run is stopped by a limit {reason} of {_none(limit['value'])}"
+        yield Violation(last, f"{fact}, and that of the proof is {_none(certificate.limits[reason])}", REPORT)
 
 
 def _check_requests(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
@@ -136,6 +165,9 @@ def _check_requests(visit: TraceVisit, certificate: Certificate) -> Iterator[Vio
     asked = len(visit.asked)
     if row and asked and not any(one.asks or one.kind == "within" for one in row):
         fact = f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks"
+        yield Violation(visit.line, fact, _PROVE)
+    elif row and all(one.most is not None and asked > one.most for one in row):
+        fact = f"{visit.node} asks for {asked:,} effects in one visit, more than the one that was proved"
         yield Violation(visit.line, fact, _PROVE)
     limit = certificate.limits.get("fan_out")
     if limit is not None and asked > limit and any("fan_out" in one.causes for one in row):
@@ -269,14 +301,18 @@ def _limit_of(name: str, trace: Trace, certificate: Certificate) -> float | None
 
 def _beyond(trace: Trace, certificate: Certificate, last: int) -> Iterator[Violation]:
     bounds, result = certificate.bounds, trace.result
-    moved = [visit.left for visit in trace.visits if visit.outcome is not None]
+    moved = [visit.left for visit in trace.visits if visit.left]
     most = bounds.transitions.number
     if most is not None and len(moved) > most:
         yield Violation(moved[int(most)], f"these are more than the {show(most)} transitions that were proved", REPORT)
     if result is None:
         return
     for name, bound in [(name, one.number) for name, one in (*bounds.meters.items(), ("seconds", bounds.seconds))]:
-        took, grace = (result["seconds"], _GRACE) if name == "seconds" else (result["spent"].get(name, 0), 0)
+        took: float = result["spent"].get(name, 0)
+        # A whole number of any size is not added to a fraction.
+        grace: float = 0
+        if name == "seconds":
+            took, grace = max(took, result["seconds"]), _GRACE
         within = trace.within(name)
         if bound is not None and took > bound + grace + within:
             fact = f"the {name.replace('_', ' ')} of the run are {show(took)}, and at most {show(bound)} was proved"
@@ -294,8 +330,8 @@ def _causes(way: Transition, certificate: Certificate) -> list[str]:
     return [name for name in way.causes if name not in hidden or certificate.limits.get(name) is not None]
 
 
-def _none(limit: float | None) -> str:
-    return "none" if limit is None else show(limit)
+def _none(limit: object) -> str:
+    return "none" if limit is None else show(limit) if is_whole(limit) or is_number(limit) else format_value(limit)
 
 
 def _rank(value: Sequence[float]) -> str:

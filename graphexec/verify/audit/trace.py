@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
 from graphexec.errors import format_integer, format_value
 from graphexec.kernel.effects import Perform
+from graphexec.kernel.meters import is_count
 from graphexec.verify.proof.flow import Flow
 
 REPORT = "the trace was changed, or the engine broke its word; keep the trace, and report it"
@@ -41,7 +42,7 @@ class Violation:
 
 @dataclass(slots=True)
 class TraceVisit:
-    """A node, what was spent when it was reached, what it asked for, and how it was left (`None`: it was not)."""
+    """A node, what was spent when it was reached, what it asked for, and how it was left (on line 0: it was not)."""
 
     line: int
     node: str
@@ -107,14 +108,15 @@ class Trace:
         within: TraceRecord = record.get("within", {})
         counts |= {f"{name} within": count for name, count in within.items() if name in self._whole}
         for name, count in counts.items():
-            if type(count) is not int or count < 0:
+            if not is_count(count, whole=True):
                 yield Violation(
                     line, f"{name} is {format_value(count)}; what is counted is whole and not below 0", REPORT
                 )
-        if not 0 <= spent.get("cost", 0) < float("inf"):
-            yield Violation(line, f"the cost is {format_value(spent['cost'])}; no money is below 0", REPORT)
+        for name, count in (*spent.items(), *((f"{name} within", count) for name, count in within.items())):
+            if name not in (*counts, "seconds", "budgets") and not is_count(count, whole=False):
+                yield Violation(line, f"the {name} is {format_value(count)}; nothing spent is below 0", REPORT)
         for seconds in (spent.get("seconds", 0), record.get("seconds", 0)):
-            if not 0 <= seconds < float("inf"):
+            if not is_count(seconds, whole=False):
                 yield Violation(line, f"the seconds are {format_value(seconds)}; no time is below 0", REPORT)
 
     def _read(self, line: int, record: TraceRecord) -> None:
@@ -138,8 +140,10 @@ class Trace:
                 elif self.visits:
                     # It may be no more than was known at the last entry.
                     self._rises(line, self.visits[-1].spent, record["spent"])
-            case _:
+            case "start" | "reported":
                 pass
+            case event:
+                self._fault(line, f"{format_value(event)} is not an event of a run")
 
     def _take_entered(self, line: int, record: TraceRecord) -> None:
         node, spent = record["node"], record["spent"]
@@ -203,6 +207,9 @@ class Trace:
         self._run = self._run or call["run"]
         if call["run"] != self._run:
             self._fault(line, f"the call is of the run {call['run']}, and those before are of {self._run}")
+        for name in ("sequence", "member"):
+            if not is_count(call[name], whole=True):
+                self._fault(line, f"the {name} of the call is {format_value(call[name])}, and not a number of one")
         return call["sequence"], call["member"]
 
     def _take_moved(self, line: int, record: TraceRecord) -> None:

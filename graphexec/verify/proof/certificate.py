@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError, format_number, format_value
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import NestedRuns
+from graphexec.kernel.meters import is_number, is_whole
 from graphexec.verify.proof.flow import Flow, Transition
 
 # Of the JSON form; it changes when a checker of the old form could misread the new one. Version 1, of graphexec 0.1,
 # had the meters of agents by name; version 2 did not prove its numbers.
 VERSION = 3
 
+T = TypeVar("T")
 
 # Of a node: a number, and by the name of a budget a factor of what is left of it.
 Line: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
@@ -188,15 +190,15 @@ def _read(data: Mapping[str, Any]) -> Certificate:
     flow, bounds = data["flow"], data["bounds"]
     return Certificate(
         Flow(
-            flow["start"],
-            tuple(flow["nodes"]),
-            tuple(_transition(one) for one in flow["transitions"]),
-            tuple((name, limit) for name, limit in flow["budgets"]),
-            tuple(flow["measured"]),
+            _text(flow["start"]),
+            _names(flow["nodes"]),
+            tuple(_transition(one) for one in _list(flow["transitions"])),
+            tuple((_text(name), _optional(_count, limit)) for name, limit in _list(flow["budgets"])),
+            _names(flow["measured"]),
         ),
-        dict(data["limits"]),
+        {name: _optional(_number, limit) for name, limit in data["limits"].items()},
         {
-            node: tuple((int(number), tuple(budgets)) for number, budgets in rank)
+            node: tuple((_count(number), _names(budgets)) for number, budgets in _list(rank))
             for node, rank in data["ranks"].items()
         },
         Bounds(
@@ -207,46 +209,109 @@ def _read(data: Mapping[str, Any]) -> Certificate:
             _bound(bounds["nested_runs"]),
             {name: _bound(bound) for name, bound in bounds["alone"].items()},
         ),
-        _nested(data["nested"]),
-        bool(data["holds_within"]),
+        _optional(_nested, data["nested"]),
+        _truth(data["holds_within"]),
     )
 
 
-# Any: a field of a JSON object; a wrong one is found when it is checked.
+# Any: one of JSON's values, here and below.
 def _bound(data: Any) -> Bound:
-    potential = data["potential"]
-    if potential is None:
-        return Bound(**data)
-    lines = {node: (int(base), _amounts(slopes)) for node, (base, slopes) in potential["lines"].items()}
-    limit = None if potential["limit"] is None else (str(potential["limit"][0]), int(potential["limit"][1]))
-    states = tuple((node, tuple(map(int, left)), int(value)) for node, left, value in potential["states"])
-    fields: dict[str, Any] = {**data, "potential": Potential(lines, limit, tuple(potential["counters"]), states)}
-    return Bound(**fields)
+    return Bound(
+        _optional(_text, data["form"]),
+        _optional(_number, data["number"]),
+        _truth(data["exact"]),
+        _optional(_number, data["value"]),
+        _optional(_text, data["assuming"]),
+        _optional(_potential, data["potential"]),
+    )
 
 
-# Any: as above.
-def _nested(data: Any) -> NestedRuns | None:
-    if data is None:
-        return None
-    charges = tuple((str(name), _count(alone), _count(whole)) for name, alone, whole in data["charges"])
-    return NestedRuns(str(data["meter"]), int(data["attempts"]), charges, tuple(map(str, data["unproved"])))
+def _nested(data: Any) -> NestedRuns:
+    rows = ((_text(name), _optional(_count, alone), _optional(_count, whole)) for name, alone, whole in data["charges"])
+    return NestedRuns(_text(data["meter"]), _count(data["attempts"]), tuple(rows), _names(data["unproved"]))
 
 
-def _count(data: Any) -> int | None:
-    return None if data is None else int(data)
+def _potential(data: Any) -> Potential:
+    return Potential(
+        {node: (_whole(base), _amounts(slopes)) for node, (base, slopes) in data["lines"].items()},
+        _optional(_amount, data["limit"]),
+        _names(data["counters"]),
+        tuple((_text(node), tuple(map(_whole, _list(left))), _whole(value)) for node, left, value in data["states"]),
+    )
 
 
-# Any: a field of a JSON object; a wrong one is found when it is compared with the digest.
-def _transition(data: Mapping[str, Any]) -> Transition:
-    lists: dict[str, Any] = {
-        "spends": _amounts(data["spends"]),
-        "resets": tuple(data["resets"]),
-        "causes": tuple(data["causes"]),
-        "kinds": tuple(map(_amounts, data["kinds"])),
-    }
-    return Transition(**{**data, **lists})
+def _transition(data: Any) -> Transition:
+    kind = data["kind"]
+    if kind not in ("move", "gate", "within"):
+        raise _invalid(kind, "a kind of transition")
+    return Transition(
+        _text(data["source"]),
+        _text(data["outcome"]),
+        _text(data["target"]),
+        kind,
+        _amounts(data["spends"]),
+        _names(data["resets"]),
+        _names(data["causes"]),
+        _count(data["asks"]),
+        _optional(_count, data["most"]),
+        tuple(map(_amounts, _list(data["kinds"]))),
+        _optional(_number, data["grace"]),
+    )
 
 
-# Any: as above.
 def _amounts(data: Any) -> tuple[tuple[str, int], ...]:
-    return tuple((name, int(amount)) for name, amount in data)
+    return tuple(map(_amount, _list(data)))
+
+
+def _amount(data: Any) -> tuple[str, int]:
+    name, amount = data
+    return _text(name), _whole(amount)
+
+
+def _names(data: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _list(data)))
+
+
+def _optional(read: Callable[[Any], T], data: Any) -> T | None:
+    return None if data is None else read(data)
+
+
+def _list(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise _invalid(data, "a list")
+    # isinstance cannot tell the types inside.
+    return list[Any](data)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _text(data: Any) -> str:
+    if not isinstance(data, str):
+        raise _invalid(data, "a string")
+    return data
+
+
+def _truth(data: Any) -> bool:
+    if not isinstance(data, bool):
+        raise _invalid(data, "true or false")
+    return data
+
+
+def _whole(data: Any) -> int:
+    if not is_whole(data):
+        raise _invalid(data, "a whole number")
+    return data
+
+
+def _count(data: Any) -> int:
+    if _whole(data) < 0:
+        raise _invalid(data, "0 or more")
+    return _whole(data)
+
+
+def _number(data: Any) -> float:
+    if not is_whole(data) and not is_number(data):
+        raise _invalid(data, "a finite number")
+    return data
+
+
+def _invalid(data: Any, wanted: str) -> TypeError:
+    return TypeError(f"{format_value(data)} is not {wanted}")

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from graphexec.errors import CertificateError
+from graphexec.errors import CertificateError, format_value
 from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import is_count
 from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.certificate import Certificate
@@ -34,6 +35,9 @@ def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
 def check_certificate(certificate: Certificate) -> None:
     """Raise `CertificateError` unless every run of the certificate's own flow ends within the numbers of its bounds."""
     check_ranks(certificate)
+    faults = list(_invalid_limits(certificate))
+    if faults:
+        raise CertificateError("the certificate is of limits that no run has: " + "; ".join(faults))
     faults = list(unproved_numbers(certificate))
     if faults:
         raise CertificateError("the certificate does not prove its numbers: " + "; ".join(faults))
@@ -47,6 +51,14 @@ def check_ranks(certificate: Certificate) -> None:
     faults = [*_open_ends(certificate), *_not_falling(certificate)]
     if faults:
         raise CertificateError("the certificate proves nothing: " + "; ".join(faults))
+
+
+def _invalid_limits(certificate: Certificate) -> Iterator[str]:
+    flow = certificate.flow
+    whole = {"iterations", "fan_out", "restarts", *flow.charged, *(name for name, _ in flow.budgets)}
+    for name, limit in certificate.limits.items():
+        if limit is not None and not is_count(limit, whole=name in whole):
+            yield f"{format_value(name)} is {format_value(limit)}"
 
 
 def _open_ends(certificate: Certificate) -> Iterator[str]:
@@ -98,13 +110,9 @@ def _falls(certificate: Certificate, one: Transition) -> bool:
     ):
         if part != next_part:
             return 0 <= next_part < part
-        limited = all(_whole(certificate.limits.get(name)) for name in budgets)
+        limited = all(is_count(certificate.limits.get(name), whole=True) for name in budgets)
         if budgets != next_budgets or not limited or not {*budgets}.isdisjoint(one.resets):
             return False
         if not spent.isdisjoint(budgets):
             return True
     return False
-
-
-def _whole(limit: object) -> bool:
-    return isinstance(limit, int) and limit >= 0

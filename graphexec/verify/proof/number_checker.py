@@ -9,15 +9,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from graphexec.errors import format_number
+from graphexec.errors import format_number, format_value
 from graphexec.kernel.effects import NestedRuns
-from graphexec.kernel.meters import GRACE
+from graphexec.kernel.meters import GRACE, is_count, is_number, is_whole
 from graphexec.kernel.node import END
-from graphexec.verify.proof.certificate import Bound, Certificate, Line, Potential
+from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate, Line, Potential
 from graphexec.verify.proof.flow import Transition, bounded_meters
 
 # Transitions that runs may take, with what each counts.
-Possible: TypeAlias = Sequence[tuple[Transition, float]]
+Possible: TypeAlias = Sequence[tuple[Transition, int]]
+
+# The digits of a number in a closed form; one of more is not written out.
+_DIGITS = 30
 
 # Of a meter that nothing in the machine charges.
 _NO_CALLS = Bound(None, 0)
@@ -37,16 +40,14 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         limit = certificate.limits.get(name)
         if (bound.number, bound.value, bound.exact) != (limit, limit, False):
             yield f"the bound on {name.replace('_', ' ')} is not its limit"
-    seconds = certificate.limits.get("seconds")
-    end = math.inf if seconds is None else seconds + flow.grace + GRACE
-    if bounds.seconds.number is not None and not (_is_number(bounds.seconds.number) and bounds.seconds.number >= end):
-        yield f"the seconds of a run can be {end:g}, and {bounds.seconds.number} are bounded"
+    yield from _unproved_seconds(certificate)
     own = bounds.meters if certificate.nested is None else bounds.alone
     if {*own} != {*names}:
         yield "the bounds on its own effects are not of the meters that it bounds"
         return
+    # A meter may have any name.
     for meter, bound in ((None, bounds.transitions), *own.items()):
-        fault = None if bound.number is None and meter is not None else _fault(certificate, meter, bound)
+        fault = _fault(certificate, meter, bound)
         if fault is not None:
             yield f"the bound on {(meter or 'transitions').replace('_', ' ')} is not proved: {fault}"
     if certificate.nested is None:
@@ -57,15 +58,48 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
             yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {fault}"
 
 
-def _fault(certificate: Certificate, name: str | None, bound: Bound) -> str | None:
+def _unproved_seconds(certificate: Certificate) -> Iterator[str]:
+    bound, seconds = certificate.bounds.seconds, certificate.limits.get("seconds")
+    beyond = certificate.flow.grace + GRACE
+    end = math.inf if seconds is None else seconds + beyond
+    if bound.number is not None and not (is_number(bound.number) and bound.number >= end):
+        yield f"the seconds of a run can be {end:g}, and {bound.number} are bounded"
+    elif (bound.form, bound.value) not in ((None, None), (f"seconds + {beyond:g}", bound.number)):
+        yield f"the closed form of the seconds is {bound.form} = {bound.value}"
+    elif bound.number is not None and (bound.exact or bound.assuming != TIMELY):
+        yield f"the bound on the seconds does not say that it is assuming that {TIMELY}"
+
+
+def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | None:
     """Return why a number is not proved: of transitions, or of what the machine's own effects charge a meter."""
-    most = _own(certificate, name, bound)
+    flow, potential = certificate.flow, bound.potential
+    if bound.number is None and meter is not None:
+        return None if (bound.form, bound.value) == (None, None) else "it has a closed form, and no number"
+    if potential is None or not is_whole(bound.number):
+        return "it has no potential, or is no whole number"
+    names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
+    caps = {name: certificate.limits.get(name) for name in names}
+    weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in flow.transitions]
+    possible = [
+        (one, weight) for one, weight in zip(flow.transitions, weights, strict=True) if is_possible(certificate, one)
+    ]
+    counted = [(one, weight) for one, weight in possible if weight is not None]
+    if len(counted) < len(possible) or not all(map(is_whole, caps.values())):
+        return "it is made of something that has no limit"
+    check = _highest_state if potential.states else _highest_line
+    most = check(certificate, potential, counted, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
         return most
-    if most == math.inf:
-        return "its potential does not reach the start, or its limit does not bound it"
+    beside = 0 if potential.limit is None else _beside(certificate, meter, potential.limit)
+    if beside is None:
+        return "its limit does not bound it"
+    most += beside
+    if meter is not None:
+        # Each crash may have what one visit asks for asked for again.
+        largest = max((weight for weight in weights if weight is not None), default=0)
+        most += int(certificate.limits.get("restarts") or 0) * largest
     if bound.number != most:
-        return f"the potential proves {format_number(most)}, and it says {format_number(bound.number or 0)}"
+        return f"the potential proves {format_number(most)}, and it says {format_number(bound.number)}"
     return _form_fault(certificate, bound)
 
 
@@ -78,45 +112,21 @@ def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> st
     if limit is not None and limit[0] == name:
         return _fault(certificate, name, bound)
     rows = [counts for meter, *counts in nested.charges if meter == name]
-    alone, whole = (math.inf if count is None else count for count in (rows[0] if rows else (0, 0)))
-    runs, calls = certificate.limits.get("nested_runs"), certificate.bounds.alone.get(nested.meter, _NO_CALLS).number
-    more = min(
-        0 if not alone else math.inf if runs is None else runs * alone,
-        0 if not whole else math.inf if calls is None else calls * nested.attempts * whole,
-    )
-    most = math.inf if own.number is None else own.number + more
-    if bound.number != most or bound.exact > (own.exact and not more):
+    alone, whole = rows[0] if rows else (0, 0)
+    calls = certificate.bounds.alone.get(nested.meter, _NO_CALLS).number
+    ways = [(certificate.limits.get("nested_runs"), 1, alone), (calls, nested.attempts, whole)]
+    found = [int(runs) * times * each for runs, times, each in ways if runs is not None and each is not None]
+    if own.number is None or not found:
+        return "nothing bounds what the runs within it charge"
+    most = int(own.number) + min(found)
+    if bound.number != most or (bound.exact and most > own.number):
         return f"it is {format_number(most)} at most, and it says {format_number(bound.number)}"
     return _form_fault(certificate, bound)
 
 
-def _own(certificate: Certificate, name: str | None, bound: Bound) -> float | str:
-    """Return the number that a potential proves of the machine's own charges, or why it proves none."""
-    flow, potential = certificate.flow, bound.potential
-    if potential is None or not _is_whole(bound.number):
-        return "it has no potential, or is no whole number"
-    names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
-    caps = {name: certificate.limits.get(name) for name in names}
-    weights = [1 if name is None else _weight(certificate, one, name, potential) for one in flow.transitions]
-    possible = [
-        (one, weight) for one, weight in zip(flow.transitions, weights, strict=True) if is_possible(certificate, one)
-    ]
-    if any(weight == math.inf for _, weight in possible) or not all(map(_is_whole, caps.values())):
-        return "it is made of something that has no limit"
-    check = _highest_state if potential.states else _highest_line
-    most = check(certificate, potential, possible, {name: int(cap or 0) for name, cap in caps.items()})
-    if isinstance(most, str):
-        return most
-    if name is None:
-        return most
-    # Each crash may have what one visit asks for asked for again.
-    largest = max((weight for weight in weights if weight < math.inf), default=0)
-    return most + _beside(certificate, name, potential) + (certificate.limits.get("restarts") or 0) * largest
-
-
 def _highest_line(
     certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
-) -> float | str:
+) -> int | str:
     """Return the potential at the start, or why one is too low."""
     lines = potential.lines
     if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
@@ -133,10 +143,10 @@ def _highest_line(
     return base + sum(slope * caps[name] for name, slope in slopes)
 
 
-def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> float:
+def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> int:
     """Return the most by which the potential behind a transition is above that before it."""
     spent, before, after = dict(one.spends), dict(here[1]), dict(there[1])
-    gain: float = there[0] - here[0]
+    gain = there[0] - here[0]
     for name, cap in caps.items():
         amount, slope = spent.get(name, 0), after.get(name, 0)
         # Linear in what is left, so the most is at one end.
@@ -149,17 +159,20 @@ def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> 
 
 def _highest_state(
     certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
-) -> float | str:
+) -> int | str:
     """Return the potential at the start, or why one is too low; whoever has spent more can do no more from there on."""
     values = {(node, left): value for node, left, value in potential.states}
     place = {name: index for index, name in enumerate(potential.counters)}
-    rows: dict[str, list[tuple[Transition, float]]] = {}
+    if any(len(left) != len(potential.counters) for _, left in values):
+        return "a state does not say what is left of each counter"
+    rows: dict[str, list[tuple[Transition, int]]] = {}
     for one, weight in possible:
         rows.setdefault(one.source, []).append((one, weight))
-    timed = any(certificate.limits.get(name) is not None for name in ("seconds", "restarts"))
+    limited = {name for name, limit in certificate.limits.items() if limit is not None}
     for (node, left), value in values.items():
         for one, weight in rows.get(node, ()):
-            if one.kind == "gate" and not timed and all(left[place[name]] for name in one.causes if name in place):
+            # Of each limit that could make a run take it, something is left.
+            if one.kind == "gate" and all(name in place and left[place[name]] for name in limited & {*one.causes}):
                 continue
             after = list(left)
             for name, amount in one.spends:
@@ -170,24 +183,26 @@ def _highest_state(
             for name in one.resets:
                 if name in place:
                     after[place[name]] = caps[name]
-            behind = 0 if one.target == END.name else values.get((one.target, tuple(after)), math.inf)
-            if weight + behind > value:
+            behind = 0 if one.target == END.name else values.get((one.target, tuple(after)))
+            if behind is None or weight + behind > value:
                 return f"{one} counts more than its potential falls by"
-    return values.get((certificate.flow.start, tuple(caps[name] for name in potential.counters)), math.inf)
+    most = values.get((certificate.flow.start, tuple(caps[name] for name in potential.counters)))
+    return "its potential does not reach the start" if most is None else most
 
 
 def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
     """Return why a closed form has not the value that is given with it, or that is too low."""
     if bound.form is None:
         return None if bound.value is None else "it has the value of no closed form"
-    total: float = 0
+    total = 0
     for term in bound.form.replace("- ", "-").replace("+ ", "").split(" "):
-        product: float = -1 if term.startswith("-") else 1
+        product = -1 if term.startswith("-") else 1
         for factor in term.removeprefix("-").split("*"):
-            limit = int(factor) if factor.isdecimal() else certificate.limits.get(factor)
-            if not _is_whole(limit):
-                return f"{factor} in its closed form is no limit"
-            product *= limit or 0
+            is_written = factor.isdecimal() and len(factor) <= _DIGITS
+            limit = int(factor) if is_written else certificate.limits.get(factor)
+            if not is_whole(limit):
+                return f"{format_value(factor)} in its closed form is no limit"
+            product *= limit
         total += product
     return (
         None
@@ -196,23 +211,22 @@ def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
     )
 
 
-def _weight(certificate: Certificate, one: Transition, name: str, potential: Potential) -> float:
-    """Return the most that a transition charges; what a limit bounds is not counted."""
-    largest = one.largest(name)
+def _weight(certificate: Certificate, one: Transition, meter: str, potential: Potential) -> int | None:
+    """Return the most that a transition charges, if there is one; what a limit bounds is not counted."""
+    largest = one.largest(meter)
     if not largest or (potential.limit is not None and not one.reserved):
         return 0
     most = certificate.limits.get("fan_out") if one.most is None else one.most
-    return math.inf if most is None else largest * most
+    return None if most is None else largest * int(most)
 
 
-def _beside(certificate: Certificate, name: str, potential: Potential) -> float:
+def _beside(certificate: Certificate, meter: str | None, within: tuple[str, int]) -> int | None:
     """Return the most that is counted within the limit, which is that of the meter or of one charged with it."""
-    if potential.limit is None:
-        return 0
-    called, factor = potential.limit
-    least = 1 if called == name else certificate.flow.factors(name).get(called, math.inf)
+    called, factor = within
+    # What is charged by runs within it alone, no effect of its own charges.
+    least = 1 if called == meter else None if meter is None else certificate.flow.factors(meter).get(called)
     limit = certificate.limits.get(called)
-    return math.inf if limit is None or not _is_whole(limit) or factor < least else factor * limit
+    return factor * limit if is_whole(limit) and least is not None and factor >= least else None
 
 
 def is_possible(certificate: Certificate, one: Transition) -> bool:
@@ -223,12 +237,4 @@ def is_possible(certificate: Certificate, one: Transition) -> bool:
     fan_out = limits.get("fan_out")
     if one.most is None and fan_out is not None and one.asks > fan_out:
         return False
-    return not any(_is_whole(cap := limits.get(name)) and amount > (cap or 0) for name, amount in one.spends)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return not any(is_count(cap := limits.get(name), whole=True) and amount > cap for name, amount in one.spends)

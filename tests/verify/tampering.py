@@ -1,0 +1,213 @@
+"""Machines with their proofs, and proofs and traces with parts of them exchanged."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, final
+
+from hypothesis import strategies as st
+
+from graphexec import (
+    END,
+    Asks,
+    Effect,
+    Exhausted,
+    Graph,
+    Limits,
+    Meter,
+    ask,
+    charged,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+)
+from graphexec.effects import agent_limits
+from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.kernel.serialization import format_json
+from tests.verify.bad_machines import CHILD_COUNTED
+from tests.verify.writing import WRITER, Chapter, GivenUp, Text
+
+# The keys of objects and the places of lists, from the outside in.
+Path: TypeAlias = tuple[str | int, ...]
+
+# In the place of a value: there is none.
+GONE: Any = object()
+
+# More than a float holds.
+HUGE = 10**400
+
+
+@node
+def rewrite(text: Text) -> Text:
+    return text
+
+
+@node
+def tidy(given_up: GivenUp) -> Text:
+    return Text("")
+
+
+@metered(when_spent=GivenUp)
+@node
+def start(chapter: Chapter) -> Text:
+    return Text("")
+
+
+# What is left to do is more when the limit is spent: its number is proved by states.
+TIDYING: Graph[Chapter, Any] = graph(
+    edges(start, on(Text, END) | on(GivenUp, tidy)) | edges(tidy, on(Text, rewrite)) | edges(rewrite, on(Text, END)),
+    start=start,
+)
+
+
+def give_up(text: Text, limit: Exhausted) -> GivenUp:
+    return GivenUp(Chapter(text.wishes), limit)
+
+
+@metered(when_spent=give_up)
+@node
+def second(text: Text) -> Text:
+    return text
+
+
+TWICE: Graph[Chapter, Any] = graph(
+    edges(start, on(Text, second) | on(GivenUp, END))
+    | edges(second, on(Text, rewrite) | on(GivenUp, END))
+    | edges(rewrite, on(Text, END)),
+    start=start,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Page(Effect[str]):
+    charges: ClassVar[Mapping[Meter, int]] = {Meter("transitions"): 1}
+
+
+@charged(when_spent=GivenUp, asks=1)
+@node
+def ask_for_page(chapter: Chapter) -> Asks[Page, Text]:
+    return Text((yield from ask(Page())))
+
+
+# Its meter has the name of a bound.
+COUNTING: Graph[Chapter, Any] = graph(
+    edges(ask_for_page, on(Text, rewrite) | on(GivenUp, END)) | edges(rewrite, on(Text, END)), start=ask_for_page
+)
+
+MACHINES: Mapping[str, tuple[Graph[Any, Any], Limits]] = {
+    "agent": (AGENT_EXECUTOR, agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)),
+    "strict": (STRICT_AGENT_EXECUTOR, agent_limits(iterations=2)),
+    "generating": (GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2, seconds=30)),
+    "embedding": (CHILD_COUNTED, agent_limits(iterations=2)),
+    "resetting": (WRITER, Limits(iterations=3)),
+    "states": (TWICE, Limits(iterations=1)),
+}
+
+
+def proof_data(name: str) -> dict[str, Any]:
+    """The JSON of a machine's certificate."""
+    machine, limits = MACHINES[name]
+    certificate = machine.verify(limits).certificate
+    assert certificate is not None
+    data: dict[str, Any] = json.loads(certificate.to_json())
+    return data
+
+
+def sealed(data: Mapping[str, Any], **texts: str) -> str:
+    """Certificate data as text, with sums that fit; strings that are names of `texts` are exchanged for these."""
+    data = {**data, "digest": hashlib.sha256(format_json(data.get("flow"), sort_keys=True).encode()).hexdigest()}
+    data.pop("sha256", None)
+    total = hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
+    text = format_json({**data, "sha256": total})
+    for name, other in texts.items():
+        text = text.replace(f'"{name}"', other)
+    return text
+
+
+def changed(data: Any, path: Path, new: Any) -> Any:
+    """A copy of JSON data with the value at a path exchanged, by a function of it, or taken out."""
+    data = copy.deepcopy(data)
+    inner = data
+    for name in path[:-1]:
+        inner = inner[name]
+    if new is GONE:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = new(inner[path[-1]]) if callable(new) else new
+    return data
+
+
+def paths(data: Any, path: Path = ()) -> list[Path]:
+    """All places in JSON data."""
+    items: Any = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
+    return [path] * bool(path) + [found for name, one in items for found in paths(one, (*path, name))]
+
+
+@dataclass(frozen=True)
+class Tampering:
+    """A change of a certificate's JSON, or of several places of it, and the message about it."""
+
+    machine: str
+    changes: tuple[tuple[Path, Any], ...]
+    message: str
+
+    def __str__(self) -> str:
+        place, new = self.changes[0]
+        value = getattr(new, "__name__", None) or ("gone" if new is GONE else str(new))
+        return f"{self.machine} {'.'.join(map(str, place))} {value[:20]}"
+
+    def apply(self) -> str:
+        """The text of the certificate that was changed."""
+        data = proof_data(self.machine)
+        for path, new in self.changes:
+            data = changed(data, path, new)
+        return sealed(data)
+
+
+def less(value: Any) -> Any:
+    return value - 1
+
+
+def more(value: Any) -> Any:
+    return value + 1
+
+
+def shorter(value: Any) -> Any:
+    return value[:-1]
+
+
+def backwards(value: Any) -> Any:
+    return value[::-1]
+
+
+def doubled(value: Any) -> Any:
+    return [*value, value[0]]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.sampled_from([-1, 0, 1, HUGE]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+CHANGES: list[Callable[[Any], Any] | None] = [None, less, more, shorter, doubled, backwards]
+
+
+def exchange(proof: Any, path: Path, change: Callable[[Any], Any] | None, value: Any) -> Any:
+    """The proof with a value changed, or another in its place where it cannot be, or has no such place any more."""
+
+    def other(_: Any) -> Any:
+        return value
+
+    try:
+        return changed(proof, path, change or other)
+    except (TypeError, LookupError):
+        return changed(proof, path[:1], other)

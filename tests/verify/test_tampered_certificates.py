@@ -1,0 +1,352 @@
+"""Certificates with one part exchanged, and sums that fit: each is refused with a word on what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import Limits
+from graphexec.errors import CertificateError
+from graphexec.kernel.meters import FrozenMapping
+from graphexec.verify import Certificate, check
+from graphexec.verify.proof.certificate import Potential
+from graphexec.verify.proof.checker import check_certificate
+from graphexec.verify.proof.prove import solve
+from tests.verify.tampering import (
+    CHANGES,
+    COUNTING,
+    GONE,
+    HUGE,
+    JSON,
+    MACHINES,
+    TIDYING,
+    Path,
+    Tampering,
+    backwards,
+    changed,
+    doubled,
+    exchange,
+    less,
+    more,
+    paths,
+    proof_data,
+    sealed,
+    shorter,
+)
+
+TRANSITIONS: Path = ("bounds", "transitions")
+MODELS: Path = ("bounds", "meters", "model_calls")
+TOOLS: Path = ("bounds", "meters", "tool_calls")
+SECONDS: Path = ("bounds", "seconds")
+LINES: Path = (*TRANSITIONS, "potential", "lines")
+TOOL_LIMIT: Path = (*TOOLS, "potential", "limit")
+STATES: Path = (*TRANSITIONS, "potential", "states")
+# Of the agent: plan --Replied--> parse.
+FIRST: Path = ("flow", "transitions", 0)
+FORM: Path = (*TRANSITIONS, "form")
+
+
+def other(value: str) -> str:
+    return f"{value}s"
+
+
+def without_the_first(value: Any) -> Any:
+    return value[1:]
+
+
+def with_cents(meters: Any) -> Any:
+    return {**meters, "cents": meters["tool_calls"]}
+
+
+def of_thirteen(bound: Any) -> Any:
+    return {**bound, "number": 13, "value": 13, "form": "13"}
+
+
+def no_slopes(line: Any) -> Any:
+    return [line[0], []]
+
+
+def one(machine: str, message: str, path: Path, *values: Any) -> list[Tampering]:
+    """A change of one place for each of some values."""
+    return [Tampering(machine, ((path, value),), message) for value in values]
+
+
+PLACES_OF_NUMBERS: list[Path] = [
+    (*TRANSITIONS, "number"),
+    (*MODELS, "value"),
+    (*LINES, "plan", 0),
+    (*LINES, "plan", 1, 0, 1),
+    ("ranks", "plan", 0, 0),
+    ("limits", "iterations"),
+    (*FIRST, "asks"),
+    (*FIRST, "spends", 0, 1),
+    (*FIRST, "grace"),
+]
+NO_NUMBER: list[Any] = [True, "14", [], {}, float("nan"), float("inf")]
+
+NUMBERS = [
+    *one("agent", "bound on transitions is not proved", (*TRANSITIONS, "number"), less, more, 0, -1, 14.0, HUGE, None),
+    *one("agent", "bound on model calls is not proved", (*MODELS, "number"), less, more, 0, None),
+    *one("agent", "bound on tool calls is not proved", (*TOOLS, "number"), less, more, 0, None),
+    *one("agent", "seconds of a run can be 9.05", (*SECONDS, "number"), 9, 0, -1),
+    *one("generating", "seconds of a run can be 40.05", (*SECONDS, "number"), 30.05, less),
+    *one("strict", "closed form of the seconds is 5", (*SECONDS, "form"), "5"),
+    *one("strict", "seconds of a run can be inf", (*SECONDS, "number"), 5),
+    *one("agent", "does not say that it is assuming", (*SECONDS, "assuming"), None, "nothing"),
+    *one("agent", "does not say that it is assuming", (*SECONDS, "exact"), True),
+    *one("agent", "closed form of the seconds is", (*SECONDS, "form"), "seconds", "1"),
+    *one("agent", "closed form of the seconds is", (*SECONDS, "value"), 1, None),
+    *one(
+        "agent",
+        "in its closed form is no limit",
+        FORM,
+        "4*rounds + 2",
+        "",
+        f"1{'0' * 5000}",
+        "model_calls",
+    ),
+    *one("agent", "closed form has the value", FORM, "4*iterations", "2", "4*iterations - 2"),
+    *one("agent", "closed form has the value", (*TRANSITIONS, "value"), less, more, None),
+    *one("agent", "the value of no closed form", FORM, None),
+    *one("agent", "meters that it bounds are not those", ("bounds", "meters", "model_calls"), GONE),
+    *one("agent", "meters that it bounds are not those", ("bounds", "meters"), with_cents),
+    *one("resetting", "bound on transitions is not proved", (*TRANSITIONS, "number"), less, more),
+    *one("embedding", "bound on tool calls is not proved", (*TOOLS, "number"), less, more),
+    *one("agent", "the potential proves 14, and it says 13", TRANSITIONS, of_thirteen),
+]
+
+POTENTIALS = [
+    *one("agent", "no potential", (*TRANSITIONS, "potential"), None),
+    *one("agent", "counts more than its potential", (*LINES, "parse", 0), less, 0, -HUGE),
+    *one("agent", "counts more than its potential", (*LINES, "dispatch_tools"), no_slopes, GONE),
+    *one("agent", "counts more than its potential", (*LINES, "stopped_response", 0), 0),
+    *one("agent", "rises when more is spent", (*LINES, "plan", 1, 0, 1), -4),
+    *one("agent", "counts more than its potential", (*LINES, "plan"), GONE),
+    *one("agent", "counts more than its potential", (*LINES, "plan", 0), more, less),
+    *one("agent", "plan has no potential", LINES, {}),
+    *one("agent", "made of something that has no limit", (*LINES, "plan", 1, 0, 0), "model_calls", "rounds"),
+    *one(
+        "agent",
+        "limit does not bound it",
+        (*TOOLS, "potential", "limit"),
+        ["tool_calls", 0],
+        ["iterations", 1],
+        ["rounds", 1],
+        ["model_calls", 1],
+    ),
+    *one("agent", "is not proved", (*TOOLS, "potential", "limit"), None, ["tool_calls", HUGE]),
+    *one("agent", "limit does not bound it", (*TRANSITIONS, "potential", "limit"), ["iterations", 4]),
+    *one("generating", "is not proved", (*MODELS, "potential", "lines", "stopped_response", 0), 0),
+    *one("embedding", "counts more than its potential", (*LINES, "deliver", 1, 0, 1), less),
+    *one("embedding", "counts more than its potential", (*LINES, "take_on", 0), less),
+    *one("resetting", "counts more than its potential", (*STATES, 0, 2), 0, -HUGE),
+    *one("resetting", "counts more than its potential", STATES, without_the_first),
+    *one("resetting", "counts more than its potential", (*TRANSITIONS, "potential", "counters"), backwards),
+    *one("states", "does not say what is left", (*STATES, 0, 1), [], [0, 0]),
+    *one("states", "does not say what is left", (*TRANSITIONS, "potential", "counters"), [], doubled),
+    *one("states", "potential does not reach the start", STATES, shorter),
+    *one("states", "counts more than its potential", STATES, without_the_first),
+    *one("states", "the potential proves", (*STATES, 1, 2), more),
+    *one("states", "made of something that has no limit", (*TRANSITIONS, "potential", "counters"), ["seconds"]),
+]
+
+RANKS = [
+    *one("agent", "does not lower the rank", ("ranks", "plan", 1, 0), 9),
+    *one("agent", "does not lower the rank", ("ranks", "plan", 0, 0), more),
+    *one("agent", "does not lower the rank", ("ranks", "plan", 0, 1), [], ["tool_calls"], ["model_calls"], ["rounds"]),
+    *one("agent", "does not lower the rank", ("ranks", "stopped_response", 0, 0), more),
+    *one("agent", "plan has no rank", ("ranks", "plan"), GONE),
+    *one("agent", "does not lower the rank", ("ranks", "parse"), shorter, []),
+    *one("resetting", "does not lower the rank", ("ranks", "write", 0, 1), ["revisions"]),
+    *one("embedding", "does not lower the rank", ("ranks", "deliver", 0, 1), ["research.iterations"]),
+]
+
+LIMITS = [
+    *one("agent", "does not lower the rank", ("limits", "iterations"), -1, 2.5),
+    *one("agent", "limits that no run has", ("limits", "restarts"), -1, 0.5),
+    *one("agent", "limits that no run has", ("limits", "seconds"), -9, HUGE),
+    *one("agent", "limits that no run has", ("limits", "fan_out"), -2, 1e300),
+    *one("agent", "limits that no run has", ("limits", "model_calls"), -2),
+    *one("agent", "is not proved", ("limits", "iterations"), more, HUGE),
+    *one("agent", "the certificate proves nothing", ("limits", "iterations"), None, GONE),
+    *one("agent", "is not proved", ("limits", "restarts"), more),
+    *one("agent", "is not proved", ("limits", "tool_calls"), more, None, GONE),
+    *one("agent", "seconds of a run can be", ("limits", "seconds"), more, None),
+    *one("strict", "is not proved", ("limits", "fan_out"), None),
+    *one("resetting", "the certificate proves nothing", ("limits", "revisions"), None),
+]
+
+OF_ANOTHER = [
+    *one("agent", "is of the flow", ("flow", "transitions"), shorter, doubled, backwards),
+    *one("agent", "is of the flow", ("flow", "start"), "parse", other),
+    *one("agent", "is of the flow", ("flow", "nodes"), shorter, doubled),
+    *one("agent", "is of the flow", ("flow", "measured"), [], ["model_calls"]),
+    *one("resetting", "is of the flow", ("flow", "budgets", 0, 1), more, None),
+    *one("agent", "is of the flow", (*FIRST, "source"), "parse"),
+    *one("agent", "is of the flow", (*FIRST, "target"), "END", "plan"),
+    *one("agent", "is of the flow", (*FIRST, "outcome"), other),
+    *one("agent", "is of the flow", (*FIRST, "kind"), "gate", "within"),
+    *one("agent", "is of the flow", (*FIRST, "spends"), [], [["iterations", 2]]),
+    *one("agent", "is of the flow", (*FIRST, "resets"), ["iterations"]),
+    *one("agent", "is of the flow", (*FIRST, "causes"), ["seconds"]),
+    *one("agent", "is of the flow", (*FIRST, "most"), 0, None, HUGE),
+    *one("agent", "is of the flow", (*FIRST, "asks"), 0),
+    *one("agent", "is of the flow", (*FIRST, "kinds"), []),
+    *one("agent", "is of the flow", (*FIRST, "grace"), 0, 5.5),
+    *one("agent", "is of the flow", ("flow",), proof_data("strict")["flow"]),
+]
+
+INVALID = [
+    *[
+        changed
+        for path in (
+            (*TRANSITIONS, "number"),
+            (*MODELS, "value"),
+            (*LINES, "plan", 0),
+            (*LINES, "plan", 1, 0, 1),
+            ("ranks", "plan", 0, 0),
+            ("limits", "iterations"),
+            (*FIRST, "asks"),
+            (*FIRST, "spends", 0, 1),
+            (*FIRST, "grace"),
+        )
+        for changed in one("agent", "this certificate is broken", path, *NO_NUMBER)
+    ],
+    *one("agent", "this certificate is broken", (*LINES, "plan", 0), 2.0, "2", None),
+    *one("agent", "this certificate is broken", (*TRANSITIONS, "exact"), 1, 0, None, "true"),
+    *one("agent", "this certificate is broken", FORM, 14, [], True),
+    *one("agent", "this certificate is broken", (*SECONDS, "assuming"), 1, {}),
+    *one("agent", "this certificate is broken", ("ranks", "plan", 0, 0), -1, 2.0),
+    *one("agent", "this certificate is broken", ("ranks", "plan", 0, 1), "iterations", [1], None),
+    *one("agent", "this certificate is broken", ("flow", "nodes"), "plan", [None], [["plan"]]),
+    *one("agent", "this certificate is broken", ("flow", "start"), 1, None, ["plan"]),
+    *one("agent", "this certificate is broken", (*FIRST, "kind"), "jump", 1, []),
+    *one("agent", "this certificate is broken", (*FIRST, "spends", 0, 1), -1.5, "1", 1.0),
+    *one("agent", "this certificate is broken", (*FIRST, "asks"), -1, 1.0),
+    *one("agent", "this certificate is broken", ("flow",), None, [], GONE),
+    *one("agent", "this certificate is broken", ("limits",), None, [], GONE),
+    *one("agent", "this certificate is broken", ("ranks",), None, [], GONE),
+    *one("agent", "this certificate is broken", ("bounds",), None, [], GONE),
+    *one("agent", "this certificate is broken", (*TRANSITIONS, "potential"), [], "none", 3),
+    *one("agent", "this certificate is broken", (*TRANSITIONS, "potential", "lines"), [], None),
+    *one(
+        "resetting",
+        "this certificate is broken",
+        (*STATES, 0),
+        [],
+        ["revise"],
+        ["revise", "20", 1],
+        [["revise"], [2, 0], 1],
+    ),
+    *one("agent", "this graphexec reads version 3", ("graphexec_certificate",), 2, 4, "3", None, [], HUGE),
+    *one("agent", "this is no certificate", ("graphexec_certificate",), GONE),
+]
+
+
+@pytest.mark.parametrize("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID], ids=str)
+def test_a_tampered_certificate_is_refused(tampering: Tampering) -> None:
+    machine, _ = MACHINES[tampering.machine]
+    with pytest.raises(CertificateError, match=tampering.message):
+        check(Certificate.from_json(tampering.apply()), machine)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
+    certificate = Certificate.from_json(sealed(proof_data(name)))
+    check(certificate, MACHINES[name][0])
+    for machine in (machine for machine, _ in MACHINES.values() if machine is not MACHINES[name][0]):
+        with pytest.raises(CertificateError, match="is of the flow"):
+            check(certificate, machine)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900], ids=len)
+def test_deep_json_in_any_place_of_a_certificate_is_refused(text: str) -> None:
+    data = proof_data("agent")
+    for path in dict.fromkeys(path[:4] for path in paths(data)):
+        if path[0] not in ("digest", "sha256"):
+            with pytest.raises(CertificateError):
+                Certificate.from_json(sealed(changed(data, path, "#here"), **{"#here": text}))
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""])
+def test_bytes_that_are_no_text_are_refused(text: Any) -> None:
+    with pytest.raises(CertificateError):
+        Certificate.from_json(text)
+
+
+@pytest.mark.parametrize("iterations", [0, 1])
+def test_a_gate_is_shut_where_its_counter_is_missing(iterations: int) -> None:
+    """A table of states without the iterations does not know that some are left, so that no gate is taken."""
+    certificate = TIDYING.verify(Limits(iterations=iterations)).certificate
+    assert certificate is not None
+    bound = dataclasses.replace(
+        certificate.bounds.transitions,
+        number=iterations,
+        form=None,
+        value=None,
+        potential=Potential({}, states=(("start", (), iterations),)),
+    )
+    bounds = dataclasses.replace(certificate.bounds, transitions=bound)
+    with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than its potential falls by"):
+        check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
+
+
+def test_a_meter_may_be_named_transitions() -> None:
+    certificate = COUNTING.verify().certificate
+    assert certificate is not None
+    check(certificate, COUNTING)
+    assert (certificate.bounds.transitions.number, certificate.bounds.meters["transitions"].number) == (2, 1)
+    bounds = dataclasses.replace(certificate.bounds, transitions=certificate.bounds.meters["transitions"])
+    with pytest.raises(CertificateError, match="the bound on transitions is not proved"):
+        check(dataclasses.replace(certificate, bounds=bounds), COUNTING)
+
+
+@given(data=JSON)
+def test_any_json_is_a_certificate_or_refused(data: Any) -> None:
+    with pytest.raises(CertificateError):
+        Certificate.from_json(json.dumps(data))
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(name=st.sampled_from(sorted(MACHINES)), data=st.data())
+def test_a_changed_value_is_refused_or_proved(name: str, data: st.DataObject) -> None:
+    """With another value, one of another place, or one that is a little more or less."""
+    machine, _ = MACHINES[name]
+    proof = proof_data(name)
+    places = paths(proof)
+    for _ in range(data.draw(st.integers(1, 2))):
+        path = data.draw(st.sampled_from(places))
+        proof = exchange(proof, path, data.draw(st.sampled_from(CHANGES)), data.draw(JSON))
+    try:
+        certificate = Certificate.from_json(sealed(proof))
+        check(certificate, machine)
+    except CertificateError:
+        return
+    true, _ = solve(certificate.flow, limits_of(certificate))
+    assert true is not None
+    for (_, bound), (_, found) in zip(certificate.bounds.rows(), true.bounds.rows(), strict=True):
+        if bound.number is not None and found.exact:
+            assert found.number is not None
+            assert bound.number >= found.number
+
+
+def limits_of(certificate: Certificate) -> Limits:
+    known = dict(certificate.limits)
+    own = {name: known.pop(name, limit) for name, limit in certificate.flow.budgets}
+    named: Any = {name: known.pop(name, None) for name in ("iterations", "seconds", "fan_out", "restarts")}
+    meters = {name: limit for name, limit in known.items() if limit is not None}
+    budgets: Any = own
+    return Limits(FrozenMapping(tuple(meters), tuple(meters.values())), budgets=budgets, **named)
+
+
+def test_a_checker_that_sees_no_json_looks_at_limits_too() -> None:
+    certificate = Certificate.from_json(sealed(proof_data("agent")))
+    for limit in (True, -1, "3", float("nan")):
+        limits: Any = {**certificate.limits, "tool_calls": limit}
+        with pytest.raises(CertificateError, match="limits that no run has: 'tool_calls' is "):
+            check_certificate(dataclasses.replace(certificate, limits=limits))

@@ -1,0 +1,308 @@
+"""Traces with one part exchanged, left out or moved: each is refused with a word on what is wrong."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor
+from graphexec.verify.audit.audit import audit
+from tests.verify.tampering import CHANGES, GONE, HUGE, JSON, Path, changed, exchange, paths
+from tests.verify.test_audit import ending_with
+from tests.verify.test_audit_members import calling, nesting, recorded
+from tests.verify.traces import Trace, acting, proof_of, trace_of
+
+RUNS: dict[str, Callable[[], AgentExecutor]] = {
+    "answered": lambda: acting([1, 1], max_execution_time=60),
+    "stopped": lambda: acting([1, 1], max_iterations=1),
+    "failed": lambda: ending_with(ValueError, 2),
+    "interrupted": lambda: ending_with(KeyboardInterrupt, 0),
+    "members": lambda: calling("quick", "slow", "broken", max_tool_calls=5),
+    "outer": lambda: nesting(2)[0],
+}
+
+
+@functools.cache
+def executor_of(run: str) -> AgentExecutor:
+    return RUNS[run]()
+
+
+@functools.cache
+def lines_of(run: str) -> str:
+    executor = executor_of(run)
+    return json.dumps(recorded(executor) if run in ("members", "outer") else trace_of(executor))
+
+
+def trace(run: str) -> Trace:
+    records: Trace = json.loads(lines_of(run))
+    return records
+
+
+def facts(run: str, tampered: Any) -> list[str]:
+    return [violation.fact for violation in audit(tampered, proof_of(executor_of(run))).violations]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_trace_as_it_is_conforms(run: str) -> None:
+    assert facts(run, trace(run)) == []
+
+
+# Where a record is: its event, its node, and how many such records come before it. Only results have no node.
+@dataclass(frozen=True)
+class Place:
+    event: str
+    node: str | None = None
+    number: int = 0
+
+    def of(self, records: Trace) -> int:
+        found = [
+            line
+            for line, record in enumerate(records)
+            if (record["event"], record.get("node")) == (self.event, self.node)
+        ]
+        return found[self.number]
+
+
+START, RESULT = Place("start"), Place("result")
+FIRST, SECOND = Place("entered", "plan"), Place("entered", "plan", 1)
+ASKED, ANSWERED, MOVED = Place("asked", "plan"), Place("answered", "plan"), Place("moved", "plan")
+TOOL, REPLY, LEFT = (
+    Place("asked", "dispatch_tools"),
+    Place("answered", "dispatch_tools"),
+    Place("moved", "dispatch_tools"),
+)
+LAST = Place("moved", "stopped_response")
+END = Place("moved", "parse", 2)
+
+
+@dataclass(frozen=True)
+class Tampering:
+    """A change of a run's trace, at a place, and the message about it."""
+
+    run: str
+    place: Place
+    change: Callable[[Trace, int], Trace]
+    message: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.run} {self.place.event} {self.place.node or ''} {self.name}"
+
+
+def value(run: str, place: Place, path: Path, message: str, *values: Any) -> list[Tampering]:
+    """Changes of one value of a record."""
+
+    def change(new: Any) -> Callable[[Trace, int], Trace]:
+        return lambda records, line: [*records[:line], changed(records[line], path, new), *records[line + 1 :]]
+
+    names = [f"{'.'.join(map(str, path))} {'gone' if new is GONE else str(new)[:20]}" for new in values]
+    return [Tampering(run, place, change(new), message, name) for new, name in zip(values, names, strict=True)]
+
+
+def record(run: str, place: Place, message: str, change: Callable[[Trace, int], Trace]) -> Tampering:
+    """A change of the order of records, or of how many there are."""
+    return Tampering(run, place, change, message, change.__name__)
+
+
+def left_out(records: Trace, line: int) -> Trace:
+    return [*records[:line], *records[line + 1 :]]
+
+
+def twice(records: Trace, line: int) -> Trace:
+    return [*records[:line], records[line], *records[line:]]
+
+
+def again_at_the_end(records: Trace, line: int) -> Trace:
+    return [*records[:-1], records[line], records[-1]]
+
+
+def after_the_end(records: Trace, line: int) -> Trace:
+    return [*records, records[line]]
+
+
+def swapped(records: Trace, line: int) -> Trace:
+    return [*records[: line - 1], records[line], records[line - 1], *records[line + 1 :]]
+
+
+def cut_off(records: Trace, line: int) -> Trace:
+    return records[:line]
+
+
+def without_the_beginning(records: Trace, line: int) -> Trace:
+    return [records[0], *records[line:]]
+
+
+def of_nothing(_: Trace, __: int) -> Trace:
+    return []
+
+
+SPENT: Path = ("spent",)
+NO_FORM = "a record is not as graphexec run --json prints it"
+
+STATUS = [
+    *value("answered", RESULT, ("status",), "its status is", "stopped", "error", "interrupted", "usage"),
+    *value("answered", RESULT, ("status",), "a run has no status", "done", "Answered", "", 0),
+    *value("answered", RESULT, ("status",), "the trace ends before|no status", None),
+    *value("stopped", RESULT, ("status",), "its status is", "answered", "error"),
+    *value("failed", RESULT, ("status",), "did not reach END", "answered", "stopped"),
+    *value("failed", RESULT, ("status",), "a run has no status", "failed"),
+    *value("interrupted", RESULT, ("status",), "did not reach END", "answered", "stopped"),
+    *value("answered", RESULT, ("exit_code",), "its exit code", 3, 1, None),
+    *value("stopped", RESULT, ("exit_code",), "its exit code", 0, 130),
+    *value("answered", RESULT, ("limit",), "is answered, and stopped by", {"limit": "iterations"}),
+    *value("stopped", RESULT, ("reason",), "the reason is", "finished", "tokens", None),
+    *value("stopped", RESULT, ("limit", "limit"), "the reason is", "seconds"),
+    *value("stopped", RESULT, ("limit", "value"), "that of the proof is 1", 2, 15, HUGE),
+    *value("stopped", RESULT, ("limit",), "and no limit is given", None),
+    *value("stopped", LAST, ("outcome",), "no transition of the machine", "AgentFinish", "Stopped"),
+]
+
+NUMBERS = [
+    *value("answered", RESULT, (*SPENT, "iterations"), "spends|counted", 2, 4),
+    *value("answered", RESULT, (*SPENT, "iterations"), "is whole and not below 0", True, -1, 3.0, "3", None, -0.0),
+    *value("answered", RESULT, (*SPENT, "model_calls"), "are counted|go back", 0, 2, 4, HUGE),
+    *value("answered", RESULT, (*SPENT, "tool_calls"), "are counted|go back", 0, 1, 3),
+    *value("answered", RESULT, (*SPENT, "tokens"), "is whole and not below 0", -1, 0.01, True),
+    *value(
+        "answered", RESULT, (*SPENT, "cost"), "nothing spent is below 0", -0.01, float("nan"), float("inf"), True, "1"
+    ),
+    *value("answered", RESULT, (*SPENT, "prompt_tokens"), "nothing spent is below 0", -1, float("nan"), None),
+    *value("answered", RESULT, (*SPENT, "seconds"), "the seconds of the run are", 61.5, 1e300),
+    *value("answered", RESULT, ("seconds",), "the seconds of the run are", 61.5, 1e300),
+    *value("answered", RESULT, ("seconds",), "no time is below 0", -1.0, float("nan"), True, None, "1", HUGE),
+    *value("answered", SECOND, (*SPENT, "iterations"), "spends|rank", 0, 2, 9),
+    *value("answered", SECOND, (*SPENT, "tool_calls"), "are counted", 0, 2),
+    *value("answered", SECOND, (*SPENT, "budgets"), NO_FORM, None, [], 3),
+    *value("answered", SECOND, SPENT, NO_FORM, GONE, None, []),
+    *value("answered", FIRST, (*SPENT, "iterations"), "the run begins with", 1),
+    *value("answered", FIRST, (*SPENT, "restarts"), "the run begins with", 1),
+    *value("answered", REPLY, (*SPENT, "seconds"), "seconds go back", 30.0),
+    *value("answered", REPLY, ("seconds",), "no time is below 0", -0.5, True),
+    *value("stopped", Place("entered", "stopped_response"), (*SPENT, "iterations"), "spends|rank", 0, 2),
+    *value("members", RESULT, (*SPENT, "tool_calls"), "are counted|go back", 2, 4, 6),
+    *value("outer", REPLY, ("within", "model_calls"), "whole and not below 0", -3, 1.5, True),
+    *value("outer", REPLY, ("within", "cost"), "nothing spent is below 0", -3, float("nan"), True),
+    *value("outer", RESULT, (*SPENT, "model_calls"), "are counted|go back", 2, 4, 6),
+]
+
+LIMITS = [
+    *value(
+        "answered",
+        START,
+        ("limits", "iterations"),
+        "that of the proof 15",
+        14,
+        16,
+        None,
+        GONE,
+        "15",
+        HUGE,
+        float("nan"),
+    ),
+    *value("answered", START, ("limits", "seconds"), "that of the proof 60", 61, None),
+    *value("answered", START, ("limits", "tokens"), "that of the proof none", 5),
+    *value("answered", START, ("limits", "rounds"), "that of the proof none", 5),
+    *value("answered", START, ("limits", "budgets"), "that of the proof none", {"revisions": 3}),
+    *value("stopped", START, ("limits", "iterations"), "that of the proof 1", True, 2, 0),
+    *value("members", START, ("limits", "fan_out"), "that of the proof 1,000", 999, None),
+    *value("answered", START, ("limits",), NO_FORM, GONE, None, [], "none"),
+]
+
+REQUESTS = [
+    *value("answered", ASKED, ("call", "sequence"), "a number of one|was due", True, 1.0, 0, 2, "1", HUGE),
+    *value("answered", ASKED, ("call", "member"), "a number of one|was due", False, -0.0, 1),
+    *value("answered", TOOL, ("call", "run"), "those before are of", "another"),
+    *value("answered", TOOL, ("call",), NO_FORM, GONE, None, []),
+    *value("answered", TOOL, ("effects",), NO_FORM, [], None, [{}], [{"effect": "CallTool"}] * 2),
+    *value("answered", TOOL, ("effects", 0, "effect"), "waits for", "CallModel", "AskHuman", "Fetch"),
+    *value("answered", TOOL, ("node",), "the run was not at it", "plan", "nowhere"),
+    *value("answered", REPLY, ("node",), "the run was not at it", "plan"),
+    *value("answered", REPLY, ("replies", 0, "effect"), "waits for CallTool", "CallModel"),
+    *value("answered", REPLY, ("replies",), NO_FORM, [], None),
+    *value("members", Place("asked", "dispatch_tools", 1), ("call", "member"), "was due", 0, 2),
+    *value("members", Place("answered", "dispatch_tools", 1), ("call", "member"), "has its answer", 0),
+    *value("members", REPLY, ("call", "sequence"), "has its answer|not asked for", 1, 3),
+]
+
+MOVES = [
+    *value("answered", MOVED, ("target",), "no transition of the machine", "plan", "END", "nowhere", 1),
+    *value("answered", MOVED, ("outcome",), "no transition of the machine", "Acted", "replied", None),
+    *value("answered", MOVED, ("outcome",), "no transition of the machine|is taken when|stops", "LimitReached"),
+    *value("answered", MOVED, ("node",), "which the run was not at", "parse", None),
+    *value("answered", SECOND, ("node",), "was due", "parse", "END"),
+    *value("answered", FIRST, ("node",), "starts at parse", "parse"),
+    *value("answered", ASKED, ("event",), "is not an event of a run", "requested", "ask"),
+    *value("answered", START, ("event",), "no run begins here", "begin", "result", None),
+    *value("answered", MOVED, ("event",), "is not an event|left|entered", "left", HUGE, [], None),
+]
+
+PLACES = [
+    *[("answered", place) for place in (FIRST, ASKED, ANSWERED, MOVED, SECOND, TOOL, REPLY, LEFT, END)],
+    ("stopped", LAST),
+    ("failed", REPLY),
+    *[("members", place) for place in (TOOL, REPLY, Place("answered", "dispatch_tools", 2))],
+]
+ORDER = [
+    *[record(*place, "", change) for place in PLACES for change in (left_out, twice, again_at_the_end, after_the_end)],
+    *[record("answered", place, "", swapped) for place in (ASKED, ANSWERED, MOVED, SECOND, REPLY, LEFT, RESULT)],
+    *[record("answered", place, "ends before the run does", cut_off) for place in (ASKED, MOVED, SECOND, REPLY, END)],
+    record("answered", RESULT, "the trace ends before the run does", left_out),
+    record("answered", RESULT, "comes after the result", twice),
+    record("answered", START, "another run begins here", twice),
+    record("answered", START, "no run begins here", left_out),
+    record("answered", START, "no run begins here", of_nothing),
+    # As of a run that was resumed, whose first part is not there.
+    record("answered", SECOND, "the run begins with", without_the_beginning),
+    record("answered", TOOL, "the run was not at it", without_the_beginning),
+]
+
+
+@pytest.mark.parametrize("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER], ids=str)
+def test_a_tampered_trace_is_refused(tampering: Tampering) -> None:
+    records = trace(tampering.run)
+    found = facts(tampering.run, tampering.change(records, tampering.place.of(records)))
+    assert found
+    assert any(re.search(tampering.message, fact) for fact in found), found
+
+
+def test_a_trace_of_another_machine_or_other_limits_is_refused() -> None:
+    for run in RUNS:
+        others = [other for other in RUNS if executor_of(other).limits != executor_of(run).limits]
+        assert all(facts(other, trace(run)) for other in others)
+
+
+@given(data=st.lists(JSON, max_size=3))
+def test_any_json_is_refused(data: list[Any]) -> None:
+    assert facts("answered", data)
+    assert facts("answered", [trace("answered")[0], *data])
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(run=st.sampled_from(sorted(RUNS)), data=st.data())
+def test_a_changed_value_hides_no_excess(run: str, data: st.DataObject) -> None:
+    records = trace(run)
+    where = [(line, path) for line, record in enumerate(records) for path in paths(audited_part(record))]
+    for _ in range(data.draw(st.integers(1, 2))):
+        line, path = data.draw(st.sampled_from(where))
+        records[line] = exchange(records[line], path, data.draw(st.sampled_from(CHANGES)), data.draw(JSON))
+    proof = proof_of(executor_of(run))
+    found = audit(records, proof)
+    str(found)
+    if found.conforms:
+        assert found.status == trace(run)[-1]["status"] or "answered" not in (found.status, trace(run)[-1]["status"])
+        most = proof.bounds.transitions.number
+        assert most is not None
+        assert found.transitions == sum(record["event"] == "moved" for record in records) <= most
+
+
+def audited_part(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what an audit reads of a record: not the picture of the machine."""
+    return {name: value for name, value in record.items() if name != "machine"}
