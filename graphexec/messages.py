@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from graphexec.errors import InvalidReplyError, format_value
-from graphexec.kernel.meters import is_number, is_whole
+from graphexec.kernel.meters import is_number, is_whole, repr_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class CompletionRequest:
 ModelRequest: TypeAlias = ChatRequest | CompletionRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Usage:
     """The tokens of one or several model calls."""
 
@@ -126,6 +126,9 @@ class Usage:
     def total_tokens(self) -> int:
         """Both together: what a limit on tokens counts."""
         return self.prompt_tokens + self.completion_tokens
+
+    def __repr__(self) -> str:
+        return repr_fields(self)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)

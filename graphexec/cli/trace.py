@@ -14,7 +14,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.cli.exit_codes import line_of
 from graphexec.cli.run_loop import Reached, Setup
 from graphexec.cli.terminal import Screen, TraceScreen, clean, in_one_place, symbols_for
-from graphexec.draw.model.text import counted, duration
+from graphexec.draw.model.text import counted, duration, format_sum
 from graphexec.effects import (
     COMPLETION_TOKENS,
     MODEL_CALLS,
@@ -203,11 +203,12 @@ class TracePrinter(AnswerPrinter):
 
     def _cost(self, reached: Reached) -> None:
         spent = reached.spent
+        parts = format_sum(int(spent[PROMPT_TOKENS]), int(spent[COMPLETION_TOKENS]))
         costs = (
             counted(spent.iterations, "iteration"),
             counted(int(spent[MODEL_CALLS]), "model call"),
             counted(int(spent[TOOL_CALLS]), "tool call"),
-            f"{reported_tokens(spent):,} tokens ({spent[PROMPT_TOKENS]:,} + {spent[COMPLETION_TOKENS]:,})",
+            f"{counted(reported_tokens(spent), 'token')} ({parts})",
             duration(reached.seconds),
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
@@ -298,7 +299,7 @@ class TracePrinter(AnswerPrinter):
     def _reply(self, reply: ModelReply) -> Text:
         seconds = f"{duration(self._answers[-1].seconds)} {self._symbols.dot} " if self._answers else ""
         usage = reply.usage
-        text = Text(f"{seconds}{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens", "dim")
+        text = Text(f"{seconds}{format_sum(usage.prompt_tokens, usage.completion_tokens)} tokens", "dim")
         if reply.finish_reason == "length":
             text.append(", cut at the token limit", "yellow")
         return text

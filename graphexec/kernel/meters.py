@@ -90,7 +90,7 @@ def _check_name(kind: str, name: object) -> None:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Budget:
     """A count of a machine's own: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
 
@@ -105,6 +105,9 @@ class Budget:
         _check_name("budget", self.name)
         if fault := _invalid(self.name, self.limit):
             raise LimitsError(fault)
+
+    def __repr__(self) -> str:
+        return repr_fields(self)
 
     def __str__(self) -> str:
         return self.name
@@ -434,12 +437,16 @@ class Exhausted:
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit: the limit on the cost.
-            return f"the limit of {self.value:g} on the {units} was reached ({self.reached:.6g} spent)"
+            return f"the limit of {self.value:g} on the {units} was reached ({_format_amount(self.reached)} spent)"
         unit = units.removesuffix("s") if self.value == 1 and not units.endswith("ss") else units
         limit = f"the limit of {format_count(self.value)} {unit}"
         if self.reached < self.value:
             return f"{limit} does not allow {format_count(self.wanted)} more ({format_count(self.reached)} spent)"
         return f"{limit} was reached ({format_count(self.reached)} spent)"
+
+
+def _format_amount(number: float) -> str:
+    return f"{number:.6g}" if is_number(number) else format_count(number)
 
 
 def format_count(number: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphexec.errors import NodeError, SnapshotError
@@ -116,8 +116,7 @@ def _digits(integer: int) -> str:
 
 def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
     """Return data with a string in the place of each long integer, which is added to `integers`."""
-    # Not what it was narrowed to.
-    kind: type[Any] = type(data)  # pyright: ignore[reportUnknownVariableType]
+    kind = _class_of(data)
     if kind is dict:
         return {name: _mark_integers(one, mark, integers) for name, one in data.items()}
     if kind in (list, tuple):
@@ -128,6 +127,11 @@ def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
     return data
 
 
+def _class_of(value: object) -> type[object]:
+    # Not what a checker narrows it to.
+    return type(value)
+
+
 def stored_reply(reply: object) -> dict[str, Any]:
     """A reply as JSON, or the `Exhausted` that stands in the place of one."""
     return {"exhausted": plain(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
@@ -136,7 +140,7 @@ def stored_reply(reply: object) -> dict[str, Any]:
 def _read_reply(effect: Effect[Any], data: object) -> Any:
     # mypy does not take a class for hashable.
     kind: Any = type(effect)
-    return reply_type(kind).validate_python(data)
+    return _validate(reply_type(kind), data)
 
 
 def plain(value: object) -> Any:
@@ -149,9 +153,34 @@ def plain(value: object) -> Any:
     return _adapter(kind).dump_python(value, mode="json")
 
 
-def read_as(kind: Any, data: object, *, strict: bool = False) -> Any:
-    """The value of the class `kind` that `data` is, `strict` without converting it. Raises `ValidationError`."""
-    return _adapter(kind).validate_python(data, strict=strict)
+def read_as(kind: Any, data: object) -> Any:
+    """Return the value of the class `kind` that JSON data are. Raises `ValidationError`, also for `true` as 1."""
+    return _validate(_adapter(kind), data)
+
+
+def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
+    """Return what data are by an adapter, which converts only what JSON has no form for, such as dates."""
+    try:
+        return adapter.validate_json(format_json(data), strict=True)
+    except ValidationError as error:
+        if error.errors(include_input=False)[0]["type"] != "json_invalid":
+            raise
+    # pydantic's parser takes neither more than 4,300 digits nor half a surrogate pair: others stand in for them.
+    adapter.validate_json(format_json(_with_stand_ins(data)), strict=True)
+    return adapter.validate_python(data)
+
+
+def _with_stand_ins(data: Any) -> Any:
+    kind = _class_of(data)
+    if kind is dict:
+        return {_with_stand_ins(name): _with_stand_ins(one) for name, one in data.items()}
+    if kind is list:
+        return [_with_stand_ins(one) for one in data]
+    if kind is str:
+        return data.encode(errors="replace").decode()
+    if kind is int and abs(data) >= 10**_DIGITS:
+        return 10**_DIGITS if data > 0 else -(10**_DIGITS)
+    return data
 
 
 @cache

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from graphexec.errors import SnapshotError, format_value
-from graphexec.kernel.meters import Exhausted, Spent, format_count, is_count
+from graphexec.kernel.meters import Exhausted, Spent, format_count, is_count, repr_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ PAID, UNPAID = OpenCall.PAID, OpenCall.UNPAID
 VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """A run between two replies; it belongs to the graph that it was taken from.
 
@@ -53,6 +53,9 @@ class Snapshot:
     def __post_init__(self) -> None:
         if not is_count(self.sequence, whole=True):
             raise SnapshotError(f"Snapshot has sequence={format_value(self.sequence)}; give a whole number, 0 or more")
+
+    def __repr__(self) -> str:
+        return repr_fields(self)
 
     def retried(self) -> Snapshot:
         """Return the run with its open calls to be made, and charged, again; those that have a reply keep it."""
@@ -117,7 +120,7 @@ class Snapshot:
                 load_value(value, graph.outcomes),
                 tuple(_read_reply(reply) for reply in replies),
                 read_spent(spent),
-                read_as(bool, entered, strict=True),
+                read_as(bool, entered),
                 tuple(read_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
                 sequence,
                 read_as(str, run_id),

@@ -10,12 +10,13 @@ import pytest
 
 from graphexec import AgentAction, AskHuman
 from graphexec.actions import Run
+from graphexec.cli.run_loop import Reached
 from graphexec.cli.trace import TracePrinter, format_effects
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
-from graphexec.executor import Observed
+from graphexec.executor import Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
 from graphexec.kernel.effects import CallContext, Detached
-from graphexec.messages import ChatRequest, UserMessage
+from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 
 # What a terminal is told at the beginning of something that moves, and at its end.
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
@@ -103,6 +104,15 @@ def test_tools_at_once_have_their_own_times() -> None:
     assert "quick 20 ms: one" in shown
     assert "slow 0.50 s: two" in shown
     assert "   slow: half done" in shown
+
+
+def test_huge_counts_are_shortened() -> None:
+    out, reply = io.StringIO(), ModelReply("Hello", usage=Usage(10**5000, 1))
+    trace = TracePrinter(io.StringIO(), out)
+    trace.happened(Moved("plan", Replied(Run({}), reply), "parse"))
+    trace.interrupted(Reached(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000})))
+    assert "1.0e+5000 + 1 tokens" in out.getvalue()
+    assert "1.0e+5000 tokens (1.0e+5000 + 0)" in out.getvalue()
 
 
 def test_only_what_still_runs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

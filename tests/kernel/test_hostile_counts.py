@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import pytest
 from hypothesis import given
@@ -206,6 +206,51 @@ def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> Non
     limit = {"limit": "seconds", "value": 1, "reached": 2, name: "#"}
     stored = json.dumps({**GOOD, "replies": [{"exhausted": limit}]}).replace('"#"', text)
     assert refused(stored).startswith(f"Exhausted has {name}=")
+
+
+@final
+@dataclass(frozen=True)
+class Weighed:
+    count: int
+    weight: float
+    limit: Exhausted | None = None
+    notes: tuple[str, ...] = ()
+
+
+@node
+def note_weight(weighed: Weighed) -> Weighed:
+    return weighed
+
+
+NOTES = graph(edges(note_weight, on(Weighed, END)), start=note_weight)
+LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False}
+
+
+def stored(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
+    """Return a stored value whose count, weight or limit has this JSON text in the place of a number."""
+    whole = json.loads(Snapshot("note_weight", Weighed(1, 0.5, Exhausted("coins", 1, 1), notes)).to_json())
+    data = whole["value"]["data"]
+    (data["limit"] if field in LIMIT else data)[field] = "#"
+    return json.dumps(whole).replace('"#"', text)
+
+
+@pytest.mark.parametrize("text", ["true", "false", '"3"', "null", "[]", "{}"])
+@pytest.mark.parametrize("field", ["count", "weight", "value", "reached", "wanted"])
+@pytest.mark.parametrize("notes", [(), ("\ud800",)], ids=["plain", "half a surrogate pair"])
+def test_number_within_a_stored_value_is_not_converted(field: str, text: str, notes: tuple[str, ...]) -> None:
+    assert "does not fit this graph" in refused(stored(field, text, notes), NOTES)
+
+
+@pytest.mark.parametrize("text", ["1.0", "1.5"])
+def test_stored_fraction_is_no_integer(text: str) -> None:
+    assert "does not fit this graph" in refused(stored("count", text), NOTES)
+
+
+@pytest.mark.parametrize("count", [HUGE, -HUGE, 0], ids=["huge", "negative", "zero"])
+@pytest.mark.parametrize("note", ["\ud800", "é", ""], ids=ascii)
+def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
+    at = Snapshot("note_weight", Weighed(count, math.inf, Exhausted("coins", abs(count), 0), (note,)))
+    assert Snapshot.from_json(at.to_json(), NOTES) == at
 
 
 @pytest.mark.parametrize(

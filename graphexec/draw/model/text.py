@@ -13,6 +13,11 @@ def counted(count: int, thing: str) -> str:
     return f"{format_integer(count, ',')} {thing}{'' if count == 1 else 's'}"
 
 
+def format_sum(*counts: int) -> str:
+    """The parts of a sum: `1,500 + 32`."""
+    return " + ".join(format_integer(count, ",") for count in counts)
+
+
 def duration(seconds: float) -> str:
     """A time: `35 ms`, `4.28 s`, `120 s`."""
     if seconds < 0.001:  # noqa: PLR2004 - nobody waits for less

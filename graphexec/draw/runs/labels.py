@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphexec.draw.model.text import plain
+from graphexec.draw.model.text import counted, format_sum, plain
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
+from graphexec.kernel.serialization import format_json
 
 # The names of further calls are left out of what a model asks for.
 _CALLS = 2
@@ -43,7 +44,7 @@ def format_data(value: Any, most: int) -> str:
     """Any data as one line: a text without quotes, all else as JSON."""
     if isinstance(value, str):
         return shorten(value, most)
-    return shorten(json.dumps(value, ensure_ascii=False), most)
+    return shorten(format_json(value, ensure_ascii=False), most)
 
 
 def format_effect(effect: Record, most: int) -> str:
@@ -93,16 +94,14 @@ def failed(reply: Record) -> str | None:
 
 def tokens(reply: Record) -> str | None:
     """The tokens that a model's reply took, `735 + 25 tokens`, where they were reported."""
-    prompt, completion = reply.get("prompt_tokens"), reply.get("completion_tokens")
-    return f"{prompt:,} + {completion:,} tokens" if prompt or completion else None
+    prompt, completion = reply.get("prompt_tokens", 0), reply.get("completion_tokens", 0)
+    return f"{format_sum(prompt, completion)} tokens" if prompt or completion else None
 
 
 def within(charged: Record) -> str | None:
     """Return what runs within a call were charged, `within it: 3 model calls`, or `None` for nothing."""
     facts = [
-        f"{count:,} {name.replace('_', ' ').removesuffix('s')}{'' if count == 1 else 's'}"
-        for name, count in charged.items()
-        if name in _COUNTED
+        counted(count, name.replace("_", " ").removesuffix("s")) for name, count in charged.items() if name in _COUNTED
     ]
     return f"within it: {', '.join(facts)}" if facts else None
 
@@ -124,12 +123,12 @@ def called(tool: str, given: Any, most: int) -> str:
 
 def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
     if not isinstance(given, Mapping):
-        return json.dumps(given, ensure_ascii=False)
+        return format_json(given, ensure_ascii=False)
     parts: list[str] = []
     for name, value in given.items():
         if sum(map(len, parts)) > most:
             break
-        parts.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
+        parts.append(f"{name}={format_json(value, ensure_ascii=False)}")
     return ", ".join(parts)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.model.text import counted, duration
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import shorten
+from graphexec.draw.runs.labels import format_data
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.visits import visits_of
 from graphexec.errors import InputError
@@ -105,13 +105,13 @@ def _describe(run: Recording) -> tuple[str, ...]:
     costs = [
         counted(spent.get("model_calls", 0), "model call"),
         counted(spent.get("tool_calls", 0), "tool call"),
-        f"{spent.get('tokens', 0):,} tokens",
+        counted(spent.get("tokens", 0), "token"),
         duration(max(spent.get("seconds", 0.0), (result or {}).get("seconds", 0.0))),
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")
     output = None if result is None else result["output"]
-    answer = () if output is None else (f"Answer: {shorten(str(output), _ANSWER)}",)
+    answer = () if output is None else (f"Answer: {format_data(output, _ANSWER)}",)
     return (*answer, f"{_status(result)} after {', '.join(costs)}.")
 
 

@@ -120,6 +120,7 @@ class _Error(TypedDict):
 class _Result(TypedDict):
     status: str
     output: Any
+    reason: NotRequired[str | None]
     spent: _Spent
     seconds: _Seconds
     # Of an exception, or nothing.

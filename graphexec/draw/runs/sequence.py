@@ -11,6 +11,7 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, tokens, within
 from graphexec.draw.runs.records import AnyRun, recording_of
 from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
+from graphexec.errors import format_integer
 
 # The participants that every run has, as Mermaid knows them.
 _USER, _AGENT = "p0", "p1"
@@ -85,7 +86,7 @@ def _detail(role: _Role, start: Record) -> str:
 
 def _visit(visit: Visit, places: Mapping[_Participant, str]) -> Iterator[str]:
     if visit.iteration is not None:
-        yield _note(f"{_USER},p{len(places) - 1}", f"iteration {visit.iteration:,}")
+        yield _note(f"{_USER},p{len(places) - 1}", f"iteration {format_integer(visit.iteration, ',')}")
     for request in visit.requests:
         yield from _request(request, [places[_participant_for(call.effect, visit.node)] for call in request.calls])
     if visit.limit is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from graphexec.draw.model.text import cells, counted, duration, fitted, padded
+from graphexec.draw.model.text import cells, counted, duration, fitted, format_sum, padded
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, within
 from graphexec.draw.runs.records import AnyRun, Recording, recording_of
 from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
-from graphexec.errors import InputError
+from graphexec.errors import InputError, format_integer
 
 # Fewer columns have no room for a node beside its times.
 _LEAST = 40
@@ -72,7 +72,7 @@ class _Rows:
 
     def rows(self, visit: Visit) -> Iterator[str]:
         """Yield the row of a visit, and of each call that was asked for together with others."""
-        number = "" if visit.iteration is None else str(visit.iteration)
+        number = "" if visit.iteration is None else format_integer(visit.iteration)
         yield self._row(number, visit.began, visit.waited, self._way_of(visit), _describe_visit(visit))
         for call in _calls_together(visit):
             yield self._row("", call.began, call.seconds, self._way_of_call(call), _describe_call(call))
@@ -163,7 +163,8 @@ def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
     nothing: Record = {}
     spent: Record = next((one["spent"] for one in reversed(recording.records) if one.get("spent")), nothing)
     if spent:
-        tokens = f"{spent['tokens']:,} tokens ({spent['prompt_tokens']:,} + {spent['completion_tokens']:,})"
+        parts = format_sum(spent["prompt_tokens"], spent["completion_tokens"])
+        tokens = f"{counted(spent['tokens'], 'token')} ({parts})"
         facts = [
             counted(spent["iterations"], "iteration"),
             counted(spent["model_calls"], "model call"),

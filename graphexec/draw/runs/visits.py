@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
 
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recording
+from graphexec.errors import SnapshotError
 from graphexec.kernel.meters import ITERATIONS, Exhausted
 
 # The events that happen at a node.
@@ -104,8 +106,10 @@ def limit_text(value: Any) -> str | None:
     """What an outcome or a reply says of a spent limit, if it is about one."""
     match value:
         case {"limit": str() as limit, "value": int() | float() as most, "reached": int() | float() as reached}:
-            wanted = value.get("wanted", 1)
-            return str(Exhausted(limit, most, reached, wanted if isinstance(wanted, int) else 1))
+            # An outcome of the user's may have such fields, too.
+            with suppress(SnapshotError):
+                return str(Exhausted(limit, most, reached, value.get("wanted", 1)))
+            return None
         case {"limit": {"limit": _} as inner}:
             return limit_text(inner)
         case _:

@@ -24,6 +24,9 @@ _STATES = 2_000
 # Budgets up to which each is tried as the one that bounds the loops, and has its name in a closed form.
 _BUDGETS = 6
 
+# The digits of what a run within charges, where it is written into a closed form.
+_DIGITS = 20
+
 _ZERO = polynomial.number(0)
 _ONE = polynomial.number(1)
 _FAN_OUT = polynomial.name("fan_out")
@@ -182,7 +185,8 @@ class _Prover:
         found: list[tuple[float, str | None]] = []
         if runs is not None and one is not None:
             before = "" if own.form == "0" else f"{own.form} + "
-            found.append((runs * one, None if own.form is None else f"{before}{one}*nested_runs"))
+            written = own.form is not None and len(str(polynomial.number(one))) <= _DIGITS
+            found.append((runs * one, f"{before}{polynomial.number(one)}*nested_runs" if written else None))
         if calls is not None and whole is not None:
             found.append((calls * nested.attempts * whole, None))
         limited = self._bound_of_limit(name)
