@@ -251,13 +251,17 @@ class Limits:
         nested_runs: int | None = NESTED_RUNS,
         budgets: Mapping[str, int | None] | None = None,
     ) -> None:
+        limits = {
+            "iterations": iterations,
+            "seconds": seconds,
+            "fan_out": fan_out,
+            "restarts": restarts,
+            "depth": depth,
+            "nested_runs": nested_runs,
+        }
+        units = {"seconds": "a number of seconds"}
         faults = [
-            _invalid("iterations", iterations),
-            _invalid("seconds", seconds, whole=False, unit="a number of seconds"),
-            _invalid("fan_out", fan_out),
-            _invalid("restarts", restarts),
-            _invalid("depth", depth),
-            _invalid("nested_runs", nested_runs),
+            _invalid(name, limit, whole=name not in units, unit=units.get(name, "")) for name, limit in limits.items()
         ]
         own = _limits_of_budgets(budgets or {}, faults)
         # By name, as `dataclasses.replace` gives them back; but `Counts`, in which nothing is missing, are no limits.
@@ -270,16 +274,7 @@ class Limits:
         found = [fault for fault in faults if fault]
         if found:
             raise LimitsError("; ".join(found))
-        for name, value in (
-            ("iterations", iterations),
-            ("seconds", seconds),
-            ("fan_out", fan_out),
-            ("restarts", restarts),
-            ("depth", depth),
-            ("nested_runs", nested_runs),
-            ("budgets", own),
-            ("meters", amounts),
-        ):
+        for name, value in (*limits.items(), ("budgets", own), ("meters", amounts)):
             object.__setattr__(self, name, value)
 
     def __getitem__(self, meter: Meter | str) -> float | None:

@@ -19,6 +19,7 @@ from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported,
 from graphexec.errors import AbandonedError, ModelError
 from graphexec.executor import RunResult
 from graphexec.kernel import replay
+from graphexec.memory import BufferMemory
 from graphexec.messages import Usage
 from graphexec.models import Price, ScriptedModel, priced
 from graphexec.runtime import arun as arun_graph
@@ -317,6 +318,15 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
         None,
         *["the limit of 2 nested runs was reached (2 spent), by the run around it"] * 2,
     ]
+
+
+@HOW
+def test_outer_limit_stops_where_no_own_limit_can(run: Running) -> None:
+    # Of its own limits none stops a run before its memory is loaded.
+    inner = inner_of(Caller(answers_after=1), memory=BufferMemory(as_messages=True))
+    delegate = delegate_to(lambda: inner, is_async=False)
+    result = run(caller_of(Caller(answers_after=1), delegate, max_depth=0))
+    assert (result.steps[0].status, result.output) == ("ok", "Agent stopped due to depth limit.")
 
 
 # ---- where a run is within a call

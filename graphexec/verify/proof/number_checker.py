@@ -80,8 +80,12 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
     weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in flow.transitions]
+    # That no run comes to the other nodes is checked with the potentials.
+    known = {*potential.lines, *(node for node, _, _ in potential.states)}
     possible = [
-        (one, weight) for one, weight in zip(flow.transitions, weights, strict=True) if is_possible(certificate, one)
+        (one, weight)
+        for one, weight in zip(flow.transitions, weights, strict=True)
+        if one.source in known and is_possible(certificate, one)
     ]
     counted = [(one, weight) for one, weight in possible if weight is not None]
     if len(counted) < len(possible) or not all(map(is_whole, caps.values())):
