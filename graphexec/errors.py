@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -287,6 +287,25 @@ def format_integer(number: int, spec: str = "") -> str:
 def format_number(number: float) -> str:
     """Return a number with commas, or one of more than 30 digits as `1.0e+5000`."""
     return f"{number:,g}" if number != int(number) else format_integer(int(number), ",")
+
+
+def repr_fields(value: Any) -> str:
+    """Return the `repr` of a dataclass, of integers that Python does not write, too."""
+    parts = [f"{field.name}={format_repr(getattr(value, field.name))}" for field in fields(value) if field.repr]
+    return f"{type(value).__qualname__}({', '.join(parts)})"
+
+
+def format_repr(value: object) -> str:
+    """Return the `repr` of a value, of integers that Python does not write in it, too."""
+    # Any: what is in a mapping or a tuple may be anything.
+    several: Any = value
+    if type(value) is int:
+        return format_integer(value)
+    if type(value) is dict:
+        return f"{{{', '.join(f'{name!r}: {format_repr(one)}' for name, one in several.items())}}}"
+    if type(value) is tuple:
+        return f"({', '.join(map(format_repr, several))}{',' * (len(several) == 1)})"
+    return repr(value)
 
 
 def close_names(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:

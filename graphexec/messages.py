@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from graphexec.errors import InvalidReplyError, format_value
-from graphexec.kernel.meters import is_number, is_whole, repr_fields
+from graphexec.errors import InvalidReplyError, format_value, repr_fields
+from graphexec.kernel.meters import is_number, is_whole
 
 
 @dataclass(frozen=True, slots=True)

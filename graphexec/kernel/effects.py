@@ -42,7 +42,8 @@ class Effect(Generic[R_co]):
     successful or not. `measures` are the meters that its reply reports, in the order of `measure`. Of a meter in both,
     the charge is a prepayment: the least that such an effect takes.
 
-    Raises `NodeError`, when the class is defined, for invalid charges, and for measures without a `measure`.
+    Both belong to the class, as a proof knows of no single effect. Raises `NodeError`, when the class is defined, for
+    invalid charges, and for measures without a `measure`, and when a node asks for it, if they are fields.
     """
 
     __slots__ = ()
@@ -51,6 +52,9 @@ class Effect(Generic[R_co]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # Any: a class may have a property or a field in its place.
+        charges, measures = (getattr(cls, name) for name in _CLASS_WIDE)
+        check_class_wide(cls, isinstance(charges, Mapping), isinstance(measures, (tuple, list)))
         for meter, amount in cls.charges.items():
             if not is_whole(amount) or amount < 1 or not meter.whole:
                 raise NodeError(
@@ -86,6 +90,23 @@ class Effect(Generic[R_co]):
         """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
         del exhausted
         return None
+
+
+# What belongs to a class of effects, and how it is written.
+_CLASS_WIDE = {
+    "charges": 'charges: ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1}',
+    "measures": 'measures: ClassVar[tuple[Meter, ...]] = (Meter("pages"),)',
+}
+
+
+def check_class_wide(kind: type[Effect[Any]], *are_of_the_class: bool) -> None:
+    """Raise `NodeError` where the charges or the measures of effects are not of their class, but of each of them."""
+    for (name, written), is_of_the_class in zip(_CLASS_WIDE.items(), are_of_the_class, strict=True):
+        if not is_of_the_class:
+            raise NodeError(
+                f"{kind.__name__} has other {name} in each effect, and a limit counts by class; write {written} in the "
+                f"class, and a class for each price"
+            )
 
 
 class Askable(Protocol[E_co, R_co]):

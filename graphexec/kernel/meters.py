@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
-from graphexec.errors import LimitsError, SnapshotError, format_integer, format_value
+from graphexec.errors import LimitsError, SnapshotError, format_integer, format_repr, format_value, repr_fields
 
 V = TypeVar("V")
 
@@ -50,16 +50,6 @@ def add_counts(one: float, other: float) -> float:
     """Return the sum of two counts; of two that are not whole, at most the largest float."""
     total = one + other
     return total if total < math.inf else sys.float_info.max
-
-
-def repr_fields(value: Any) -> str:
-    """Return the `repr` of a dataclass, of integers that Python does not write, too."""
-    parts = [f"{field.name}={_repr(getattr(value, field.name))}" for field in fields(value)]
-    return f"{type(value).__qualname__}({', '.join(parts)})"
-
-
-def _repr(value: object) -> str:
-    return format_integer(value) if type(value) is int else repr(value)
 
 
 def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") -> str | None:
@@ -177,7 +167,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
         return type(self), (self._names, self._values)
 
     def __repr__(self) -> str:
-        return f"{{{', '.join(f'{name!r}: {_repr(value)}' for name, value in self.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {format_repr(value)}' for name, value in self.items())}}}"
 
 
 @final

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias, final
 from weakref import WeakKeyDictionary
 
-from graphexec.errors import LimitsError, UndeclaredCountError, UndeclaredEffectError
+from graphexec.errors import LimitsError, UndeclaredCountError, UndeclaredEffectError, format_value
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
@@ -151,9 +151,8 @@ def check_meters(graph: Graph[Any, Any], limits: Limits) -> None:
     """Raise `LimitsError` if a meter is limited that has the name of a budget of the machine."""
     for name, limit in limits.meters.items():
         if name in graph.budgets:
-            raise LimitsError(
-                f"{name} is a budget of the machine and no meter; write Limits(budgets={{'{name}': {limit}}})"
-            )
+            written = f"Limits(budgets={{'{name}': {format_value(limit)}}})"
+            raise LimitsError(f"{name} is a budget of the machine and no meter; write {written}")
 
 
 # Nothing in a program refers to its graph, so that a graph and its programs go together.

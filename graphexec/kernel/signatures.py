@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import types
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
-from graphexec.kernel.effects import All, Effect
+from graphexec.kernel.effects import All, Effect, check_class_wide
 from graphexec.kernel.meters import Exhausted
 
 _PACKAGE = __name__.partition(".")[0]
@@ -75,13 +76,19 @@ def _is_class(member: Any) -> bool:
 
 
 def effects_of(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
-    """Return the effects in the annotation of what a node asks for. Raises `NodeError` for what is none."""
+    """Return the effects in the annotation of what a node asks for.
+
+    Raises `NodeError` for what is none, and for effects whose charges are not those of their class.
+    """
     effects: list[type[Effect[Any]]] = []
     for member in _members(asked):
         if get_origin(member) is All:
             continue
         if not _is_effect(member):
             raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
+        # A field hides what the class has; its default is there, too.
+        own = {field.name for field in dataclasses.fields(member)} if dataclasses.is_dataclass(member) else ()
+        check_class_wide(member, "charges" not in own, "measures" not in own)
         effects.append(member)
     return tuple(effects)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from graphexec.errors import SnapshotError, format_value
-from graphexec.kernel.meters import Exhausted, Spent, format_count, is_count, repr_fields
+from graphexec.errors import SnapshotError, format_value, repr_fields
+from graphexec.kernel.meters import Exhausted, Spent, format_count, is_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,6 +14,7 @@ from graphexec.kernel.effects import All, Asks, Effect
 from graphexec.kernel.graph import Graph, Table, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
 from graphexec.kernel.node import END, Node, charged, metered, node, renamed, reserved
+from graphexec.kernel.surgery import embed
 from graphexec.messages import CompletionRequest
 from graphexec.testing.failures import Readable
 
@@ -66,6 +67,7 @@ class DrawnNode(Readable):
 
     `spent` is where a limit sends the run: a node's number, or `None`: the end. What it asks for with a `grace`, in
     seconds, is reserved; its entry costs nothing then. One that is not `declared` does not say how much it asks for.
+    One with `inner` nodes is a graph of these, embedded with its `own` budgets; its outcomes are those that end it.
     """
 
     ways: tuple[DrawnEdge, ...]
@@ -77,9 +79,13 @@ class DrawnNode(Readable):
     grace: float | None = None
     errands: tuple[Errand, ...] = ()
     declared: bool = True
+    inner: tuple[DrawnNode, ...] = ()
+    own: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         words = [", ".join(map(repr, self.ways))]
+        if self.inner:
+            words.append(f"embeds {DrawnGraph(self.inner)!r}{' with its own ' * bool(self.own)}{', '.join(self.own)}")
         if self.meters:
             words.append(f"costs {', '.join(self.meters)}")
         if self.asks != "nothing":
@@ -94,7 +100,14 @@ class DrawnNode(Readable):
     @property
     def limited(self) -> bool:
         """True if a limit can stop it."""
-        return bool(self.meters) or self.asks != "nothing"
+        return (
+            bool(self.meters) or self.asks != "nothing" or any(one.limited and one.spent is None for one in self.inner)
+        )
+
+    @property
+    def spends(self) -> frozenset[str]:
+        """The budgets that it spends of the machine that it is in."""
+        return frozenset(self.meters).union(*(one.spends for one in self.inner)) - frozenset(self.own)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -179,6 +192,11 @@ def _choose(choices: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
 
 def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     classes = [outcome_class(way.outcome) for way in drawn.ways]
+    budgets = {budget.name: budget for budget in BUDGETS}
+    if drawn.inner:
+        # Its iterations have no limit of their own in `BUDGETS`.
+        own = [Budget(ITERATIONS.name, 2) if name == ITERATIONS.name else budgets[name] for name in drawn.own]
+        return embed(build_graph(drawn.inner), f"n{number}", own=own)
 
     def decided(choices: tuple[int, ...]) -> Any:
         choice, rest = _choose(choices)
@@ -215,7 +233,6 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         return reserved(when_spent=spent, asks=(drawn.least, drawn.most), grace=drawn.grace)(made)
     if not drawn.meters:
         return charged(when_spent=spent, asks=asks)(made)
-    budgets = {budget.name: budget for budget in BUDGETS}
     for name in drawn.meters:
         made = metered(when_spent=spent, budget=budgets[name], asks=asks)(made)
     return made

@@ -202,16 +202,41 @@ def _draw_node(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> Draw
 
 
 @st.composite
+def _draw_embedded(draw: st.DrawFn, number: int, count: int, *, loops: bool) -> DrawnNode:
+    inner = draw(_draw_nodes(2, loops=loops, embeds=False))
+    ending = dict.fromkeys(way.outcome for one in inner for way in one.ways if way.target is None)
+    # As those of a node: as many ways as there are outcomes.
+    drawn = draw(_draw_node(number, count, loops=loops))
+    ways = [
+        dataclasses.replace(drawn.ways[min(place, len(drawn.ways) - 1)], outcome=outcome)
+        for place, outcome in enumerate(ending)
+    ]
+    spent = sorted({name for one in inner for name in one.meters})
+    own = draw(st.lists(st.sampled_from(spent), max_size=2, unique=True)) if spent else []
+    return DrawnNode(tuple(ways), spent=drawn.spent, inner=inner, own=tuple(own))
+
+
+@st.composite
 def drawn_graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> DrawnGraph:
     """Random machines of up to `most` nodes, as plain data: `drawn.graph` is the real one, `drawn.value()` its start.
 
     Many of them can run for ever (none of those without `loops`).
     """
+    return DrawnGraph(draw(_draw_nodes(most, loops=loops)))
+
+
+@st.composite
+def _draw_nodes(draw: st.DrawFn, most: int, *, loops: bool, embeds: bool = True) -> tuple[DrawnNode, ...]:
     count = draw(st.integers(1, most))
-    nodes = [draw(_draw_node(number, count, loops=loops)) for number in range(count)]
-    spent = {name for one in nodes for name in one.meters}
+    # Most nodes are no graphs.
+    kinds = [_draw_node, _draw_node, _draw_node, _draw_node, _draw_node, _draw_node, _draw_embedded]
+    nodes = [
+        draw((draw(st.sampled_from(kinds)) if embeds else _draw_node)(number, count, loops=loops))
+        for number in range(count)
+    ]
+    spent = {name for one in nodes for name in one.spends}
     # A table that resets what nobody spends is refused.
-    return DrawnGraph(tuple(_without_vain_resets(one, spent) for one in nodes))
+    return tuple(_without_vain_resets(one, spent) for one in nodes)
 
 
 @st.composite

@@ -216,10 +216,11 @@ def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
     assert executor.run("q").output == "done"
 
 
-def test_a_machine_that_can_only_stop_is_refused() -> None:
+def test_a_machine_that_can_only_stop_ends_and_is_warned_of() -> None:
     plain = AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=check_return_direct, on=AgentFinish)
-    with pytest.raises(UnprovedError, match="GX007"):
-        plain.drop_edge(after=parse, on=AgentFinish)
+    verdict = plain.drop_edge(after=parse, on=AgentFinish).verify()
+    assert verdict.proved
+    assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
     with pytest.raises(GraphError, match="plan is left with LimitReached when a limit is spent; keep the edge, or"):
         plain.drop_edge(after=plan, on=LimitReached)
 

@@ -4,13 +4,14 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Budget, Effect, Limits, Meter, Spent
+from graphexec import Asks, Budget, Effect, Limits, Meter, Spent, ask, node
 from graphexec.errors import LimitsError, NodeError
 from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
 
@@ -244,3 +245,40 @@ def test_copies_are_equal(given: dict[str, int]) -> None:
             assert copied == value
             assert type(copied) is type(value)
             assert hash(copied) == hash(value)
+
+
+def test_charges_of_each_effect_alone_are_refused() -> None:
+    """A proof and the engine count by class: of a field they saw nothing."""
+
+    with pytest.raises(NodeError) as caught:
+
+        @dataclass(frozen=True)
+        class Pay(Effect[None]):  # pyright: ignore[reportUnusedClass]
+            charges: Mapping[Meter, int] = field(default_factory=dict)  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    assert str(caught.value) == (
+        "Pay has other charges in each effect, and a limit counts by class; write charges: "
+        'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and a class for each price'
+    )
+
+    @dataclass(frozen=True)
+    class Report(Effect[None]):
+        measures: tuple[Meter, ...] = (PAYMENTS,)  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+        def measure(self, reply: None) -> tuple[float]:
+            return (1,)
+
+    def report(value: int) -> Asks[Report, str]:
+        yield from ask(Report())
+        return ""
+
+    # A name of this function: no decorator resolves it.
+    report.__annotations__ = {"value": int, "return": Asks[Report, str]}
+    with pytest.raises(NodeError, match="Report has other measures in each effect"):
+        node(report)
+
+
+@pytest.mark.parametrize("name", ["charges", "measures"])
+def test_computed_charges_are_refused(name: str) -> None:
+    with pytest.raises(NodeError, match=f"Pay has other {name} in each effect"):
+        type("Pay", (Effect,), {name: property(lambda self: {PAYMENTS: 3})})

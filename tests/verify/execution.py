@@ -16,11 +16,19 @@ from graphexec.verify.proof.flow import Transition
 def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:
     """Make the engine follow the witness, its stem and then its loop repeatedly, for at most so many transitions.
 
-    Returns the number taken: `steps`, if the loop is one. Raises `AssertionError` if the engine goes another way.
+    Returns the number taken: `steps`, if the loop is one. Where it is in the states that it was in a round before, it
+    takes the same way for ever, and is not followed any more. Raises `AssertionError` if the engine goes another way.
     """
     puppets = Puppets(graph, witness.limits)
     places: list[Snapshot | Over] = [puppets.begun()]
+    seen: set[Hashable] = set()
     for taken, transition in enumerate(islice(chain(witness.stem, cycle(witness.loop)), steps)):
+        rounds = taken - len(witness.stem)
+        if rounds >= 0 and not rounds % len(witness.loop):
+            states = frozenset(puppets.alike(place) for place in places if not isinstance(place, Over))
+            if states in seen:
+                break
+            seen.add(states)
         pulled = _onward(puppets, places)
         following = [one.then for one in pulled if _is(one, transition)]
         if not following:

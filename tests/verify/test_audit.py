@@ -220,7 +220,7 @@ def test_an_answer_without_the_end_does_not_conform() -> None:
 
 def test_a_certificate_that_proves_nothing_is_refused_first() -> None:
     trace, proof = two_steps()
-    found = audit(trace, replace(proof, ranks=dict.fromkeys(proof.ranks, ((1, ()),))))
+    found = audit(trace, replace(proof, ranks=dict.fromkeys(proof.ranks or (), ((1, ()),))))
     assert [violation.line for violation in found.violations] == [0]
     assert str(found.violations[0]).startswith("the certificate proves nothing: ")
 

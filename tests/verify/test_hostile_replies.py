@@ -58,7 +58,8 @@ def test_no_report_makes_a_run_exceed_its_bounds(
 
         return answer
 
-    errands = [errand_class(errand) for one in drawn.nodes for errand in one.errands]
+    nodes = [part for one in drawn.nodes for part in (one, *one.inner)]
+    errands = [errand_class(errand) for one in nodes for errand in one.errands]
     kinds: dict[type[Effect[Any]], list[Any]] = {CallModel: said, CallTool: [ToolResult("x")]}
     kinds |= dict.fromkeys(errands, amounts)
     handlers = {kind: answering(given) for kind, given in kinds.items()}

@@ -11,24 +11,25 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from graphexec import END, Limits
+from graphexec import END, Graph, Limits
 from graphexec.effects import agent_limits
-from graphexec.errors import CertificateError
+from graphexec.errors import CertificateError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
-from graphexec.testing.random_graphs import DrawnGraph
+from graphexec.kernel.meters import Budget, Meter
+from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import check
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
-from graphexec.verify.proof.checker import check_certificate
-from graphexec.verify.proof.flow import Flow, Transition
+from graphexec.verify.proof.checker import check_certificate, check_ranks
+from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import solve
 from tests.verify.test_random_machines import FREELY, some_limits
 
 FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
 
 
-def certified(limits: Limits = FEW, graph: Any = AGENT_EXECUTOR) -> Certificate:
-    certificate: Certificate | None = graph.verify(limits).certificate
+def certified(limits: Limits = FEW, graph: Graph[Any, Any] = AGENT_EXECUTOR) -> Certificate:
+    certificate = graph.verify(limits).certificate
     assert certificate is not None
     return certificate
 
@@ -184,3 +185,66 @@ def test_a_certificate_says_how_it_proves() -> None:
     data = json.loads(certified(Limits(iterations=3)).to_json())
     assert data["bounds"]["transitions"]["potential"]["lines"]["plan"] == [2, [["iterations", 4]]]
     assert Bound("1", 1).potential is None
+
+
+# ---- proofs that hold for low limits alone
+
+
+def low() -> tuple[DrawnGraph, Limits]:
+    """Its second node is entered once for each iteration, and so is never without alpha, of which it has two."""
+    drawn = DrawnGraph(
+        (
+            DrawnNode((DrawnEdge("Blue", 1),), meters=("iterations",)),
+            DrawnNode((DrawnEdge("Blue", None), DrawnEdge("Red", 0)), meters=("alpha",), spent=1),
+        )
+    )
+    return drawn, Limits(iterations=1)
+
+
+def test_loops_that_low_limits_end_are_proved_by_their_states() -> None:
+    drawn, limits = low()
+    certificate = certified(limits, drawn.graph)
+    assert certificate.ranks is None
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    check(certificate, drawn.graph)
+    assert str(certificate.bounds.transitions) == "3 (exact)"
+    assert drawn.graph.verify(Limits(iterations=3)).status == "refuted"
+
+
+def test_no_state_can_be_left_out_of_a_proof_by_states() -> None:
+    drawn, limits = low()
+    certificate = certified(limits, drawn.graph)
+    potential = certificate.bounds.transitions.potential
+    assert potential is not None
+    forged = [
+        dataclasses.replace(potential, states=potential.states[:place] + potential.states[place + 1 :])
+        for place in range(len(potential.states))
+    ]
+    forged.append(Potential(dict.fromkeys(certificate.flow.nodes, (3, ()))))
+    for one in forged:
+        with pytest.raises(CertificateError, match="there are no ranks, and"):
+            check_ranks(with_bound(certificate, "transitions", potential=one))
+
+
+def test_a_gate_is_shut_by_what_states_do_not_count() -> None:
+    """A potential that counted no budget hid the loop of a spent one."""
+    drawn = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",), spent=0),))
+    limits = Limits(budgets={"alpha": 1})
+    proof = certified(limits, DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",)),)).graph)
+    hidden = Potential({}, None, (), (("n0", (), 1),))
+    forged = dataclasses.replace(proof, flow=flow_of(drawn.graph), ranks=None)
+    assert drawn.graph.verify(Limits(budgets={"alpha": 0})).status == "refuted"
+    with pytest.raises(CertificateError, match="n0 --Spent--> n0 counts more than its potential falls by"):
+        check_ranks(with_bound(forged, "transitions", potential=hidden, number=1, value=None, form=None))
+
+
+def test_long_limits_are_written() -> None:
+    """Python writes no integer of more than 4,300 digits."""
+    limits = agent_limits(iterations=10**5000, model_calls=10**5000, fan_out=10**5000)
+    certificate = certified(limits)
+    assert "'iterations': 1.0e+5000" in repr(certificate)
+    assert "number=" in repr(certificate.bounds.transitions)
+    assert repr(Budget("alpha", 10**5000)) == "Budget(name='alpha', limit=1.0e+5000)"
+    machine = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",)),)).graph
+    with pytest.raises(LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
+        machine.verify(Limits({Meter("alpha"): 10**5000}))

@@ -352,6 +352,7 @@ def test_a_certificate_is_read_as_it_was_written() -> None:
     assert json.loads(text)["digest"] == STRANGE.flow.digest
     again = Certificate.from_json(text)
     assert hash(again.flow) == hash(STRANGE.flow)
+    assert again.ranks is not None
     assert [type(one) for one in (again.flow.nodes, again.ranks["a"], again.ranks["a"][0][1])] == [tuple] * 3
 
 
@@ -367,10 +368,12 @@ def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
         "this certificate has version 1, and this graphexec reads version 3; prove the machine anew (version 1 is of "
         "graphexec 0.1)"
     )
+    assert broken(ranks=None).startswith("this certificate was changed since it was made")
     assert broken(digest="0") == "this certificate's flow is not the one that its digest names; prove it anew"
     assert broken(digest=None) == "this certificate's flow is not the one that its digest names; prove it anew"
     for part in ("flow", "ranks", "limits", "bounds"):
-        for wrong in (None, 3, [3], {"a": 3}):
+        # Of a proof by states there are no ranks.
+        for wrong in (3, [3], {"a": 3}, *(() if part == "ranks" else (None,))):
             if part == "limits" and wrong == {"a": 3}:
                 continue
             text = broken(**{part: wrong})

@@ -36,7 +36,6 @@ REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Lim
     ),
     "an unhandled outcome": (bad.UNHANDLED, FIFTEEN, "GX002", "turn", bad.HANDLED, FIFTEEN),
     "an unreachable node": (bad.UNREACHABLE, FIFTEEN, "GX004", "unused", bad.REACHABLE, FIFTEEN),
-    "a node that can only stop": (bad.ONLY_STOPPING, FIFTEEN, "GX007", "tick", bad.STOPPING_OR_NOT, FIFTEEN),
     "no limit of iterations": (AGENT_EXECUTOR, UNLIMITED, "GX016", "plan", AGENT_EXECUTOR, FIFTEEN),
     "a nested agent that refills its parent": (
         bad.REFILLS_ITS_PARENT, FIFTEEN, "GX015", "plan", bad.SHARES_WITH_ITS_PARENT, FIFTEEN
@@ -69,6 +68,18 @@ def test_a_machine_that_may_not_end_is_refuted_with_a_run_and_proved_when_mended
     assert proved.proved, proved
     assert proved.certificate is not None
     check(proved.certificate, mended)
+
+
+def test_a_machine_that_only_a_limit_ends_is_proved_with_a_warning() -> None:
+    verdict = bad.ONLY_STOPPING.verify(FIFTEEN)
+    assert verdict.certificate is not None
+    check(verdict.certificate, bad.ONLY_STOPPING)
+    (finding,) = verdict.findings
+    assert (finding.code, finding.severity, finding.node) == ("GX007", "warning", "tick")
+    assert finding.witness is not None
+    assert execute(bad.ONLY_STOPPING, finding.witness, len(finding.witness.stem)) == len(finding.witness.stem)
+    assert explore_table(bad.ONLY_STOPPING, FIFTEEN).endless is None
+    assert bad.STOPPING_OR_NOT.verify(FIFTEEN).findings == ()
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
@@ -145,6 +156,7 @@ def test_a_certificate_survives_json_and_is_of_one_machine() -> None:
 def test_a_certificate_with_another_rank_is_refused(node: str) -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
+    assert certificate.ranks is not None
     (component, budgets), *rest = certificate.ranks[node]
     for changed in (((component, ()), *rest), ((component, budgets),), ((0, budgets), *rest), ()):
         forged = dataclasses.replace(certificate, ranks={**certificate.ranks, node: changed})

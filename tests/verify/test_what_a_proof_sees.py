@@ -32,6 +32,7 @@ from graphexec.effects import CallModel, CallTool, agent_limits
 from graphexec.errors import LimitsError
 from graphexec.kernel import Edge
 from graphexec.messages import CompletionRequest
+from graphexec.verify import check
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
 from tests.verify.flows import calling
 
@@ -367,6 +368,26 @@ def test_effects_without_a_meter_are_bounded_by_the_fan_out_alone() -> None:
     assert finding.remedy == f"set max_fan_out (agent_limits has it without max_), or {SAY_HOW_MANY}"
 
 
+def test_either_of_two_limited_calls_ends_a_loop() -> None:
+    """Which of them a visit asks for is not known, but that it asks for one is."""
+
+    @node
+    def model_or_tool(given: Given) -> Asks[CallModel | CallTool, Given]:
+        yield from ask(CallTool("look", ""))
+        return given
+
+    asking_for_one: Any = charged(when_spent=Halted, asks=1)(model_or_tool)
+    row: Any = edges
+    machine: Graph[Any, Any] = graph(
+        row(asking_for_one, on(Given, asking_for_one) | on(Halted, END)), start=asking_for_one
+    )
+    certificate = machine.verify(agent_limits(iterations=None, model_calls=200, tool_calls=300)).certificate
+    assert certificate is not None
+    check(certificate, machine)
+    assert str(certificate.bounds.transitions) == "model_calls + tool_calls + 1 = 501 (exact)"
+    assert machine.verify(agent_limits(iterations=None, model_calls=200)).status == "refuted"
+
+
 def test_every_node_whose_asks_nothing_bounds_is_named() -> None:
     @node
     def think_again(given: Given) -> Asks[CallModel, Made]:
@@ -436,7 +457,8 @@ def test_where_a_run_can_only_be_stopped_is_told_with_a_way_to_it() -> None:
         "GX007 at begin_with: from begin_with, pure, turn_back, again the end is reached only when a limit is spent. "
         "Route an outcome of begin_with, or of a node behind it, to END."
     )
-    assert (finding.severity, finding.outcome) == ("error", None)
+    assert (finding.severity, finding.outcome) == ("warning", None)
+    assert machine.verify().proved
     assert finding.witness is not None
     assert (finding.witness.stem, finding.witness.loop, finding.witness.limits) == ((), (), Limits())
 

@@ -519,7 +519,7 @@ def test_rounds_that_are_made_many_times_are_looked_at_once(most: int, limits: L
 
 
 def test_no_more_states_are_looked_at_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.product._LOOKED_AT", 3)
+    monkeypatch.setattr("graphexec.verify.proof.bounds._LOOKED_AT", 3)
     monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)
     chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
     transitions, *_ = bounded(flow_with(*chain, way("f", END.name)), NO_LIMIT)

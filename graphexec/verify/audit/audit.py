@@ -259,7 +259,7 @@ def _falling(visits: Sequence[TraceVisit], counts: Sequence[Counts], certificate
 
 
 def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, ...] | None:
-    if node not in certificate.ranks:
+    if certificate.ranks is None or node not in certificate.ranks:
         return None
     limits = certificate.limits
     return tuple(

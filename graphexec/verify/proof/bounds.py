@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, final
 
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE, Limits
@@ -16,7 +16,7 @@ from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, P
 from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, Weight
-from graphexec.verify.proof.product import Product, is_attained
+from graphexec.verify.proof.product import CountedMove, Product, State
 
 # States of the product that are looked at where lines are not close to what runs count.
 _STATES = 2_000
@@ -46,7 +46,18 @@ def bounds_of(
     What `nested` runs charge is added to them. There are closed forms where these end `always`, however high the limits
     that are set.
     """
-    prover = _Prover(flow, transitions, limits, nested, always=always)
+    return _bounds(_Prover(flow, transitions, limits, nested, always=always))
+
+
+def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> Bounds | None:
+    """The bounds of a flow of which no state under `limits` follows itself; `None` if one may, or there are many."""
+    if not Product(flow, limits).is_finite(_STATES):
+        return None
+    return _bounds(_Prover(flow, possible_transitions(flow, limits), limits, nested, always=False, by_states=True))
+
+
+def _bounds(prover: _Prover) -> Bounds:
+    flow, limits, nested = prover.flow, prover.limits, prover.nested
     # What is cut at the deadline may still clean up.
     beyond = flow.grace + GRACE
     end = None if limits.seconds is None else limits.seconds + beyond
@@ -86,11 +97,14 @@ class _Prover:
         nested: NestedRuns | None,
         *,
         always: bool,
+        by_states: bool = False,
     ) -> None:
-        self._flow = flow
+        self.flow = flow
+        self.nested = nested
+        self._by_states = by_states
         self._transitions = possible_transitions(flow, limits)
         self._always = transitions if always else None
-        self._limits = limits
+        self.limits = limits
         self._budgets = caps_of(flow, limits)
         charged: dict[str, Any] = {} if nested is None else {name: limits[name] for name, *_ in nested.charges}
         whole = {name: limit for name, limit in charged.items() if isinstance(limit, int)}
@@ -118,12 +132,11 @@ class _Prover:
 
         number, potential = self._number(weight)
         few = len(self._spent) <= _BUDGETS
-        close = few and is_attained(self._possible, potential, most, self._budgets)
+        close = self._by_states or (few and is_attained(self._possible, potential, most, self._budgets))
         states = None if close or self._possible.size() > _STATES else self._possible.most(most)
         if states is not None and states[self._possible.begin] < number:
             number = states[self._possible.begin]
-            table = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
-            potential = Potential({}, None, self._possible.counters, table)
+            potential = self._table(states)
         exact = charges is not False and few and self._is_sure(number, potential, least)
         form, value = self._form(weight, more)
         return Bound(form, number + more.at(self._caps), exact, value, potential=potential)
@@ -148,23 +161,30 @@ class _Prover:
                 yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
 
     def _number(self, weight: Weight) -> tuple[int, Potential]:
-        """Return the least number that is found by lines, and these."""
+        """Return the least number that is found by lines, and these, or that of the states."""
+        if self._by_states:
+            states = self._possible.most(lambda one: weight(one).at(self._caps))
+            return states[self._possible.begin], self._table(states)
         caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
 
         def counted(one: Transition) -> Polynomial:
             return polynomial.number(weight(one).at(self._caps))
 
-        start = self._flow.start
+        start = self.flow.start
         lines = min(self._potentials(counted, caps, self._transitions), key=lambda found: found[start].at(caps).at({}))
         potential = Potential({node: _numbers(lines[node]) for node in self._reached})
         return lines[start].at(caps).at({}), potential
+
+    def _table(self, states: Mapping[State, int]) -> Potential:
+        values = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
+        return Potential({}, None, self._possible.counters, values)
 
     def _form(self, weight: Weight, more: Polynomial) -> tuple[str | None, int | None]:
         """Return the closed form with the least value, and its value; none of a machine with many budgets."""
         if self._always is None or len(self._spent) > _BUDGETS:
             return None, None
         caps = {name: polynomial.name(name) for name in self._caps}
-        forms = [more + found[self._flow.start].at(caps) for found in self._potentials(weight, caps, self._always)]
+        forms = [more + found[self.flow.start].at(caps) for found in self._potentials(weight, caps, self._always)]
         form = min(forms, key=lambda one: (one.at(self._caps), len(str(one))))
         return str(form), form.at(self._caps)
 
@@ -181,7 +201,7 @@ class _Prover:
             return own
         one, whole = rows[0]
         calls = alone[nested.meter].number if nested.meter in alone else 0
-        runs = self._limits.nested_runs
+        runs = self.limits.nested_runs
         found: list[tuple[float, str | None]] = []
         if runs is not None and one is not None:
             before = "" if own.form == "0" else f"{own.form} + "
@@ -206,25 +226,25 @@ class _Prover:
         charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
         if not charging:
             return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
-        if self._limits.fan_out is None and any(one.most is None for one in charging):
+        if self.limits.fan_out is None and any(one.most is None for one in charging):
             return Bound(None, None)
-        again = _charged_again(name, self._flow.transitions, self._limits)
+        again = _charged_again(name, self.flow.transitions, self.limits)
         # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
         # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
-        sure = not self._limits.restarts and not _is_limited(self._flow, name, self._limits)
+        sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
         return self.bound(lambda one: _most(one, name), again, charges=sure)
 
     def _bound_of_limit(self, name: str) -> Bound | None:
         """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
-        charged = self._flow.factors(name) if name in self._flow.charged else {name: 1}
+        charged = self.flow.factors(name) if name in self.flow.charged else {name: 1}
         bounding = {other: factor for other, factor in charged.items() if other in self._caps}
         if not bounding:
             return None
         # Of several that allow as much, its own.
         called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
-        reserved = [one for one in self._flow.transitions if one.reserved]
+        reserved = [one for one in self.flow.transitions if one.reserved]
         more = polynomial.number(bounding[called]) * polynomial.name(called)
-        more = more + _charged_again(name, reserved, self._limits)
+        more = more + _charged_again(name, reserved, self.limits)
 
         def weight(one: Transition) -> Polynomial:
             return _most(one, name) if one.reserved else _ZERO
@@ -265,3 +285,105 @@ def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits)
         return _ZERO
     bounded = (one for one in transitions if one.most is not None or limits.fan_out is not None)
     return _RESTARTS * (polynomial.most(_most(one, name) for one in bounded) or _ZERO)
+
+
+# States that are looked at; a way that is longer, or hidden among others, is not found.
+_LOOKED_AT = 2_000
+
+# A state, what was counted up to it, the moves that are left to try from it, and the one that led to it.
+_Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], CountedMove | None]
+
+
+def is_attained(
+    product: Product, potential: Potential, weight: Callable[[Transition], int], caps: Mapping[str, int | None]
+) -> bool:
+    """Return whether a run of a product of what is sure to be possible counts what its potential says.
+
+    Rounds that a run makes many times are looked at once.
+    """
+    return _Search(product, potential, weight, caps).found()
+
+
+@final
+class _Search:
+    def __init__(
+        self,
+        product: Product,
+        potential: Potential,
+        weight: Callable[[Transition], int],
+        caps: Mapping[str, int | None],
+    ) -> None:
+        self._product = product
+        self._weight = weight
+        place = {name: index for index, name in enumerate(product.counters)}
+        self._lines: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
+        for node, (base, slopes) in potential.lines.items():
+            # Of what the product does not count, nothing is spent.
+            full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
+            self._lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
+
+    def _value(self, state: State) -> int:
+        node, left = state
+        if node == END.name:
+            return 0
+        base, slopes = self._lines[node]
+        return base + sum(slope * left[index] for index, slope in slopes)
+
+    def found(self) -> bool:
+        begin = self._product.begin
+        most = self._value(begin)
+        seen = {begin}
+        path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
+        while path and len(seen) <= _LOOKED_AT:
+            _, counted, moves, _ = path[-1]
+            move, state = next(moves, (None, None))
+            if move is None or state is None:
+                path.pop()
+                continue
+            counted += self._weight(move.transition)
+            if state[0] == END.name:
+                if counted == most:
+                    return True
+                continue
+            state, more = self._after_rounds(path, move, state)
+            if state not in seen:
+                seen.add(state)
+                path.append((state, counted + more, self._tight(state), move))
+        return False
+
+    def _tight(self, state: State) -> Iterator[tuple[CountedMove, State]]:
+        """Yield the moves by which the potential falls by what they count, and no more."""
+        value = self._value(state)
+        for move, target in self._product.moves(state):
+            if (target[0] == END.name or target[0] in self._lines) and value - self._weight(
+                move.transition
+            ) == self._value(target):
+                yield move, target
+
+    def _after_rounds(self, path: Sequence[_Frame], move: CountedMove, state: State) -> tuple[State, int]:
+        """Return the state after all rounds that can follow, where the path was at its node before, and their count."""
+        node, left = state
+        start = next((index for index in range(len(path) - 1, -1, -1) if path[index][0][0] == node), None)
+        if start is None:
+            return state, 0
+        before, counted = path[start][0][1], path[start][1]
+        each = [old - new for old, new in zip(before, left, strict=True)]
+        moves = [*(frame[3] for frame in path[start + 1 :]), move]
+        states = [frame[0] for frame in path[start:]]
+        rounds = _rounds(each, [(one, at[1]) for one, at in zip(moves, states, strict=True) if one is not None])
+        whole = path[-1][1] + self._weight(move.transition) - counted
+        after = tuple(count - rounds * fall for count, fall in zip(left, each, strict=True))
+        return (node, after), rounds * whole
+
+
+def _rounds(each: Sequence[int], moves: Sequence[tuple[CountedMove, tuple[int, ...]]]) -> int:
+    """Return how often moves can be made again that were possible with so much left, and cost `each` a round."""
+    if min(each, default=0) < 0 or any(move.needs is not None for move, _ in moves):
+        return 0
+    least = [
+        (left[index] - each[index] - amount) // each[index]
+        for move, left in moves
+        for index, amount in (*move.spends, *move.timely, *move.drains)
+        if each[index]
+    ]
+    return max(0, min(least, default=0))

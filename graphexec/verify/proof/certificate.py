@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
-from graphexec.errors import CertificateError, format_number, format_value
+from graphexec.errors import CertificateError, format_number, format_value, repr_fields
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import is_number, is_whole
@@ -67,6 +67,9 @@ class Bound:
             return f"at most {self.form}, here {number} ({how})"
         return f"{self.form} = {number} ({how})"
 
+    def __repr__(self) -> str:
+        return repr_fields(self)
+
     @property
     def condition(self) -> str:
         """What it assumes, as the rest of a sentence; empty where it assumes nothing."""
@@ -124,6 +127,7 @@ class Bounds:
 class Certificate:
     """A proof that every run of `flow` ends under `limits`: each transition lowers the rank of the run's node.
 
+    Where there are no `ranks`, as loops end only because these limits are low, it lowers the potential of transitions.
     `limits` has every limit by name, the machine's own budgets included; `None` is no limit. `nested` is what the runs
     within it charge, as far as it is known. If it `holds_within` other runs, the ranks fall also where a limit is spent
     that only a run around it has.
@@ -131,10 +135,13 @@ class Certificate:
 
     flow: Flow
     limits: Mapping[str, float | None]
-    ranks: Ranks
+    ranks: Ranks | None
     bounds: Bounds
     nested: NestedRuns | None = None
     holds_within: bool = False
+
+    def __repr__(self) -> str:
+        return repr_fields(self)
 
     @property
     def digest(self) -> str:
@@ -197,7 +204,9 @@ def _read(data: Mapping[str, Any]) -> Certificate:
             _names(flow["measured"]),
         ),
         {name: _optional(_number, limit) for name, limit in data["limits"].items()},
-        {
+        None
+        if data["ranks"] is None
+        else {
             node: tuple((_count(number), _names(budgets)) for number, budgets in _list(rank))
             for node, rank in data["ranks"].items()
         },

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from graphexec.errors import CertificateError, format_value
+from graphexec.kernel.counters import Ranks
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import is_count
 from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.flow import Transition, flow_of, nested_in
-from graphexec.verify.proof.number_checker import is_possible, unproved_numbers
+from graphexec.verify.proof.number_checker import is_possible, unproved_end, unproved_numbers
 
 
 def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
@@ -46,7 +47,7 @@ def check_certificate(certificate: Certificate) -> None:
 def check_ranks(certificate: Certificate) -> None:
     """Raise `CertificateError` unless every transition of the certificate's own flow lowers the rank.
 
-    So every run ends.
+    So every run ends. Without ranks, every transition has to lower the potential of transitions.
     """
     faults = [*_open_ends(certificate), *_not_falling(certificate)]
     if faults:
@@ -70,7 +71,7 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
         if node == END.name:
             continue
         row = rows[node]
-        if node not in certificate.ranks or not row:
+        if not row or (certificate.ranks is not None and node not in certificate.ranks):
             yield f"{node} has no rank, or no transition"
         # What effects charge is spent within a visit, and not by its entry.
         entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asks_for(one, name)}
@@ -83,8 +84,14 @@ def _asks_for(one: Transition, name: str) -> bool:
 
 
 def _not_falling(certificate: Certificate) -> Iterator[str]:
+    if certificate.ranks is None:
+        if fault := unproved_end(certificate):
+            yield fault
+        if certificate.holds_within:
+            yield "there are no ranks, which would have to fall within other runs"
+        return
     following: dict[str, list[Transition]] = defaultdict(list)
-    for one in certificate.flow.transitions:
+    for one in certificate.flow.visits:
         if certificate.holds_within or is_possible(certificate, one):
             following[one.source].append(one)
     # Runs come to no other nodes.
@@ -94,17 +101,16 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
         for one in following[waiting.pop()]:
             if one.target == END.name:
                 continue
-            if not _falls(certificate, one):
+            if not _falls(certificate, certificate.ranks, one):
                 yield f"{one} does not lower the rank"
             if one.target not in reached:
                 reached[one.target] = None
                 waiting.append(one.target)
 
 
-def _falls(certificate: Certificate, one: Transition) -> bool:
+def _falls(certificate: Certificate, ranks: Ranks, one: Transition) -> bool:
     """Return whether the rank falls at the first level that changes, whatever the counters are."""
     spent = {name for name, amount in one.spends if amount >= 1}
-    ranks = certificate.ranks
     for (part, budgets), (next_part, next_budgets) in zip(
         ranks.get(one.source, ()), ranks.get(one.target, ()), strict=False
     ):

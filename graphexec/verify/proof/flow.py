@@ -9,10 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Any, Literal, TypeAlias
 
+from graphexec.errors import repr_fields
 from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
@@ -87,6 +91,17 @@ class Flow:
     budgets: tuple[tuple[str, int | None], ...] = ()
     measured: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return repr_fields(self)
+
+    @cached_property
+    def visits(self) -> tuple[Transition, ...]:
+        """The transitions, each once for every choice of the effects that it asks for at least, with what these spend.
+
+        So it is known of a visit that asks for a model or for a tool that it spends a call of the one or the other.
+        """
+        return tuple(choice for one in self.transitions for choice in _choices(one))
+
     @property
     def charged(self) -> tuple[str, ...]:
         """The meters that effects charge, in whole numbers: those that are not measured first, each sorted by name."""
@@ -119,6 +134,25 @@ class Flow:
         charging = [kind for kind in kinds if kind.get(meter)]
         others = [name for name in self.charged if name != meter and all(kind.get(name) for kind in charging)]
         return {meter: 1, **{name: max(-(-kind[meter] // kind[name]) for kind in charging) for name in others}}
+
+
+# Of more choices of effects, what the cheapest spend is all that is known.
+_CHOICES = 20
+
+
+def _choices(one: Transition) -> Iterator[Transition]:
+    asked = {name for kind in one.kinds for name, _ in kind}
+    entry = {name: amount for name, amount in one.spends if name not in asked}
+    kinds = dict.fromkeys(tuple((name, amount) for name, amount in kind if amount) for kind in one.kinds)
+    asks = 0 if one.kind != "move" or one.reserved else one.asks
+    if not asks or len(kinds) <= 1 or math.comb(len(kinds) + asks - 1, asks) > _CHOICES:
+        yield one
+        return
+    for chosen in combinations_with_replacement(kinds, asks):
+        charges = Counter[str]()
+        for kind in chosen:
+            charges.update(dict(kind))
+        yield dataclasses.replace(one, spends=(*entry.items(), *sorted(charges.items())))
 
 
 def nested_in(graph: Graph[Any, Any]) -> NestedRuns | None:
@@ -176,7 +210,7 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     known, caps = limits_of(flow, limits), caps_of(flow, limits)
     most = math.inf if limits.fan_out is None else limits.fan_out
     following: dict[str, list[Transition]] = {}
-    for one in flow.transitions:
+    for one in flow.visits:
         if possible(one, known) and is_affordable(one, caps) and (one.most is not None or one.asks <= most):
             following.setdefault(one.source, []).append(one)
     reached = {flow.start}
@@ -186,7 +220,7 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
             if one.target not in reached:
                 reached.add(one.target)
                 waiting.append(one.target)
-    return [one for one in flow.transitions if one.source in reached and one in following.get(one.source, ())]
+    return [one for one in flow.visits if one.source in reached and one in following.get(one.source, ())]
 
 
 def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:

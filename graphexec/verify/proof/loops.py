@@ -11,7 +11,7 @@ from graphexec.verify.proof.flow import Flow, Transition, caps_of, lowered
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import Core, rank_nodes
 
-# States of the product that are searched for an endless run; then again with small limits, where there are fewer.
+# States of the product that are searched for an endless run; if there are more, small limits are tried, too.
 _STATES = 20_000
 _SMALL = 2
 
@@ -41,9 +41,13 @@ def _timeless(core: Core) -> list[Transition]:
 
 def _endless(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
     for tried in (limits, lowered(limits, dict(flow.budgets), _SMALL)):
-        found = Product(flow, tried, sure=True).lasso(_STATES, within=within)
+        product = Product(flow, tried, sure=True)
+        found = product.lasso(_STATES, within=within)
         if found is not None:
             return Witness(tuple(found[0]), tuple(found[1]), tried)
+        if not product.exceeds(_STATES):
+            # All of it was searched: what is possible under other limits only refutes nothing.
+            return None
     return None
 
 

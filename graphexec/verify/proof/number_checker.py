@@ -58,6 +58,12 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
             yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {fault}"
 
 
+def unproved_end(certificate: Certificate) -> str | None:
+    """Return why the potential of transitions does not prove that every run ends, or `None` if it does."""
+    fault = _fault(certificate, None, certificate.bounds.transitions)
+    return None if fault is None else f"there are no ranks, and {fault}"
+
+
 def _unproved_seconds(certificate: Certificate) -> Iterator[str]:
     bound, seconds = certificate.bounds.seconds, certificate.limits.get("seconds")
     beyond = certificate.flow.grace + GRACE
@@ -79,12 +85,12 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
         return "it has no potential, or is no whole number"
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
-    weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in flow.transitions]
+    weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in flow.visits]
     # That no run comes to the other nodes is checked with the potentials.
     known = {*potential.lines, *(node for node, _, _ in potential.states)}
     possible = [
         (one, weight)
-        for one, weight in zip(flow.transitions, weights, strict=True)
+        for one, weight in zip(flow.visits, weights, strict=True)
         if one.source in known and is_possible(certificate, one)
     ]
     counted = [(one, weight) for one, weight in possible if weight is not None]

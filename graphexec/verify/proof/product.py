@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import TypeAlias
 
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.paths import find_cycle, find_path, label_edges
-from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
 
@@ -40,7 +39,8 @@ class Product:
         self._nodes = len(flow.nodes)
         caps = caps_of(flow, limits)
         known = limits_of(flow, limits)
-        transitions = [one for one in flow.transitions if possible(one, known)]
+        every = flow.transitions if sure else flow.visits
+        transitions = [one for one in every if possible(one, known)]
         # A visit that has to ask for more than one may does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
         most = limits.fan_out or 0
@@ -52,7 +52,7 @@ class Product:
         place = {name: index for index, name in enumerate(counts)}
         graces = _graces(transitions) if sure and limits.seconds is not None else []
         waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
-        self._rows: dict[str, list[Passage]] = {name: [] for name in flow.nodes}
+        self._rows: dict[str, list[CountedMove]] = {name: [] for name in flow.nodes}
         for one, several in zip(transitions, spending, strict=True):
             needs = (_needs_at_most if sure else _needs_at_least)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
@@ -62,9 +62,9 @@ class Product:
                 timely = tuple((place[name], 1) for name in each.compared if name in place)
                 # What is reserved is counted too, though nothing need be left for it.
                 move = (
-                    Passage(one, (), resets, needs, drains=spends)
+                    CountedMove(one, (), resets, needs, drains=spends)
                     if one.reserved
-                    else Passage(one, spends, resets, needs, timely)
+                    else CountedMove(one, spends, resets, needs, timely)
                 )
                 if graces:
                     clock = _Clock(len(place), len(graces), graces.index(one.grace or 0.0))
@@ -82,7 +82,7 @@ class Product:
             states *= left + 1
         return states
 
-    def moves(self, state: State) -> Iterator[tuple[Passage, State]]:
+    def moves(self, state: State) -> Iterator[tuple[CountedMove, State]]:
         """The moves that are possible in a state, and where they lead."""
         node, left = state
         for move in self._rows.get(node, ()):
@@ -96,6 +96,20 @@ class Product:
     def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
         """The transitions that are possible in a state, and where they lead."""
         return ((move.transition, target) for move, target in self.moves(state))
+
+    def exceeds(self, most: int) -> bool:
+        """Return whether runs come to more than `most` states."""
+        return len({target for _, target, _ in self._explore(most)} | {self.begin}) > most
+
+    def is_finite(self, most: int) -> bool:
+        """Return whether every run ends, as no state follows itself: `False` of more than `most` states."""
+        following: dict[State, list[State]] = {self.begin: []}
+        for source, target, _ in self._explore(most):
+            following[source].append(target)
+            following.setdefault(target, [])
+        if len(following) > most or any(state in targets for state, targets in following.items()):
+            return False
+        return len(strongly_connected_components(following)) == len(following)
 
     def most(self, weight: Callable[[Transition], int]) -> dict[State, int]:
         """The most that a run counts from each state on. Only for a flow that is proved to end."""
@@ -124,19 +138,19 @@ class Product:
         Its loop consists of transitions `within`.
         """
         explored = list(self._explore(most))
-        inside = frozenset(within)
+        inside = frozenset(map(_edge_of, within))
         following: dict[State, list[State]] = {}
         for source, target, one in explored:
             following.setdefault(source, [])
             following.setdefault(target, [])
-            if one in inside:
+            if _edge_of(one) in inside:
                 following[source].append(target)
         order = {state: number for number, state in enumerate(following)}
         components = enumerate(strongly_connected_components(following))
         place = {state: number for number, component in components for state in component}
         parts: dict[int, list[_Labelled]] = {}
         for source, target, one in explored:
-            if one in inside and place[source] == place[target]:
+            if _edge_of(one) in inside and place[source] == place[target]:
                 parts.setdefault(place[source], []).append((source, target, one))
         best: tuple[State, list[Transition]] | None = None
         for _, part in sorted(parts.items()):
@@ -166,8 +180,13 @@ class Product:
 _ROOTS = 50
 
 
+def _edge_of(one: Transition) -> tuple[str, str, str]:
+    """Return which transition it is, whatever is asked for."""
+    return one.source, one.outcome, one.kind
+
+
 @dataclass(frozen=True, slots=True)
-class Passage:
+class CountedMove:
     """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
 
     One of its `needs` must be below what it says (`None`: it needs none), and so much left of each of `timely`. What it
@@ -294,8 +313,8 @@ class _Clock:
 
 
 def _by_the_clock(
-    plain: Passage, clock: _Clock, waiting: tuple[tuple[int, int], ...] | None, *, asked: bool
-) -> Iterator[Passage]:
+    plain: CountedMove, clock: _Clock, waiting: tuple[tuple[int, int], ...] | None, *, asked: bool
+) -> Iterator[CountedMove]:
     """Yield a transition in time, and those that a request takes which lasts until a deadline.
 
     That needs so much left of each of `waiting` (`None`: nothing is asked for). After its deadline a node asks for
@@ -337,105 +356,3 @@ def _below(one: Transition, name: str) -> int | None:
 
 def _is_below(limit: float, amount: int) -> bool:
     return isinstance(limit, int) and limit < amount
-
-
-# States that are looked at; a way that is longer, or hidden among others, is not found.
-_LOOKED_AT = 2_000
-
-# A state, what was counted up to it, the moves that are left to try from it, and the one that led to it.
-_Frame: TypeAlias = tuple[State, int, Iterator[tuple[Passage, State]], Passage | None]
-
-
-def is_attained(
-    product: Product, potential: Potential, weight: Callable[[Transition], int], caps: Mapping[str, int | None]
-) -> bool:
-    """Return whether a run of a product of what is sure to be possible counts what its potential says.
-
-    Rounds that a run makes many times are looked at once.
-    """
-    return _Search(product, potential, weight, caps).found()
-
-
-@final
-class _Search:
-    def __init__(
-        self,
-        product: Product,
-        potential: Potential,
-        weight: Callable[[Transition], int],
-        caps: Mapping[str, int | None],
-    ) -> None:
-        self._product = product
-        self._weight = weight
-        place = {name: index for index, name in enumerate(product.counters)}
-        self._lines: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
-        for node, (base, slopes) in potential.lines.items():
-            # Of what the product does not count, nothing is spent.
-            full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
-            self._lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
-
-    def _value(self, state: State) -> int:
-        node, left = state
-        if node == END.name:
-            return 0
-        base, slopes = self._lines[node]
-        return base + sum(slope * left[index] for index, slope in slopes)
-
-    def found(self) -> bool:
-        begin = self._product.begin
-        most = self._value(begin)
-        seen = {begin}
-        path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
-        while path and len(seen) <= _LOOKED_AT:
-            _, counted, moves, _ = path[-1]
-            move, state = next(moves, (None, None))
-            if move is None or state is None:
-                path.pop()
-                continue
-            counted += self._weight(move.transition)
-            if state[0] == END.name:
-                if counted == most:
-                    return True
-                continue
-            state, more = self._after_rounds(path, move, state)
-            if state not in seen:
-                seen.add(state)
-                path.append((state, counted + more, self._tight(state), move))
-        return False
-
-    def _tight(self, state: State) -> Iterator[tuple[Passage, State]]:
-        """Yield the moves by which the potential falls by what they count, and no more."""
-        value = self._value(state)
-        for move, target in self._product.moves(state):
-            if (target[0] == END.name or target[0] in self._lines) and value - self._weight(
-                move.transition
-            ) == self._value(target):
-                yield move, target
-
-    def _after_rounds(self, path: Sequence[_Frame], move: Passage, state: State) -> tuple[State, int]:
-        """Return the state after all rounds that can follow, where the path was at its node before, and their count."""
-        node, left = state
-        start = next((index for index in range(len(path) - 1, -1, -1) if path[index][0][0] == node), None)
-        if start is None:
-            return state, 0
-        before, counted = path[start][0][1], path[start][1]
-        each = [old - new for old, new in zip(before, left, strict=True)]
-        moves = [*(frame[3] for frame in path[start + 1 :]), move]
-        states = [frame[0] for frame in path[start:]]
-        rounds = _rounds(each, [(one, at[1]) for one, at in zip(moves, states, strict=True) if one is not None])
-        whole = path[-1][1] + self._weight(move.transition) - counted
-        after = tuple(count - rounds * fall for count, fall in zip(left, each, strict=True))
-        return (node, after), rounds * whole
-
-
-def _rounds(each: Sequence[int], moves: Sequence[tuple[Passage, tuple[int, ...]]]) -> int:
-    """Return how often moves can be made again that were possible with so much left, and cost `each` a round."""
-    if min(each, default=0) < 0 or any(move.needs is not None for move, _ in moves):
-        return 0
-    least = [
-        (left[index] - each[index] - amount) // each[index]
-        for move, left in moves
-        for index, amount in (*move.spends, *move.timely, *move.drains)
-        if each[index]
-    ]
-    return max(0, min(least, default=0))

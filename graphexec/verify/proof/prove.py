@@ -14,7 +14,7 @@ from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import check_meters
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.paths import find_path, label_edges
-from graphexec.verify.proof.bounds import bounds_of
+from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Verdict, Witness, fan_out_remedy, finding_of
@@ -70,9 +70,9 @@ def solve(
     # A draft may lead to nodes that it does not have.
     nodes = dict.fromkeys([*flow.nodes, *(one.target for one in flow.transitions if one.target != END.name)])
     finite = [name for name, limit in caps.items() if limit is not None]
-    transitions = [one for one in flow.transitions if possible(one, every)]
+    transitions = [one for one in flow.visits if possible(one, every)]
     # Where it is within another run, any of its own limits may be one that is spent around it.
-    ranks = rank_nodes(nodes, flow.transitions, finite)
+    ranks = rank_nodes(nodes, flow.visits, finite)
     holds_within = not isinstance(ranks, list)
     if isinstance(ranks, list):
         ranks = rank_nodes(nodes, transitions, finite)
@@ -81,6 +81,8 @@ def solve(
         # These limits may be too low for the loops.
         transitions = possible_transitions(flow, limits)
         ranks = rank_nodes(nodes, transitions, finite)
+    if isinstance(ranks, list) and (bounds := bounds_by_states(flow, limits, nested)) is not None:
+        return Certificate(flow, every, None, bounds, nested), ()
     if isinstance(ranks, list):
         return None, tuple(finding for core in ranks for finding in loops_found(flow, core, limits))
     bounds = bounds_of(flow, transitions, limits, nested, always=always)
@@ -94,7 +96,7 @@ def _way_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
 
 
 def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
-    """Yield a finding for the nodes from which runs can only be stopped."""
+    """Yield a warning for the nodes from which runs can only be stopped: they end, and never with an answer."""
     back: dict[str, list[str]] = {}
     for one in flow.transitions:
         if one.kind == "move":
@@ -105,7 +107,7 @@ def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
         first = stuck[0]
         fact = f"from {', '.join(stuck)} the end is reached only when a limit is spent"
         remedy = f"route an outcome of {first}, or of a node behind it, to END"
-        yield Finding("GX007", "error", first, None, fact, remedy, _way_to(flow, first, limits))
+        yield Finding("GX007", "warning", first, None, fact, remedy, _way_to(flow, first, limits))
 
 
 def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
