@@ -171,9 +171,19 @@ NEVER_ENTERED = DrawnGraph(
         DrawnNode((DrawnEdge("Green", None),), asks="tools", least=1, most=1, spent=1, grace=10.0),
     )
 )
+# Its last node, which asks without end, is behind a call for which nothing is left.
+BEHIND_A_CALL = DrawnGraph(
+    (
+        DrawnNode((DrawnEdge("Red", 1),), meters=("iterations",)),
+        DrawnNode((DrawnEdge("Red", 2), DrawnEdge("Blue", 0)), meters=("alpha",), spent=1),
+        DrawnNode((DrawnEdge("Red", 3),), asks="models", least=1, most=1),
+        DrawnNode((DrawnEdge("Red", None),), asks="models", least=2, most=2, declared=False),
+    )
+)
 
 
 @FREELY
+@example(drawn=BEHIND_A_CALL, limits=agent_limits(iterations=1, model_calls=0, fan_out=None), seed=0)
 @example(drawn=NEVER_ENTERED, limits=agent_limits(iterations=0, seconds=5, model_calls=1, fan_out=None), seed=0)
 @example(drawn=CUT_BEFORE_IT_ASKS, limits=Limits(iterations=0, seconds=5, fan_out=None), seed=0)
 @example(drawn=GRACE_AFTER_GRACE, limits=Limits(iterations=1, seconds=5), seed=0)

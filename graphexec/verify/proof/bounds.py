@@ -226,13 +226,18 @@ class _Prover:
         charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
         if not charging:
             return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
-        if self.limits.fan_out is None and any(one.most is None for one in charging):
+        if not all(_is_bounded(one, self.limits) for one in charging):
             return Bound(None, None)
         again = _charged_again(name, self.flow.transitions, self.limits)
         # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
         # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
         sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
-        return self.bound(lambda one: _most(one, name), again, charges=sure)
+
+        def weight(one: Transition) -> Polynomial:
+            # What has no bound is no part of any run.
+            return _most(one, name) if _is_bounded(one, self.limits) else _ZERO
+
+        return self.bound(weight, again, charges=sure)
 
     def _bound_of_limit(self, name: str) -> Bound | None:
         """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
@@ -274,6 +279,10 @@ def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     return any(known.get(other) is not None and (other in flow.charged or not known[other]) for other in taken)
 
 
+def _is_bounded(one: Transition, limits: Limits) -> bool:
+    return one.most is not None or limits.fan_out is not None
+
+
 def _most(one: Transition, name: str) -> Polynomial:
     effects = _FAN_OUT if one.most is None else polynomial.number(one.most)
     return polynomial.number(one.largest(name)) * effects
@@ -283,7 +292,7 @@ def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits)
     """Return the most that is charged again after crashes, of visits whose requests have a bound."""
     if not limits.restarts:
         return _ZERO
-    bounded = (one for one in transitions if one.most is not None or limits.fan_out is not None)
+    bounded = (one for one in transitions if _is_bounded(one, limits))
     return _RESTARTS * (polynomial.most(_most(one, name) for one in bounded) or _ZERO)
 
 
