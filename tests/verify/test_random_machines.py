@@ -147,7 +147,7 @@ GRACE_AFTER_GRACE = DrawnGraph(
         DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, spent=1, grace=1.0),
     )
 )
-# The way to the loop is not by the clock: whoever is cut takes the grace of the node that has to ask after it.
+# The way to the loop is not by the clock: the node that has to ask cannot, once the one before it was cut.
 CUT_BEFORE_IT_ASKS = DrawnGraph(
     (
         DrawnNode((DrawnEdge("Red", 1),)),
