@@ -248,3 +248,17 @@ def test_long_limits_are_written() -> None:
     machine = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",)),)).graph
     with pytest.raises(LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
         machine.verify(Limits({Meter("alpha"): 10**5000}))
+
+
+@pytest.mark.parametrize(
+    ("slope", "fault"),
+    [
+        (("tokens", 1), "it is made of something that has no limit"),
+        (("iterations", -1), "a potential rises when more is spent"),
+    ],
+)
+def test_a_potential_falls_as_a_limit_is_spent(slope: tuple[str, int], fault: str) -> None:
+    certificate = certified()
+    potential = Potential(dict.fromkeys(certificate.flow.nodes, (100, (slope,))))
+    with pytest.raises(CertificateError, match=fault):
+        check_certificate(with_bound(certificate, "transitions", potential=potential))

@@ -40,15 +40,14 @@ def _timeless(core: Core) -> list[Transition]:
 
 
 def _endless(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
-    for tried in (limits, lowered(limits, dict(flow.budgets), _SMALL)):
-        product = Product(flow, tried, sure=True)
-        found = product.lasso(_STATES, within=within)
-        if found is not None:
-            return Witness(tuple(found[0]), tuple(found[1]), tried)
-        if not product.exceeds(_STATES):
-            # All of it was searched: what is possible under other limits only refutes nothing.
-            return None
-    return None
+    tried = limits
+    product = Product(flow, tried, sure=True)
+    found = product.lasso(_STATES, within=within)
+    # Where all of it was searched, what is possible under other limits only refutes nothing.
+    if found is None and product.exceeds(_STATES):
+        tried = lowered(limits, dict(flow.budgets), _SMALL)
+        found = Product(flow, tried, sure=True).lasso(_STATES, within=within)
+    return None if found is None else Witness(tuple(found[0]), tuple(found[1]), tried)
 
 
 def _make_finding(flow: Flow, core: Core, limits: Limits, witness: Witness) -> Finding:
