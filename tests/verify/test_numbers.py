@@ -169,6 +169,18 @@ def test_nested_resets_are_bounded(count: int) -> None:
     assert certificate.bounds.transitions.exact == (count < 7)
 
 
+@pytest.mark.parametrize("fan_out", [None, 3])
+def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
+    """Their calls are neither unbounded nor made again after crashes."""
+    ways = [Transition(node, "Done", END.name, most=None, kinds=((("coins", 1),),)) for node in ("b", "c")]
+    flow = Flow("a", ("a", "b", "c"), (Transition("a", "Done", END.name), *ways))
+    certificate, _ = solve(flow, Limits(fan_out=fan_out, restarts=2))
+    assert certificate is not None
+    check_certificate(certificate)
+    assert certificate.bounds.transitions.number == 1
+    assert certificate.bounds.meters["coins"].number in (None, 0)
+
+
 def test_ten_thousand_iterations_are_exact() -> None:
     assert str(certified(Limits(iterations=10_000)).bounds.transitions) == "4*iterations + 2 = 40,002 (exact)"
 

@@ -27,6 +27,9 @@ _BUDGETS = 6
 # The digits of what a run within charges, where it is written into a closed form.
 _DIGITS = 20
 
+# What transitions charge once more.
+More: TypeAlias = Callable[[Iterable[Transition]], Polynomial]
+
 _ZERO = polynomial.number(0)
 _ONE = polynomial.number(1)
 _FAN_OUT = polynomial.name("fan_out")
@@ -117,8 +120,8 @@ class _Prover:
         self._reached = _ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
 
-    def bound(self, weight: Weight, more: Polynomial = _ZERO, *, charges: bool | None = None) -> Bound:
-        """Return the bound on what transitions count, or on `charges`; `more` is added.
+    def bound(self, weight: Weight, more: More | None = None, *, charges: bool | None = None) -> Bound:
+        """Return the bound on what transitions count, or on `charges`; what is `more` of those that runs take is added.
 
         Where it is known that no run need count as much (`charges` is false), none is searched for.
         """
@@ -138,8 +141,11 @@ class _Prover:
             number = states[self._possible.begin]
             potential = self._table(states)
         exact = charges is not False and few and self._is_sure(number, potential, least)
-        form, value = self._form(weight, more)
-        return Bound(form, number + more.at(self._caps), exact, value, potential=potential)
+        form, value = self._form(weight, _ZERO if more is None else more(self._always or self._transitions))
+        if more is not None:
+            nodes = {*potential.lines} or {node for node, _, _ in potential.states}
+            number += more(one for one in self._transitions if one.source in nodes).at(self._caps)
+        return Bound(form, number, exact, value, potential=potential)
 
     def _is_sure(self, number: int, potential: Potential, weight: Callable[[Transition], int]) -> bool:
         """Return whether there is sure to be a run that counts as much as is proved to be the most."""
@@ -228,7 +234,10 @@ class _Prover:
             return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
         if not all(_is_bounded(one, self.limits) for one in charging):
             return Bound(None, None)
-        again = _charged_again(name, self.flow.transitions, self.limits)
+
+        def again(transitions: Iterable[Transition]) -> Polynomial:
+            return _charged_again(name, transitions, self.limits)
+
         # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
         # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
         sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
@@ -247,7 +256,7 @@ class _Prover:
             return None
         # Of several that allow as much, its own.
         called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
-        reserved = [one for one in self.flow.transitions if one.reserved]
+        reserved = [one for one in self._transitions if one.reserved]
         more = polynomial.number(bounding[called]) * polynomial.name(called)
         more = more + _charged_again(name, reserved, self.limits)
 

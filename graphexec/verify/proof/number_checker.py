@@ -85,15 +85,11 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
         return "it has no potential, or is no whole number"
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
-    weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in flow.visits]
-    # That no run comes to the other nodes is checked with the potentials.
-    known = {*potential.lines, *(node for node, _, _ in potential.states)}
-    possible = [
-        (one, weight)
-        for one, weight in zip(flow.visits, weights, strict=True)
-        if one.source in known and is_possible(certificate, one)
-    ]
-    counted = [(one, weight) for one, weight in possible if weight is not None]
+    # No run comes to a node without a potential: that is what is checked.
+    nodes = {*potential.lines} if not potential.states else {node for node, _, _ in potential.states}
+    possible = [one for one in flow.visits if one.source in nodes and is_possible(certificate, one)]
+    weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in possible]
+    counted = [(one, weight) for one, weight in zip(possible, weights, strict=True) if weight is not None]
     if len(counted) < len(possible) or not all(map(is_whole, caps.values())):
         return "it is made of something that has no limit"
     check = _highest_state if potential.states else _highest_line
@@ -106,7 +102,7 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     most += beside
     if meter is not None:
         # Each crash may have what one visit asks for asked for again.
-        largest = max((weight for weight in weights if weight is not None), default=0)
+        largest = max((weight for _, weight in counted), default=0)
         most += int(certificate.limits.get("restarts") or 0) * largest
     if bound.number != most:
         return f"the potential proves {format_number(most)}, and it says {format_number(bound.number)}"
@@ -142,8 +138,6 @@ def _highest_line(
     if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
         return "a potential rises when more is spent"
     for one, weight in possible:
-        if one.source not in lines:
-            continue
         there = (0, ()) if one.target == END.name else lines.get(one.target)
         if there is None or _gain(one, lines[one.source], there, caps) + weight > 0:
             return f"{one} counts more than its potential falls by"
