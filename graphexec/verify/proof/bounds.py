@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, final
 
 from graphexec.kernel.effects import NestedRuns
@@ -15,7 +16,7 @@ from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
 from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
 from graphexec.verify.proof.polynomial import Polynomial
-from graphexec.verify.proof.potential import Line, Potentials, Weight
+from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
 from graphexec.verify.proof.product import CountedMove, Product, State
 
 # States of the product that are looked at where lines are not close to what runs count.
@@ -23,6 +24,9 @@ _STATES = 2_000
 
 # Budgets up to which each is tried as the one that bounds the loops, and has its name in a closed form.
 _BUDGETS = 6
+
+# Transitions beyond which only the potential that is close in loops is looked for: each costs as much as a proof.
+_LARGE = 2_000
 
 # The digits of what a run within charges, where it is written into a closed form.
 _DIGITS = 20
@@ -161,10 +165,12 @@ class _Prover:
         if len(cheap) > _BUDGETS:
             yield Potentials(weight, caps, cheap, close=False).of(self._nodes, transitions)
             return
+        ways = [(True, True)] if len(transitions) > _LARGE else [*itertools.product((False, True), repeat=2)]
         for name in cheap or [""]:
             order = [name, *(one for one in cheap if one != name)]
-            for full, close in itertools.product((False, True), repeat=2):
-                yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
+            for full, close in ways:
+                with suppress(TooManyTermsError):
+                    yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
 
     def _number(self, weight: Weight) -> tuple[int, Potential]:
         """Return the least number that is found by lines, and these, or that of the states."""
@@ -186,13 +192,13 @@ class _Prover:
         return Potential({}, None, self._possible.counters, values)
 
     def _form(self, weight: Weight, more: Polynomial) -> tuple[str | None, int | None]:
-        """Return the closed form with the least value, and its value; none of a machine with many budgets."""
+        """Return the closed form with the least value, and its value; none of many budgets, or of many terms."""
         if self._always is None or len(self._spent) > _BUDGETS:
             return None, None
         caps = {name: polynomial.name(name) for name in self._caps}
         forms = [more + found[self.flow.start].at(caps) for found in self._potentials(weight, caps, self._always)]
-        form = min(forms, key=lambda one: (one.at(self._caps), len(str(one))))
-        return str(form), form.at(self._caps)
+        form = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
+        return (None, None) if form is None else (str(form), form.at(self._caps))
 
     def bound_of_charges(self, name: str) -> Bound:
         """Return the bound on what the machine's own effects charge, by the flow or by a limit, whichever is less."""

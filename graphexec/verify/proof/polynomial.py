@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,22 +16,27 @@ class Polynomial:
     terms: Mapping[tuple[str, ...], int]
 
     def __add__(self, other: Polynomial) -> Polynomial:
-        return _of((product, coefficient) for one in (self, other) for product, coefficient in one.terms.items())
+        if not self.terms or not other.terms:
+            return self if self.terms else other
+        summed = dict(self.terms)
+        for product, coefficient in other.terms.items():
+            summed[product] = summed.get(product, 0) + coefficient
+        return _without_zeros(summed)
 
     def __sub__(self, other: Polynomial) -> Polynomial:
-        return self + _of((product, -coefficient) for product, coefficient in other.terms.items())
+        return self + Polynomial({product: -coefficient for product, coefficient in other.terms.items()})
 
     def __mul__(self, other: Polynomial) -> Polynomial:
-        return _of(
-            (tuple(sorted(product + another)), coefficient * factor)
-            for product, coefficient in self.terms.items()
-            for another, factor in other.terms.items()
-        )
+        products: dict[tuple[str, ...], int] = {}
+        for product, coefficient in self.terms.items():
+            for another, factor in other.terms.items():
+                joined = tuple(sorted(product + another)) if product and another else product or another
+                products[joined] = products.get(joined, 0) + coefficient * factor
+        return _without_zeros(products)
 
     def or_more(self, other: Polynomial) -> Polynomial:
         """A polynomial that is at least as large as both wherever no name is negative: term by term the larger."""
-        products = self.terms.keys() | other.terms.keys()
-        return _of((product, max(self.terms.get(product, 0), other.terms.get(product, 0))) for product in products)
+        return self._by_terms(other, max)
 
     @property
     def is_number(self) -> bool:
@@ -40,8 +45,13 @@ class Polynomial:
 
     def or_less(self, other: Polynomial) -> Polynomial:
         """A polynomial that is at most as large as both wherever no name is negative: term by term the smaller."""
-        products = self.terms.keys() | other.terms.keys()
-        return _of((product, min(self.terms.get(product, 0), other.terms.get(product, 0))) for product in products)
+        return self._by_terms(other, min)
+
+    def _by_terms(self, other: Polynomial, choose: Callable[[int, int], int]) -> Polynomial:
+        if self.terms == other.terms:
+            return self
+        products = dict.fromkeys([*self.terms, *other.terms])
+        return _without_zeros({one: choose(self.terms.get(one, 0), other.terms.get(one, 0)) for one in products})
 
     def at(self, values: Mapping[str, int]) -> int:
         """Its value with a number for each name."""
@@ -67,12 +77,12 @@ class Polynomial:
 
 def number(value: int) -> Polynomial:
     """The polynomial that is a number."""
-    return _of([((), value)])
+    return Polynomial({(): value} if value else {})
 
 
 def name(symbol: str) -> Polynomial:
     """The polynomial that is a name."""
-    return _of([((symbol,), 1)])
+    return Polynomial({(symbol,): 1})
 
 
 def most(several: Iterable[Polynomial]) -> Polynomial | None:
@@ -81,8 +91,7 @@ def most(several: Iterable[Polynomial]) -> Polynomial | None:
     return reduce(Polynomial.or_more, found) if found else None
 
 
-def _of(terms: Iterable[tuple[tuple[str, ...], int]]) -> Polynomial:
-    summed: dict[tuple[str, ...], int] = {}
-    for product, coefficient in terms:
-        summed[product] = summed.get(product, 0) + coefficient
-    return Polynomial({product: coefficient for product, coefficient in summed.items() if coefficient})
+def _without_zeros(terms: dict[tuple[str, ...], int]) -> Polynomial:
+    if 0 in terms.values():
+        return Polynomial({product: coefficient for product, coefficient in terms.items() if coefficient})
+    return Polynomial(terms)

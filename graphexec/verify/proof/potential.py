@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import TypeAlias, final
 
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
@@ -22,6 +22,18 @@ _ZERO = polynomial.number(0)
 
 # How deep in loops the exits of a loop are looked at twice; each level doubles the work.
 _LEVELS = 2
+
+# Terms of a closed form beyond which nobody reads it, and its making takes long: loops behind one another, each bounded
+# by what those before it left, would add some of ever higher degree.
+_TERMS = 200
+
+
+class TooManyTermsError(Exception):
+    """A potential is no closed form that anyone reads."""
+
+
+# The strongly connected components of some nodes, each with the transitions inside it, behind those that it reaches.
+Components: TypeAlias = Sequence[tuple[list[str], list[Transition]]]
 
 # What a transition counts for.
 Weight = Callable[[Transition], Polynomial]
@@ -86,16 +98,15 @@ class Potentials:
         self._limited = frozenset(caps)
 
     def of(self, nodes: Iterable[str], transitions: Sequence[Transition]) -> dict[str, Line]:
-        """Return the potential of each node."""
+        """Return the potential of each node. Raises `TooManyTermsError`, but not where all limits are numbers."""
         inside = [one for one in transitions if one.target != END.name]
         ends = [(one, Line(self._weight(one))) for one in transitions if one.target == END.name]
-        return self._level(list(nodes), inside, ends, 0)
+        return self._level(components(nodes, inside), inside, ends, 0)
 
     def _level(
-        self, members: Sequence[str], inside: Sequence[Transition], exits: Sequence[tuple[Transition, Line]], depth: int
+        self, parts: Components, inside: Sequence[Transition], exits: Sequence[tuple[Transition, Line]], depth: int
     ) -> dict[str, Line]:
-        """Return the potentials of `members`, between which are the transitions `inside`; `exits` lead out of them."""
-        parts = components(members, inside)
+        """Return the potentials of components, between which are the transitions `inside`; `exits` lead out of them."""
         place = {name: number for number, (component, _) in enumerate(parts) for name in component}
         leaving: dict[int, list[tuple[Transition, Line | None]]] = {}
         for one in inside:
@@ -141,17 +152,18 @@ class Potentials:
         budget = min(budgets, key=self._order.index)
         spending = [one for one in within if spends(one, (budget,))]
         rest = [one for one in within if not spends(one, (budget,))]
-        lines = self._level(component, rest, exits, depth + 1)
+        parts = components(component, rest)
+        lines = self._level(parts, rest, exits, depth + 1)
         unit = self._unit(spending, lines, budget)
         if depth < self._levels:
-            lines, unit = self._closer(component, rest, spending, exits, budget, depth) or (lines, unit)
+            lines, unit = self._closer(parts, rest, spending, exits, budget, depth) or (lines, unit)
         return {
             name: Line(line.base, {**line.slopes, budget: line.slope(budget) + unit}) for name, line in lines.items()
         }
 
     def _closer(
         self,
-        component: Sequence[str],
+        parts: Components,
         rest: Sequence[Transition],
         spending: Sequence[Transition],
         exits: Sequence[tuple[Transition, Line]],
@@ -168,15 +180,15 @@ class Potentials:
             return one, Line(line.base - unit * amount, line.slopes)
 
         ends = [(one, Line(self._weight(one))) for one in spending]
-        rounds = self._level(component, rest, ends, depth + 1)
+        rounds = self._level(parts, rest, ends, depth + 1)
         unit = _ZERO
         for one in spending:
             unit = unit.or_more(rounds[one.target].at(self._caps))
         # Who leaves pays with a unit, too; and so does who goes round once more.
         leaving = [paid(one, line) for one, line in exits]
-        lines = self._level(component, rest, leaving, depth + 1)
+        lines = self._level(parts, rest, leaving, depth + 1)
         again = [paid(one, self._before(one, lines[one.target])) for one in spending]
-        lines = self._level(component, rest, [*leaving, *again], depth + 1)
+        lines = self._level(parts, rest, [*leaving, *again], depth + 1)
         return (lines, unit) if self._unit(spending, lines, budget).or_more(unit) == unit else None
 
     def _unit(self, spending: Sequence[Transition], lines: Mapping[str, Line], budget: str) -> Polynomial:
@@ -188,6 +200,8 @@ class Potentials:
             if amount > 1 and gain.is_number:
                 gain = polynomial.number(-(-gain.at({}) // amount))
             unit = unit.or_more(gain)
+        if not unit.is_number and len(unit.terms) > _TERMS:
+            raise TooManyTermsError
         return unit
 
     def _gain(self, one: Transition, lines: Mapping[str, Line]) -> Polynomial:

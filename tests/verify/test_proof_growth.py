@@ -1,0 +1,117 @@
+"""The cost of proofs and checks, in calls of functions, which repeat exactly: it grows as the machine does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec.kernel import Limits
+from graphexec.verify.proof import potential
+from graphexec.verify.proof.checker import check_certificate
+from graphexec.verify.proof.flow import Flow, Transition
+from graphexec.verify.proof.prove import solve
+from tests.verify.test_numbers import nested
+
+SPENT = (("iterations", 1),)
+
+
+def flow_of(transitions: list[Transition], budgets: tuple[tuple[str, int | None], ...] = ()) -> Flow:
+    return Flow("n0", tuple(dict.fromkeys(one.source for one in transitions)), tuple(transitions), budgets)
+
+
+def chain(count: int) -> Flow:
+    return flow_of([Transition(f"n{at}", "Next", f"n{at + 1}" if at + 1 < count else "END") for at in range(count)])
+
+
+def ring(count: int) -> Flow:
+    steps = [
+        Transition(f"n{at}", "Next", f"n{(at + 1) % count}", spends=SPENT if at == 0 else ()) for at in range(count)
+    ]
+    ends = [
+        Transition("n0", "Done", "END", spends=SPENT),
+        Transition("n0", "LimitReached", "END", "gate", causes=("iterations",)),
+    ]
+    return flow_of([*steps, *ends])
+
+
+def loops_in_a_row(count: int) -> Flow:
+    """Loops of five nodes, one behind another, of which each spends one of two budgets."""
+    found: list[Transition] = []
+    for at in range(count):
+        name = "iterations" if at % 2 else "rounds"
+        spends = ((name, 1),) if at % 5 == 0 else ()
+        found.append(Transition(f"n{at}", "Next", f"n{at + 1}" if at + 1 < count else "END", spends=spends))
+        if at % 5 == 4:
+            found.append(Transition(f"n{at}", "Back", f"n{at - 4}"))
+        if spends:
+            found.append(Transition(f"n{at}", "LimitReached", "END", "gate", causes=(name,)))
+    return flow_of(found, (("rounds", 3),))
+
+
+def count_calls(work: Callable[[], Any]) -> int:
+    calls = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def cost(flow: Flow, limits: Limits) -> tuple[int, int]:
+    """Return the calls of a proof and of its check."""
+    solve.cache_clear()
+    proof = count_calls(lambda: solve(flow, limits))
+    certificate, _ = solve(flow, limits)
+    assert certificate is not None
+    return proof, count_calls(lambda: check_certificate(certificate))
+
+
+def check_growth(make: Callable[[int], Flow], count: int) -> None:
+    limits = Limits(iterations=15)
+    (proof, check), (twice, check_twice) = cost(make(count), limits), cost(make(2 * count), limits)
+    assert twice < 2.5 * proof
+    assert check_twice < 2.5 * check
+
+
+@pytest.mark.parametrize(("make", "count"), [(chain, 300), (ring, 700), (loops_in_a_row, 200)])
+def test_cost_grows_as_the_machine_does(make: Callable[[int], Flow], count: int) -> None:
+    check_growth(make, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [chain, ring, loops_in_a_row])
+def test_cost_of_large_machines_grows_as_they_do(make: Callable[[int], Flow]) -> None:
+    check_growth(make, 2_500)
+
+
+def test_cost_of_nested_resets_is_less_than_cubic() -> None:
+    limits = Limits(iterations=None)
+    (proof, check), (twice, check_twice) = cost(nested(30, 3), limits), cost(nested(60, 3), limits)
+    assert twice < 6 * proof
+    assert check_twice < 6 * check
+
+
+def test_cost_does_not_grow_with_the_limits() -> None:
+    small, large = (cost(ring(4), Limits(iterations=iterations)) for iterations in (500, 10_000))
+    assert large == small
+
+
+def test_closed_form_of_too_many_terms_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(potential, "_TERMS", 0)
+    solve.cache_clear()
+    certificate, _ = solve(loops_in_a_row(10), Limits(iterations=15))
+    solve.cache_clear()
+    assert certificate is not None
+    check_certificate(certificate)
+    assert certificate.bounds.transitions.form is None
+    assert certificate.bounds.transitions.number is not None
