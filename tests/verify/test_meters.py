@@ -79,7 +79,7 @@ def certified(machine: Graph[Any, Any], limits: Limits) -> Verdict:
 
 def test_a_limited_meter_proves_that_runs_end() -> None:
     verdict = certified(ORDERS, FIVE)
-    assert str(verdict) == (
+    assert str(verdict).partition("\n  assuming: ")[0] == (
         "PROVED\n  transitions: payments + 1 = 6 (exact)\n  parcels: 2 (at most)\n"
         "  payments: payments = 5 (at most)\n  seconds: no bound"
     )

@@ -318,6 +318,8 @@ CUT = (
     "each node's function, policy and observer returns at once, and the event loop is not blocked; an unanswered "
     "effect is cut"
 )
+LEFT = "what goes on in the thread or task of a cut effect is not counted"
+ONE = "an effect counts as one, whatever its handler does: a client's own retries are not counted"
 NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
 NESTED = (
     "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, "
@@ -333,11 +335,11 @@ AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
 @pytest.mark.parametrize(
     ("limits", "asks", "assumed"),
     [
-        (Limits(), None, (RETURNS, NEVER_AGAIN, NESTED, BESIDE)),
-        (Limits(fan_out=None), 3, (RETURNS, NEVER_AGAIN, NESTED, BESIDE)),
-        (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, NEVER_AGAIN, NESTED)),
-        (Limits(restarts=0), None, (RETURNS, NESTED, BESIDE)),
-        (Limits(seconds=9, restarts=2), 1, (CUT, AGAIN, NESTED, BESIDE)),
+        (Limits(), None, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
+        (Limits(fan_out=None), 3, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
+        (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE, NEVER_AGAIN, NESTED)),
+        (Limits(restarts=0), None, (RETURNS, ONE, NESTED, BESIDE)),
+        (Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE, AGAIN, NESTED, BESIDE)),
     ],
 )
 def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assumed: tuple[str, ...]) -> None:
@@ -345,6 +347,7 @@ def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assum
     assert verdict.proved
     assert verdict.assumptions == assumed
     assert verdict.findings == ()
+    assert str(verdict).splitlines()[-len(assumed) :] == [f"  assuming: {one}" for one in assumed]
 
 
 @pytest.mark.parametrize("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])

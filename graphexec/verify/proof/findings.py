@@ -158,6 +158,7 @@ class Verdict:
         lines = [self.status.upper()]
         if self.bounds is not None:
             lines += [f"  {name.replace('_', ' ')}: {bound}" for name, bound in self.bounds.rows()]
+        lines += [f"  assuming: {one}" for one in self.assumptions]
         return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
 
 

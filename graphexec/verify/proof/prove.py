@@ -51,7 +51,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         assert certificate is not None, "there is one where there are no errors"
-        assumptions = tuple(_assumptions(graph, certificate, limits))
+        assumptions = tuple(_assumptions(flow, certificate, limits))
         return Verdict("proved", graph, limits, findings, certificate, assumptions)
     unknown = all(finding.code in _UNKNOWN for finding in errors)
     return Verdict("unproved" if unknown else "refuted", graph, limits, findings, None, ())
@@ -142,7 +142,7 @@ def _endless(graph: Graph[Any, Any], nested: NestedRuns | None) -> Iterator[Find
         yield Finding("GX018", "error", next(iter(callers), None), None, fact, remedy)
 
 
-def _assumptions(graph: Graph[Any, Any], certificate: Certificate, limits: Limits) -> Iterator[str]:
+def _assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> Iterator[str]:
     if limits.seconds is None:
         yield "each node's function, policy and observer returns, and each effect is answered"
     else:
@@ -150,11 +150,14 @@ def _assumptions(graph: Graph[Any, Any], certificate: Certificate, limits: Limit
             "each node's function, policy and observer returns at once, and the event loop is not blocked; an "
             "unanswered effect is cut"
         )
+        yield "what goes on in the thread or task of a cut effect is not counted"
+    if flow.charged:
+        yield "an effect counts as one, whatever its handler does: a client's own retries are not counted"
     if limits.restarts is None:
         yield "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
     elif limits.restarts:
         yield "who takes a run up again after a crash says so: snapshot.restarted()"
-    if any(node.kind != "pure" for node in graph):
+    if any(one.kinds for one in flow.transitions):
         yield from _assumptions_of_nesting(certificate, limits)
 
 
