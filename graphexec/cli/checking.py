@@ -25,7 +25,8 @@ from graphexec.cli.exit_codes import (
     write_proof,
 )
 from graphexec.cli.terminal import Screen
-from graphexec.errors import CertificateError, InputError
+from graphexec.errors import CertificateError, InputError, did_you_mean
+from graphexec.verify.proof.findings import CODES
 from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
 
 if TYPE_CHECKING:
@@ -109,6 +110,12 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for warnings, too.", rich_help_panel=_OUTPUT)
     ] = False,
+    ignore: Annotated[
+        list[str] | None,
+        option(
+            _OUTPUT, "CODE", "A warning that --strict allows: GX027, where a guard is meant as it is. May be repeated."
+        ),
+    ] = None,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
     debug: Debug = False,
@@ -120,6 +127,7 @@ def check(
     with ending_in_one_line(debug=debug):
         from graphexec.cli.check_targets import chosen_limits, subjects_at
 
+        _check_codes(ignore or (), strict=strict)
         subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
         # People have no use for a report of nothing.
         alone = how == "text" and len(faults) == len(subjects)
@@ -135,13 +143,22 @@ def check(
         print_report(subjects, how, sys.stdout)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if strict and not code:
-            warnings = [one for subject in subjects for one in subject.findings if one.severity == "warning"]
-            if warnings:
-                codes = ", ".join(dict.fromkeys(one.code for one in warnings))
-                print(f"graphexec: {codes} is a warning, and --strict allows none; mend it", file=sys.stderr)
+            warnings = [one.code for subject in subjects for one in subject.findings if one.severity == "warning"]
+            if warnings := [one for one in dict.fromkeys(warnings) if one not in (ignore or ())]:
+                codes, allowed = ", ".join(warnings), " ".join(f"--ignore {one}" for one in warnings)
+                fact = f"{codes} is a warning, and --strict allows none"
+                print(f"graphexec: {fact}; mend it, or allow it: {allowed}", file=sys.stderr)
                 code = FAILED
         if code:
             raise typer.Exit(code)
+
+
+def _check_codes(codes: Sequence[str], *, strict: bool) -> None:
+    if codes and not strict:
+        raise UsageError("--ignore is of warnings that --strict would not allow; add --strict")
+    for code in codes:
+        if code not in CODES:
+            raise UsageError(f"--ignore {code} names no finding; {did_you_mean(code, CODES, 'give GX027, say')}")
 
 
 @checks.command(

@@ -360,7 +360,16 @@ def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[st
     assert "empty.py has no graph and no executor at its top level" in said("empty.py")
 
 
-@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 0),
+        (("--strict",), 1),
+        (("--strict", "--ignore", "GX013"), 0),
+        (("--strict", "--ignore", "GX027"), 1),
+        (("--strict", "--ignore=GX027", "--ignore=GX013"), 0),
+    ],
+)
 def test_strict_makes_warnings_fail(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int
 ) -> None:
@@ -373,7 +382,23 @@ def test_strict_makes_warnings_fail(
     monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
     ended = command(capsys, "check", "writing:WRITER", *options)
     assert ended.code == code
-    assert ended.err == ("graphexec: GX013 is a warning, and --strict allows none; mend it\n" if code else "")
+    told = "graphexec: GX013 is a warning, and --strict allows none; mend it, or allow it: --ignore GX013\n"
+    assert ended.err == (told if code else "")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--ignore", "GX027"), "--ignore is of warnings that --strict would not allow; add --strict"),
+        (("--strict", "--ignore", "GX0027"), "--ignore GX0027 names no finding; did you mean GX027?"),
+        (("--strict", "--ignore", "guards"), "--ignore guards names no finding; give GX027, say"),
+    ],
+)
+def test_ignored_codes_are_those_of_warnings(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    ended = command(capsys, "check", "writing:WRITER", *options)
+    assert (ended.code, ended.err) == (2, f"graphexec: {said}\n")
 
 
 def test_strict_leaves_what_has_no_warnings(capsys: pytest.CaptureFixture[str]) -> None:
