@@ -31,7 +31,7 @@ def test_a_proved_executor_is_told_with_its_bounds(capsys: pytest.CaptureFixture
         "  transitions  4*iterations + 2 = 14 (exact)",
         "  model calls  iterations = 3 (exact)",
         "  tool calls   tool_calls = 4 (at most)",
-        "  seconds      no bound; set max_execution_time",
+        "  seconds      no bound; set max_execution_time (Limits(seconds=30))",
     ]
 
 

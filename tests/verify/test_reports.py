@@ -58,7 +58,7 @@ def test_what_is_proved_is_told_with_its_bounds_and_what_they_rest_on() -> None:
         f"  transitions  {verify(WRITER).bounds.transitions}\n"  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess]
         "  model calls  0 (exact)\n"
         "  tool calls   0 (exact)\n"
-        "  seconds      no bound; set max_execution_time\n"
+        "  seconds      no bound; set max_execution_time (Limits(seconds=30))\n"
         "  assuming     " + "\n               ".join(verify(WRITER).assumptions) + "\n"
     )
 

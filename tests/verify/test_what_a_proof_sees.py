@@ -92,6 +92,12 @@ def either(given: Given) -> Asks[CallModel | CallTool | Look, Made]:
 
 
 @node
+def think_and_act(given: Given) -> Asks[CallModel | CallTool, Made]:
+    yield from ask(CallTool("look", ""))
+    return Made()
+
+
+@node
 def look(given: Given) -> Asks[Look, Made]:
     yield from ask(Look())
     return Made()
@@ -367,7 +373,7 @@ def test_effects_without_a_meter_are_bounded_by_the_fan_out_alone() -> None:
     assert machine.verify(Limits()).findings == ()
     (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
     assert (finding.code, finding.node) == ("GX013", "either")
-    assert "asks for CallModel, CallTool, Look" in finding.fact
+    assert "asks for Look" in finding.fact
     assert finding.remedy == f"set max_fan_out (agent_limits has it without max_), or {SAY_HOW_MANY}"
 
 
@@ -389,6 +395,20 @@ def test_either_of_two_limited_calls_ends_a_loop() -> None:
     check(certificate, machine)
     assert str(certificate.bounds.transitions) == "model_calls + tool_calls + 1 = 501 (exact)"
     assert machine.verify(agent_limits(iterations=None, model_calls=200)).status == "refuted"
+
+
+def test_limit_that_is_set_is_not_advised() -> None:
+    machine = asking(charged(when_spent=Halted)(think_and_act))
+    cases = (
+        (agent_limits(model_calls=1, fan_out=None), "tool_calls"),
+        (agent_limits(tool_calls=1, fan_out=None), "model_calls"),
+    )
+    for limits, meter in cases:
+        (finding,) = machine.verify(limits).findings
+        assert (finding.code, finding.remedy) == (
+            "GX013",
+            f"set max_fan_out or max_{meter} (agent_limits has them without max_), or {SAY_HOW_MANY}",
+        )
 
 
 def test_every_node_whose_asks_nothing_bounds_is_named() -> None:

@@ -112,20 +112,23 @@ def _only_stopping(flow: Flow, limits: Limits) -> Iterator[Finding]:
 
 def _fanning_out(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
     for node in graph:
-        if _unbounded(node, limits, measured):
-            asks = ", ".join(effect.__name__ for effect in node.effects)
+        if unbounded := _unbounded(node, limits, measured):
+            asks = ", ".join(effect.__name__ for effect in unbounded)
             fact = f"nothing bounds how often one visit asks for {asks}"
-            charged = [_counted_meters(effect, measured) for effect in node.effects]
+            charged = [_counted_meters(effect, measured) for effect in unbounded]
             # A limit on meters is one where all effects are charged.
             meters = (names[0] for names in charged) if all(charged) else ()
             remedy = f"{fan_out_remedy(meters)}, or say asks= in its @charged or @metered: how many, or (least, most)"
             yield Finding("GX013", "error", node.name, None, fact, remedy)
 
 
-def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> bool:
+def _unbounded(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> list[type[Effect[Any]]]:
+    """Return the effects that no limit stops a visit to ask for."""
     if node.most is not None or limits.fan_out is not None:
-        return False
-    return any(all(limits[name] is None for name in _counted_meters(effect, measured)) for effect in node.effects)
+        return []
+    return [
+        effect for effect in node.effects if all(limits[name] is None for name in _counted_meters(effect, measured))
+    ]
 
 
 def _counted_meters(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
