@@ -23,8 +23,8 @@ _ZERO = polynomial.number(0)
 # How deep in loops the exits of a loop are looked at twice; each level doubles the work.
 _LEVELS = 2
 
-# Terms of a closed form beyond which nobody reads it, and its making takes long: loops behind one another, each bounded
-# by what those before it left, would add some of ever higher degree.
+# Terms of a closed form beyond which it is too long to read, and to make: loops behind one another, each bounded by
+# what those before it left, would add some of ever higher degree.
 _TERMS = 200
 
 
