@@ -10,14 +10,28 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
+
+from tests.defects.copies import COPY, NOT_THE_COPY
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
+# In a copy of the package that has a defect, the same examples each time, so that it does not survive by chance; and
+# the first that breaks a promise will do.
+settings.register_profile(
+    "seeded",
+    settings.get_profile("thorough"),
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
+    print_blob=False,
+)
 settings.load_profile("house")
 
 # Hundreds of tests start a Python of their own, each of which would compile the package again.
@@ -45,6 +59,17 @@ class TestTimeoutError(BaseException):
     """A test has taken too long. No Exception, since Hypothesis would run the example that raises one again."""
 
     __test__ = False
+
+
+def pytest_sessionstart() -> None:
+    """Where a copy of the package is tested, see that it is really the copy."""
+    copy = os.environ.get(COPY)
+    if copy is None:
+        return
+    import graphexec
+
+    if not Path(graphexec.__file__).is_relative_to(copy):
+        pytest.exit(f"graphexec is imported from {graphexec.__file__}, which is not in {copy}", NOT_THE_COPY)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILES = ("tests/defects/test_promises.py", "tests/defects/test_promises_of_time.py")
 
-# What the environment calls the directory of the copy; `conftest` looks whether it is the one that is imported.
+# What the environment calls the directory of the copy; `tests/conftest.py` sees whether that is what is imported.
 COPY = "GRAPHEXEC_COPY"
 
-# Exit codes: pytest's own, and that of `conftest` where it is not the copy that would be tested.
+# Exit codes: pytest's own, and that of `tests/conftest.py` where it is not the copy that would be tested.
 PASSED, FAILED, NOT_THE_COPY = 0, 1, 9
 
 # Seconds for all promises on a busy machine, and for each. What takes longer is an error and no kill: a promise has its
@@ -64,11 +64,13 @@ def judged(copy: Path, *promises: str, tests: Path | None = None) -> Judged:
     done = subprocess.run(
         command, cwd=tests or copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-    broken = dict(re.findall(r"^FAILED \S+::(test_\w+) - (.*)$", done.stdout, flags=re.MULTILINE))
+    broken = dict(re.findall(r"^FAILED \S+?::(test_\w+)(?:\[.*?\])? - (.*)$", done.stdout, flags=re.MULTILINE))
     return Judged(done.returncode, broken, done.stdout + done.stderr)
 
 
 def place(promise: str) -> str:
-    """Where a promise stands, as pytest names it."""
+    """Where a promise stands, as pytest names it; a test has its place in its name."""
+    if "::" in promise:
+        return promise
     (file,) = [file for file in FILES if f"def {promise}(" in (ROOT / file).read_text()]
     return f"{file}::{promise}"

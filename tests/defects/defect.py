@@ -17,12 +17,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Defect:
-    """A mistake, what it changes, and the promise that it breaks."""
+    """A mistake, what it changes, and the promise or the test that it breaks.
+
+    `raises` is the exception by which it is seen, where no assertion fails.
+    """
 
     name: str
     killed_by: str
     change: Change
     another: Change | None = None
+    raises: str | None = None
 
     @property
     def changes(self) -> tuple[Change, ...]:

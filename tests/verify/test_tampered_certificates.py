@@ -16,6 +16,7 @@ from graphexec.kernel.meters import FrozenMapping
 from graphexec.verify import Certificate, check
 from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.checker import check_certificate
+from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.prove import solve
 from tests.verify.tampering import (
     CHANGES,
@@ -301,6 +302,34 @@ def test_a_gate_is_shut_where_its_counter_is_missing(iterations: int) -> None:
     bounds = dataclasses.replace(certificate.bounds, transitions=bound)
     with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than its potential falls by"):
         check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
+
+
+def test_a_gate_counts_whatever_is_left() -> None:
+    certificate = TIDYING.verify(Limits(iterations=1)).certificate
+    assert certificate is not None
+    bound = dataclasses.replace(
+        certificate.bounds.transitions, number=1, form=None, value=None, potential=Potential({"start": (1, ())})
+    )
+    bounds = dataclasses.replace(certificate.bounds, transitions=bound)
+    with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than its potential falls by"):
+        check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
+
+
+def test_a_loop_that_refills_its_budget_has_no_potential() -> None:
+    """Its rank is another budget's, and its potential is that of the one that is full again after each round."""
+    ways = (
+        Transition("a", "Again", "a", spends=(("x", 1), ("y", 1)), resets=("y",)),
+        Transition("a", "Done", "END", spends=(("x", 1), ("y", 1))),
+        Transition("a", "Spent", "END", "gate", causes=("x", "y")),
+    )
+    certificate, _ = solve(Flow("a", ("a",), ways, (("x", 9), ("y", 2))), Limits(iterations=None))
+    assert certificate is not None
+    check_certificate(certificate)
+    potential = Potential({"a": (1, (("y", 1),))})
+    bound = dataclasses.replace(certificate.bounds.transitions, number=3, form=None, value=None, potential=potential)
+    bounds = dataclasses.replace(certificate.bounds, transitions=bound)
+    with pytest.raises(CertificateError, match="a --Again--> a counts more than its potential falls by"):
+        check_certificate(dataclasses.replace(certificate, bounds=bounds))
 
 
 def test_a_meter_may_be_named_transitions() -> None:

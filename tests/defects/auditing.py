@@ -1,0 +1,60 @@
+"""Mistakes of the audit: what it does not see in a trace."""
+
+from __future__ import annotations
+
+from tests.defects.defect import Change, Defect
+
+_TAMPERED = "tests/verify/test_tampered_traces.py::test_a_tampered_trace_is_refused"
+_AUDIT, _TRACE = "verify/audit/audit.py", "verify/audit/trace.py"
+
+AUDITING = (
+    Defect(
+        "status not compared with the ending",
+        _TAMPERED,
+        Change(_AUDIT, 'elif ended and (status == "stopped") != (', 'elif ended and status == "paused" and ('),
+    ),
+    Defect(
+        "duplicate start accepted",
+        _TAMPERED,
+        Change(_TRACE, '            case "start" if line > 1:\n', '            case "start" if line < 1:\n'),
+    ),
+    Defect(
+        "transition without an outcome not compared",
+        _TAMPERED,
+        Change(_AUDIT, "        if visit.left:\n", "        if visit.outcome is not None:\n"),
+    ),
+    Defect(
+        "answer to an earlier request accepted",
+        _TAMPERED,
+        Change(
+            _TRACE,
+            "self._waits.pop(member, None) if sequence == self._sequence else None",
+            "self._waits.pop(member, None)",
+        ),
+    ),
+    Defect(
+        "limits of the run not compared with those of the proof",
+        _TAMPERED,
+        Change(_AUDIT, "if limit != proved or isinstance(limit, bool):", "if isinstance(limit, bool):"),
+    ),
+    Defect(
+        "seconds of the result alone",
+        _TAMPERED,
+        Change(_AUDIT, 'max(took, result["seconds"]), _GRACE', 'result["seconds"], _GRACE'),
+    ),
+    Defect(
+        "charges not compared with requests",
+        "tests/verify/test_audit_members.py::test_charges_within_that_were_changed_are_named",
+        Change(
+            _TRACE,
+            "            if not (0 if open_ else least[name]) <= count <= most:\n",
+            "            if count < 0:\n",
+        ),
+    ),
+    Defect(
+        "exception at what is no record",
+        "tests/verify/test_tampered_traces.py::test_any_json_is_refused",
+        Change(_AUDIT, "except (LookupError, TypeError, AttributeError,", "except (LookupError, TypeError,"),
+        raises="AttributeError",
+    ),
+)

@@ -1,0 +1,71 @@
+"""Mistakes where counts come in: from replies, from snapshots, from limits, and from nodes that ask."""
+
+from __future__ import annotations
+
+from tests.defects.defect import Change, Defect
+
+_KERNEL = "tests/kernel/test_"
+
+BORDERS = (
+    Defect(
+        "fan-out not enforced",
+        f"{_KERNEL}asking_counts.py::test_a_visit_may_ask_for_as_many_effects_as_fan_out_says",
+        Change("kernel/counters.py", "if asked > step.fan_out:", "if False:"),
+    ),
+    # Of a batch only the first.
+    Defect(
+        "members of a batch not in the fan-out",
+        f"{_KERNEL}asking_counts.py::test_a_wide_batch_is_refused_as_a_whole_by_default",
+        Change("kernel/execution.py", "asked += wanted", "asked += 1"),
+    ),
+    Defect(
+        "usage that is not whole accepted",
+        f"{_KERNEL}hostile_counts.py::test_invalid_amount_of_a_whole_meter_is_refused",
+        Change("kernel/effects.py", "is_count(amount, whole=meter.whole)", "is_count(amount, whole=False)"),
+    ),
+    Defect(
+        "negative spending accepted",
+        f"{_KERNEL}hostile_counts.py::test_spent_refuses_invalid_counts",
+        Change("kernel/meters.py", "return is_whole(value) and value >= 0 if whole", "return is_whole(value) if whole"),
+    ),
+    Defect(
+        "true taken for 1",
+        f"{_KERNEL}hostile_counts.py::test_stored_counts_that_are_invalid_are_refused",
+        Change(
+            "kernel/meters.py",
+            "return isinstance(value, int) and not isinstance(value, bool)",
+            "return isinstance(value, int)",
+        ),
+    ),
+    Defect(
+        "budgets mutable",
+        f"{_KERNEL}limits.py::test_limits_keep_nothing_of_what_they_were_given",
+        Change("kernel/meters.py", '("budgets", own),', '("budgets", budgets or {}),'),
+    ),
+    Defect(
+        "deep JSON not expected",
+        f"{_KERNEL}hostile_counts.py::test_text_that_is_not_json_is_a_value_error",
+        Change("kernel/serialization.py", "except RecursionError:", "except ZeroDivisionError:"),
+        raises="RecursionError",
+    ),
+    Defect(
+        "reserved calls stopped by the limit",
+        f"{_KERNEL}reserved.py::test_its_calls_pass_every_limit_on_them_and_are_counted",
+        Change("kernel/program.py", "amount, math.inf if reserved else _limit", "amount, _limit"),
+    ),
+    Defect(
+        "surgery with default limits",
+        "tests/executor/test_surgery.py::test_a_loop_that_the_executors_limits_end_is_accepted",
+        Change(
+            "executor/executor.py",
+            "changed._prove(self._completed(graph), self.limits)",
+            "changed._prove(self._completed(graph), Limits())",
+        ),
+        raises="graphexec.verify.proof.findings.UnprovedError",
+    ),
+    Defect(
+        "watchdog that names no node",
+        "tests/testing/test_user_bugs.py::test_a_bug_is_reported_with_its_node[hang in a node, busy]",
+        Change("testing/own_code/watchdog.py", "return engine.snapshot().node", 'return "the machine"'),
+    ),
+)

@@ -1,0 +1,109 @@
+"""Mistakes of the prover, and of the checker that is to find them."""
+
+from __future__ import annotations
+
+from tests.defects.defect import Change, Defect
+
+_VERIFY = "tests/verify/test_"
+_TAMPERED = f"{_VERIFY}tampered_certificates.py::test_a_tampered_certificate_is_refused"
+_CHECKER, _NUMBERS = "verify/proof/checker.py", "verify/proof/number_checker.py"
+
+PROVING = (
+    Defect(
+        "forged number accepted",
+        f"{_VERIFY}numbers.py::test_a_forged_number_is_refused",
+        Change(_NUMBERS, "if bound.number != most:", "if bound.number > most:"),
+    ),
+    Defect(
+        "potential not compared at gates",
+        f"{_VERIFY}tampered_certificates.py::test_a_gate_counts_whatever_is_left",
+        Change(
+            _NUMBERS,
+            "    for one, weight in possible:\n        there =",
+            '    for one, weight in possible:\n        if one.kind == "gate":\n            continue\n        there =',
+        ),
+    ),
+    # Of a table of states, that is.
+    Defect(
+        "potential of states not compared",
+        _TAMPERED,
+        Change(_NUMBERS, "if behind is None or weight + behind > value:", "if behind is None:"),
+    ),
+    Defect(
+        "resets forgotten by the prover's potential",
+        f"{_VERIFY}numbers.py::test_nested_resets_are_bounded",
+        Change("verify/proof/potential.py", "base = base + slope * self._caps[name]", "pass"),
+    ),
+    Defect(
+        "resets forgotten by the checker's potential",
+        f"{_VERIFY}tampered_certificates.py::test_a_loop_that_refills_its_budget_has_no_potential",
+        Change(_NUMBERS, "slope * (cap if name in one.resets else left - amount)", "slope * (left - amount)"),
+    ),
+    Defect(
+        "resets forgotten in a table of states",
+        f"{_VERIFY}tampered_certificates.py::test_a_certificate_of_another_machine_is_refused",
+        Change(_NUMBERS, "                    after[place[name]] = caps[name]\n", "                    pass\n"),
+    ),
+    Defect(
+        "gate shut by a counter that is missing",
+        f"{_VERIFY}tampered_certificates.py::test_a_gate_is_shut_where_its_counter_is_missing",
+        Change(
+            _NUMBERS, "all(name in place and left[place[name]] for", "all(name not in place or left[place[name]] for"
+        ),
+    ),
+    Defect(
+        "reserved calls not counted",
+        _TAMPERED,
+        Change(_NUMBERS, "(potential.limit is not None and not one.reserved)", "potential.limit is not None"),
+    ),
+    Defect(
+        "seconds without grace",
+        _TAMPERED,
+        Change(_NUMBERS, "beyond = certificate.flow.grace + GRACE", "beyond = GRACE"),
+    ),
+    Defect(
+        "seconds without what they assume",
+        _TAMPERED,
+        Change(_NUMBERS, "bound.exact or bound.assuming != TIMELY", "bound.exact"),
+    ),
+    Defect(
+        "closed form not compared",
+        f"{_VERIFY}numbers.py::test_a_form_without_its_value_is_refused",
+        Change(_NUMBERS, "        if total == bound.value and total >= (bound.number or 0)\n", "        if True\n"),
+    ),
+    Defect(
+        "calls after crashes not counted by the prover",
+        f"{_VERIFY}bounds.py::test_what_is_asked_again_after_a_crash_is_counted",
+        Change("verify/proof/bounds.py", "    if not limits.restarts:\n", "    if True:\n"),
+    ),
+    Defect(
+        "meter taken for the transitions",
+        f"{_VERIFY}tampered_certificates.py::test_a_meter_may_be_named_transitions",
+        Change(_NUMBERS, "((None, bounds.transitions), *bounds", '(("transitions", bounds.transitions), *bounds'),
+    ),
+    Defect(
+        "limits of a certificate not compared",
+        f"{_VERIFY}tampered_certificates.py::test_a_checker_that_sees_no_json_looks_at_limits_too",
+        Change(_CHECKER, "    faults = list(_invalid_limits(certificate))\n", "    faults: list[str] = []\n"),
+    ),
+    Defect(
+        "digits in a string read as a number",
+        _TAMPERED,
+        Change("verify/proof/certificate.py", "return _text(name), _whole(amount)", "return _text(name), int(amount)"),
+    ),
+    Defect(
+        "reset within a rank",
+        f"{_VERIFY}prover_details.py::test_the_checker_refuses_a_level_whose_sum_need_not_fall",
+        Change(_CHECKER, " or not {*budgets}.isdisjoint(one.resets)", ""),
+    ),
+    Defect(
+        "reset budgets said to run out",
+        f"{_VERIFY}prover_details.py::test_what_runs_out_is_spent_limited_and_not_refilled",
+        Change("verify/proof/ranking.py", "sorted((spent & limited) - reset)", "sorted(spent & limited)"),
+    ),
+    Defect(
+        "no way out asked of an entry that costs",
+        f"{_VERIFY}prover_details.py::test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent",
+        Change(_CHECKER, "entry <= {*one.causes} for", "entry & {*one.causes} for"),
+    ),
+)
