@@ -336,6 +336,26 @@ def test_what_asks_for_more_at_once_than_the_limit_is_named() -> None:
     assert "dispatch_tools asks for 2 effects in one visit, and the limit fan_out is 1" in facts(audit(trace, proof))
 
 
+def test_more_requests_than_a_node_declares_are_named() -> None:
+    """Also those that charge nothing."""
+    trace, proof = two_steps()
+    after = index(trace, "answered", "plan") + 1
+    question = {**call_at(trace, 2), "node": "plan"}
+    asked = {**question, "event": "asked", "effects": [{"effect": "AskHuman"}]}
+    answered = {
+        **question,
+        "event": "answered",
+        "replies": [{"effect": "AskHuman"}],
+        "spent": trace[after - 1]["spent"],
+    }
+    for record in trace[after:]:
+        if "call" in record:
+            record["call"]["sequence"] += 1
+    assert facts(audit([*trace[:after], asked, answered, *trace[after:]], proof)) == [
+        "plan asks for 2 effects in one visit, more than the one that was proved"
+    ]
+
+
 def test_a_gate_that_was_passed_does_not_stop_the_run_later() -> None:
     trace, proof = two_steps()
     spent = trace[1]["spent"]

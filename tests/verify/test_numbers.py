@@ -181,6 +181,20 @@ def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     assert certificate.bounds.meters["coins"].number in (None, 0)
 
 
+@pytest.mark.parametrize(("fan_out", "number"), [(1, 1), (2, 2)])
+def test_a_visit_that_has_to_ask_for_more_than_it_may_counts_nothing(fan_out: int, number: int) -> None:
+    coins = ((("coins", 1),),)
+    ways = (
+        Transition("a", "Done", "b", asks=2, most=None, kinds=coins),
+        Transition("a", "Spent", END.name, "within", causes=("fan_out",), most=None, kinds=coins),
+        Transition("b", "Done", END.name),
+    )
+    certificate, _ = solve(Flow("a", ("a", "b"), ways), Limits(fan_out=fan_out))
+    assert certificate is not None
+    check_certificate(certificate)
+    assert certificate.bounds.transitions.number == number
+
+
 def test_ten_thousand_iterations_are_exact() -> None:
     assert str(certified(Limits(iterations=10_000)).bounds.transitions) == "4*iterations + 2 = 40,002 (exact)"
 

@@ -315,7 +315,10 @@ def test_a_gate_counts_whatever_is_left() -> None:
         check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
 
 
-def test_a_loop_that_refills_its_budget_has_no_potential() -> None:
+@pytest.mark.parametrize(
+    "potential", [Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),))], ids=["lines", "states"]
+)
+def test_a_loop_that_refills_its_budget_has_no_potential(potential: Potential) -> None:
     """Its rank is another budget's, and its potential is that of the one that is full again after each round."""
     ways = (
         Transition("a", "Again", "a", spends=(("x", 1), ("y", 1)), resets=("y",)),
@@ -325,7 +328,6 @@ def test_a_loop_that_refills_its_budget_has_no_potential() -> None:
     certificate, _ = solve(Flow("a", ("a",), ways, (("x", 9), ("y", 2))), Limits(iterations=None))
     assert certificate is not None
     check_certificate(certificate)
-    potential = Potential({"a": (1, (("y", 1),))})
     bound = dataclasses.replace(certificate.bounds.transitions, number=3, form=None, value=None, potential=potential)
     bounds = dataclasses.replace(certificate.bounds, transitions=bound)
     with pytest.raises(CertificateError, match="a --Again--> a counts more than its potential falls by"):
