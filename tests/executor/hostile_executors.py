@@ -1,0 +1,358 @@
+"""The executors of a plan: their models and agents, tools, memories, observers, policies and nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    CallContext,
+    charged,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    edges,
+    on,
+    opaque,
+    tool,
+)
+from graphexec.actions import Steps
+from graphexec.agents.react import REACT_PROMPT
+from graphexec.effects import COST
+from graphexec.errors import ModelError
+from graphexec.executor import LimitReached, Ready, limit_reached
+from graphexec.kernel import Done, Failed, Moved
+from graphexec.memory import BufferMemory, SummaryMemory
+from graphexec.models import Clock, Price, priced, retrying
+from graphexec.runtime import report
+from graphexec.testing import on_loop_time
+from graphexec.testing.scripts import ScriptedError
+from graphexec.tools import AnyTool
+from tests.executor.hostile_plans import Act, AgentPlan, Plan, Watching
+from tests.executor.hostile_runs import Actor, CrashError, World, insist, last_word, make_tool, review, template, vote
+
+# Called again at once, as a sync run would wait in real time.
+retried = tool(name="retried", description="Fail at first.", retries=2)(template.function)
+
+
+class Builder:
+    """Makes one executor of a plan."""
+
+    def __init__(self, world: World, number: int, plan: AgentPlan) -> None:
+        self.world, self.number, self.plan = world, number, plan
+        self.actor = Actor(world, number, plan)
+        self.model: Any = self.actor
+        if plan.attempts > 1:
+            # In a sync run, which waits in real time, it waits for nothing.
+            clock = Clock(sleep=lambda seconds: None, asleep=world.pause)
+            self.model = retrying(self.model, attempts=plan.attempts, on=[ModelError], first_wait=2.0, clock=clock)
+        if plan.limits[COST] is not None:
+            self.model = priced(self.model, Price(1_000_000, 0))
+
+    def build(self) -> AgentExecutor:
+        plan, world, limits = self.plan, self.world, self.plan.limits
+        tools = self.tools()
+        executor = AgentExecutor(
+            agent=self.agent(tools),
+            tools=tools,
+            handle_parsing_errors=self.policy(plan.parsing) if isinstance(plan.parsing, Act) else plan.parsing,
+            early_stopping_method=plan.early,
+            return_direct=plan.return_direct,
+            handle_tool_errors=self.policy(plan.on_error) if isinstance(plan.on_error, Act) else plan.on_error,
+            tool_concurrency=plan.at_once,
+            memory=self.memory(),
+            handlers={AskHuman: self.answer_person},
+            observers=[partial(world.record, self.number), *map(self.observer, plan.observers), *self.crashing()],
+            max_depth=plan.max_depth,
+        )
+        # Proved within the limits of the plan only here: the machines themselves are few.
+        executor = self.spliced(executor)
+        budgets = {name: limit for name, limit in limits.budgets.items() if name in executor.graph.budgets}
+        return on_loop_time(executor.with_limits(replace(limits, budgets=budgets)), world.clock)
+
+    def agent(self, tools: list[AnyTool]) -> Any:
+        match self.plan.kind:
+            case "tool calling":
+                return create_tool_calling_agent(self.model, tools)
+            case "react":
+                prompt = REACT_PROMPT if self.plan.memory == "none" else REACT_PROMPT + "{chat_history}"
+                return create_react_agent(self.model, tools, prompt=prompt)
+            case "structured":
+                return create_structured_agent(self.model, tools)
+            case "function":
+
+                def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+                    turn, number, _ = self.world.called(self.number)
+                    return turn.decision(number)
+
+                return decide
+            case "async function":
+
+                async def adecide(steps: Steps, inputs: dict[str, Any]) -> Any:
+                    turn, number, _ = self.world.called(self.number)
+                    await self.world.pause(turn.seconds, stubborn=turn.stubborn)
+                    return turn.decision(number)
+
+                return adecide
+
+    def spliced(self, executor: AgentExecutor) -> AgentExecutor:
+        """Return the executor with the nodes of the plan before its answers."""
+
+        async def perform(finish: AgentFinish) -> AgentFinish:
+            await self.world.aact(self.plan.person)
+            return finish
+
+        nodes: dict[str, Any] = {
+            "review": review,
+            "insist": insist,
+            "vote": vote,
+            "last word": last_word,
+            "perform": charged(when_spent=limit_reached)(opaque(perform)),
+        }
+        answers = [executor.graph["parse"], executor.graph["check_return_direct"]]
+        after: list[Any] = []
+        for name in self.plan.nodes:
+            if name in ("vote", "last word") and "function" in self.plan.kind:
+                # Its agent has no model that could answer.
+                continue
+            graph = executor.graph
+            routes: Any = on(AgentFinish, END) | on(LimitReached, graph["stopped_response"])
+            if name == "review":
+                routes = routes | on(Ready, graph["plan"])
+            executor = executor.splice(edges(nodes[name], routes), after=after or answers, on=AgentFinish)
+            after = [nodes[name]]
+        return executor
+
+    def policy(self, act: Act) -> Callable[[Exception], str]:
+        return lambda _: self.world.act(act)
+
+    async def answer_person(self, question: AskHuman) -> str:
+        await self.world.aact(self.plan.person)
+        with self.world.lock:
+            self.world.turns["person"] += 1
+            return "yes" if self.world.turns["person"] % 3 == 0 else "no"
+
+    def observer(self, watching: Watching) -> Callable[[Any], None]:
+        return Observer(self.world, watching)
+
+    def crashing(self) -> list[Any]:
+        """Return an observer that ends the first executor's run at the events that the plan says."""
+        return [Crashing(self.world)] if self.number == 0 and self.world.plan.crashes else []
+
+    def memory(self) -> Any:
+        as_messages = self.plan.kind in ("tool calling", "structured")
+        match self.plan.memory:
+            case "none":
+                return None
+            case "buffer":
+                return BufferMemory(as_messages=as_messages)
+            case "summary":
+                return SummaryMemory(model=self.model, as_messages=as_messages)
+            case Act() as act:
+                return Diary(self.world, act, () if as_messages else "")
+
+    def tools(self) -> list[AnyTool]:
+        world = self.world
+
+        def echo(text: str, call: CallContext[Any]) -> str:
+            return text
+
+        def fail(text: str, call: CallContext[Any]) -> str:
+            raise ScriptedError(text)
+
+        def flaky(text: str, call: CallContext[Any]) -> str:
+            with world.lock:
+                world.turns["flaky", call.id] += 1
+                if world.turns["flaky", call.id] % 2:
+                    raise ScriptedError(text)
+            return text
+
+        def news(text: str, call: CallContext[Any]) -> str:
+            report(text)
+            return text
+
+        def napping(seconds: float, *, stubborn: bool = False) -> Any:
+            async def nap(text: str, call: CallContext[Any]) -> str:
+                await world.pause(seconds, stubborn=stubborn)
+                return text
+
+            return nap
+
+        retry = retried.retry
+        return [
+            make_tool("echo", echo),
+            make_tool("fail", fail),
+            make_tool("flaky", flaky, retry=retry),
+            make_tool("report", news),
+            make_tool("direct", echo, return_direct=True),
+            make_tool("nap", napping(4.0)),
+            make_tool("hang", napping(float("inf"))),
+            make_tool("stubborn", napping(16.0, stubborn=True)),
+            make_tool("late", napping(4.0), timeout=1.0),
+            *(one for number in range(len(world.plan.agents)) for one in self.starting(number, retry)),
+        ]
+
+    def starting(self, number: int, retry: Any) -> list[AnyTool]:
+        """Return the tools that start runs of the executor of this number."""
+        world = self.world
+
+        async def run(text: str, call: CallContext[Any]) -> str:
+            return await world.arun(number)
+
+        def sync(text: str, call: CallContext[Any]) -> str:
+            return world.run(number)
+
+        def thread(text: str, call: CallContext[Any]) -> str:
+            outputs: list[str] = []
+            errors: list[BaseException] = []
+
+            def work() -> None:
+                try:
+                    outputs.append(world.run(number, host=call))
+                except Exception as error:  # noqa: BLE001 - the tool's caller has it
+                    errors.append(error)
+
+            started = threading.Thread(target=work)
+            started.start()
+            started.join()
+            return str(outputs or errors)
+
+        async def tasks(text: str, call: CallContext[Any]) -> str:
+            return str(await asyncio.gather(world.arun(number), world.arun(number), return_exceptions=True))
+
+        async def stream(text: str, call: CallContext[Any]) -> str:
+            if not world.may_start():
+                return "enough"
+            async with aclosing(world.executors[number].astream("q")) as events:
+                seen = 0
+                async for _ in events:
+                    seen += 1
+                    if seen == 12:
+                        break
+            return "left"
+
+        async def batch(text: str, call: CallContext[Any]) -> str:
+            if not world.may_start():
+                return "enough"
+            return str(len(await world.executors[number].abatch(["q", "q"], return_exceptions=True)))
+
+        async def leave(text: str, call: CallContext[Any]) -> str:
+            async def work() -> None:
+                try:
+                    await world.arun(number)
+                except Exception:  # noqa: BLE001 - its run was left behind
+                    world.events["left run failed"] += 1
+
+            world.left.append(asyncio.create_task(work()))
+            await asyncio.sleep(0)
+            return "left"
+
+        async def catch(text: str, call: CallContext[Any]) -> str:
+            try:
+                return await world.arun(number)
+            except Exception as error:  # noqa: BLE001 - as users do
+                return type(error).__name__
+
+        async def again(text: str, call: CallContext[Any]) -> str:
+            raise ScriptedError(await world.arun(number))
+
+        functions: dict[str, Any] = {
+            "run": run,
+            "sync": sync,
+            "thread": thread,
+            "tasks": tasks,
+            "stream": stream,
+            "batch": batch,
+            "leave": leave,
+            "catch": catch,
+        }
+        made = [make_tool(f"{how}_{number}", function) for how, function in functions.items()]
+        made.append(make_tool(f"again_{number}", again, retry=retry))
+        if number > self.number:
+            made.append(world.executors[number].as_tool(f"as_{number}", "Let another agent do it."))
+        return made
+
+
+def world_of(plan: Plan) -> World:
+    """Return a world with the executors of the plan."""
+    world = World(plan)
+    # The last first: a tool made by `as_tool` is of an executor that is there already.
+    for number in reversed(range(len(plan.agents))):
+        world.executors[number] = Builder(world, number, plan.agents[number]).build()
+    return world
+
+
+class Observer:
+    """Acts at every so many events."""
+
+    def __init__(self, world: World, watching: Watching) -> None:
+        self.world, self.watching = world, watching
+        self.raise_error = watching.strict
+        self.seen = 0
+        self.acting = False
+
+    def __call__(self, event: Any) -> None:
+        self.seen += 1
+        # Those of runs that it starts itself it lets pass: nothing bounds an observer that calls itself.
+        if self.seen % self.watching.every == 0 and not self.acting:
+            self.acting = True
+            try:
+                self.world.act(self.watching.act)
+            finally:
+                self.acting = False
+
+
+class Crashing:
+    """Ends the outermost run, as the end of its process would, before events of these numbers."""
+
+    raise_error = True
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.seen = 0
+        self.run = ""
+
+    def __call__(self, event: Any) -> None:
+        if isinstance(event, (Done, Failed)):
+            return
+        self.run = self.run or event.call.run_id
+        if event.call.run_id != self.run:
+            return
+        self.seen += 1
+        if self.seen in self.world.plan.crashes:
+            if isinstance(event, Moved):
+                # It is not made.
+                self.world.trails[self.run].moves -= 1
+            raise CrashError
+
+
+class Diary:
+    """A memory of the user's own."""
+
+    keys: tuple[str, ...] = ("chat_history",)
+
+    def __init__(self, world: World, act: Act, nothing: object) -> None:
+        self.world, self.on, self.nothing = world, act, nothing
+
+    def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
+        self.world.act(self.on)
+        return {"chat_history": self.nothing}
+
+    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.world.act(self.on)
+
+    async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
+        await self.world.aact(self.on)
+        return {"chat_history": self.nothing}
+
+    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        await self.world.aact(self.on)

@@ -1,0 +1,452 @@
+"""A world in which the executors of a plan run, and what each run does: by its events, and by what the models see."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast, final
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    Budget,
+    CallContext,
+    Snapshot,
+    Spent,
+    ask,
+    ask_all,
+    charged,
+    metered,
+    node,
+    snapshot_of,
+    tool,
+)
+from graphexec.effects import CallAgent, CallModel, SaveMemory
+from graphexec.errors import ModelError
+from graphexec.executor import LimitReached, Ready, limit_reached
+from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved, reserved
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, Usage, UserMessage
+from graphexec.runtime import current_call, report
+from graphexec.runtime.calls import Scope
+from graphexec.runtime.threads import last_call, threads_since
+from graphexec.testing import VirtualClock
+from graphexec.testing.scripted import pause
+from graphexec.testing.scripts import ScriptedError, ScriptedTurn
+from graphexec.tools import AnyTool
+from tests.executor.hostile_plans import Act, AgentPlan, Plan
+
+
+class CrashError(Exception):
+    """The end of the process in the middle of a run."""
+
+
+@dataclass
+class Trail:
+    """The record of one run, resumptions included."""
+
+    number: int
+    # The ids of runs, from this one outwards.
+    path: tuple[str, ...]
+    deepest: int
+    moves: int = 0
+    # Of its own: what its effects charge, and what those of them charge that are reserved.
+    asked: Counter[str] = field(default_factory=Counter[str])
+    reserved: Counter[str] = field(default_factory=Counter[str])
+    visit: int = 0
+    widest: int = 0
+    spent: Spent = field(default_factory=Spent)
+    # `Done`, `Failed`, or not known: it was left behind.
+    end: Done[Any] | Failed | None = None
+    # The position of its last event among those of all runs.
+    last: int = -1
+    restarts: int = 0
+
+    @property
+    def depth(self) -> int:
+        return len(self.path) - 1
+
+
+@dataclass
+class Spending:
+    """One call of a model within these runs, from the inside out: admitted after `since`, counted at `until`."""
+
+    path: tuple[str, ...]
+    depth: int
+    key: object
+    since: int
+    tokens: int = 1
+    until: float = math.inf
+    # Beyond the limits of its own run.
+    reserved: bool = False
+    summary: bool = False
+    # The cost of a callable agent is not known: no limit on it stops the agent.
+    has_price: bool = True
+
+
+@dataclass(frozen=True)
+class Duration:
+    """The seconds that a run of an executor took until control was back, of which the loop was blocked for some."""
+
+    number: int
+    seconds: float
+    blocked: float
+
+
+# Seconds of a pause without an end, where nothing would cut it.
+LONG = 64.0
+
+# Runs of one plan: tools and observers that start runs give up then, or a tree of eight levels would take too long.
+MOST_RUNS = 30
+
+REVIEWS = Budget("reviews", 2)
+
+
+@metered(when_spent=limit_reached, budget=REVIEWS)
+@node
+def review(finish: AgentFinish) -> AgentFinish | Ready:
+    """Send every second answer back."""
+    return finish if str(finish.output).endswith(("2", "4", "6")) else Ready(finish.run)
+
+
+@charged(when_spent=limit_reached)
+@node
+def insist(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
+    """Ask until the answer is liked, or no more may be asked."""
+    while (yield from ask(AskHuman("good?"))) != "yes":
+        pass
+    return finish
+
+
+VOTE = CallModel(ChatRequest((UserMessage("vote"),)))
+
+
+@charged(when_spent=limit_reached, asks=(0, 4))
+@node
+def vote(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
+    """Ask several models at once, and one again."""
+    yield from ask_all([VOTE] * (len(finish.run.steps) % 4))
+    if len(finish.run.steps) % 2:
+        yield from ask(VOTE)
+    return finish
+
+
+def unasked(finish: AgentFinish, limit: Any) -> LimitReached:
+    return limit_reached(finish, limit)
+
+
+@reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
+@node
+def last_word(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
+    """Ask beyond the limits."""
+    yield from ask(VOTE)
+    return finish
+
+
+@tool
+def template(text: str, call: CallContext[Any]) -> str:
+    """Do something."""
+    return text
+
+
+def make_tool(name: str, function: Callable[..., Any], **settings: Any) -> AnyTool:
+    is_async = inspect.iscoroutinefunction(function)
+    return replace(template, name=name, function=function, is_async=is_async, **settings)
+
+
+@final
+class World:
+    """The executors of a plan, and what their runs do."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.clock = VirtualClock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.blocked = 0.0
+        self.trails: dict[str, Trail] = {}
+        self.spendings: list[Spending] = []
+        self.durations: list[Duration] = []
+        self.turns: Counter[object] = Counter()
+        self.runs = 0
+        self.position = 0
+        self.events: Counter[str] = Counter()
+        self.lock = threading.RLock()
+        self.executors: dict[int, AgentExecutor] = {}
+        self.left: list[asyncio.Task[None]] = []
+
+    # ---- how the first one is driven
+
+    def drive(self) -> object:
+        """Run the first executor, and resume it where it crashed; return its result, or the exception that ended it."""
+        before = last_call()
+        try:
+            return self.clock.run(self._adrive()) if self.plan.door.startswith("a") else self._drive()
+        finally:
+            # Those that were left behind in threads are at their next step, where they end.
+            gives_up = time.monotonic() + 10
+            while threads_since(before) and time.monotonic() < gives_up:
+                time.sleep(0.001)
+
+    async def _adrive(self) -> object:
+        self.loop = asyncio.get_running_loop()
+        start: Any = "q"
+        while True:
+            try:
+                with self.timed(0):
+                    return await self._aenter(start)
+            except Exception as error:  # noqa: BLE001 - judged by the caller
+                start = self._resumed(error)
+                if start is None:
+                    return error
+
+    def _drive(self) -> object:
+        start: Any = "q"
+        while True:
+            try:
+                return self._enter(start)
+            except Exception as error:  # noqa: BLE001 - judged by the caller
+                start = self._resumed(error)
+                if start is None:
+                    return error
+
+    def _resumed(self, error: Exception) -> Snapshot | None:
+        if not isinstance(error, CrashError):
+            return None
+        snapshot = snapshot_of(error)
+        assert snapshot is not None
+        self.trails[snapshot.run_id].restarts += 1
+        return Snapshot.from_json(snapshot.to_json(), self.executors[0].graph).restarted()
+
+    def _enter(self, start: Any) -> object:
+        executor = self.executors[0]
+        match self.plan.door:
+            case "stream":
+                *_, last = executor.stream(start)
+                return last
+            case "iter":
+                turns = executor.iter(start)
+                for _ in turns:
+                    pass
+                return turns.result
+            case _:
+                return executor.run(start)
+
+    async def _aenter(self, start: Any) -> object:
+        executor = self.executors[0]
+        last: object = None
+        match self.plan.door:
+            case "astream" | "atokens":
+                async with aclosing(executor.astream(start, tokens=self.plan.door == "atokens")) as events:
+                    async for event in events:
+                        last = event
+                return last
+            case "aiter":
+                turns = executor.iter(start)
+                async for _ in turns:
+                    pass
+                return turns.result
+            case _:
+                return await executor.arun(start)
+
+    # ---- what code of the user's does
+
+    @property
+    def _on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            return False
+
+    async def pause(self, seconds: float, *, stubborn: bool = False) -> None:
+        """Sleep on the virtual clock; on another loop, which waits in real time, not at all."""
+        if not self._on_loop:
+            return
+        # Python cannot close a stream whose model goes on and on: that would be reported when the clock ends.
+        stubborn = stubborn and self.plan.door != "atokens"
+        endless = math.isinf(seconds) and self.plan.agents[0].limits.seconds is None
+        await pause(LONG if endless else seconds, stubborn=stubborn)
+
+    def act(self, act: Act) -> str:
+        self.events[f"act {act.kind}"] += 1
+        match act.kind:
+            case "block":
+                with self.lock:
+                    self.clock.advance(act.seconds)
+                    self.blocked += act.seconds
+            case "raise":
+                raise ScriptedError("as planned")
+            case "run":
+                return self.run(act.executor)
+            case "report":
+                report("news")
+            case "nothing" | "wait":
+                pass
+        return act.kind
+
+    async def aact(self, act: Act) -> str:
+        if act.kind == "wait":
+            await self.pause(act.seconds)
+        if act.kind == "run":
+            return await self.arun(act.executor)
+        return self.act(act)
+
+    def may_start(self) -> bool:
+        """Return whether another run may be started, and count it."""
+        with self.lock:
+            self.runs += 1
+            return self.runs <= MOST_RUNS
+
+    @contextmanager
+    def timed(self, number: int) -> Generator[None, None, None]:
+        began, blocked = self.clock.seconds, self.blocked
+        try:
+            yield
+        finally:
+            self.durations.append(Duration(number, self.clock.seconds - began, self.blocked - blocked))
+
+    def run(self, number: int, **options: Any) -> str:
+        if not self.may_start():
+            return "enough"
+        with self.timed(number):
+            return str(self.executors[number].run("q", **options).output)
+
+    async def arun(self, number: int, **options: Any) -> str:
+        if not self.may_start():
+            return "enough"
+        with self.timed(number):
+            return str((await self.executors[number].arun("q", **options)).output)
+
+    # ---- what is recorded
+
+    def record(self, number: int, event: Any) -> None:
+        with self.lock:
+            self.position += 1
+            call = event.call
+            trail = self.trails.get(call.run_id)
+            if trail is None:
+                trail = self.trails[call.run_id] = self._trail(number, call)
+            match event:
+                case Entered():
+                    trail.visit = 0
+                case Asked():
+                    trail.visit += 1
+                    of = self.executors[number].graph[event.node]
+                    for meter, amount in event.effect.charges.items():
+                        trail.asked[meter.name] += amount
+                        if of.grace is not None:
+                            trail.reserved[meter.name] += amount
+                    if of.most is None:
+                        trail.widest = max(trail.widest, trail.visit)
+                case Answered():
+                    for spending in self.spendings:
+                        if spending.key == call.id and spending.until == math.inf:
+                            spending.until = self.position
+                case Moved():
+                    trail.moves += 1
+                case Done() | Failed():
+                    trail.end = event
+                    trail.spent = event.spent
+                case _:
+                    pass
+            trail.last = self.position
+
+    def _trail(self, number: int, call: CallContext[Any]) -> Trail:
+        path: list[str] = []
+        deepest = math.inf
+        scope: Any = call.scope
+        while True:
+            path.append(scope.run_id)
+            if scope.host is None:
+                break
+            scope = scope.host.scope
+        most = self.plan.agents[number].max_depth
+        outer = [self.trails[one] for one in path[1:]]
+        deepest = min([len(path) - 1 + most, *(one.deepest for one in outer)])
+        return Trail(number, tuple(path), deepest)
+
+    def called(self, number: int) -> tuple[ScriptedTurn, int, int]:
+        """Take note of a call of a model, and return its turn."""
+        call = current_call()
+        assert call is not None, "models are called in calls"
+        assert isinstance(call.scope, Scope)
+        agent = self.plan.agents[number]
+        with self.lock:
+            trail = self.trails[call.run_id]
+            turn = self.turns[call.run_id]
+            self.turns[call.run_id] += 1
+            tokens = agent.tokens[min(turn, len(agent.tokens) - 1)]
+            reserved = self.executors[trail.number].graph[call.node].grace is not None
+            spending = Spending(trail.path, trail.depth, call.id, trail.last, max(tokens, 1), reserved=reserved)
+            spending.summary = isinstance(call.effect, SaveMemory)
+            spending.has_price = not isinstance(call.effect, CallAgent)
+            self.spendings.append(spending)
+            return agent.script.turns[min(turn, len(agent.script.turns) - 1)], turn, tokens
+
+
+class Actor:
+    """A model that follows its script, in the form of its agent."""
+
+    def __init__(self, world: World, number: int, plan: AgentPlan) -> None:
+        self.world, self.number, self.plan = world, number, plan
+        self.instant = plan.instant
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        return self._reply(*self.world.called(self.number))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        turn, number, tokens = self.world.called(self.number)
+        await self.world.pause(turn.seconds, stubborn=turn.stubborn)
+        return self._reply(turn, number, tokens)
+
+    def _reply(self, turn: ScriptedTurn, number: int, tokens: int) -> ModelReply:
+        # Invalid usage: of a provider that knows no better.
+        invalid: Any = 0.5
+        usage = Usage(tokens // 2, tokens - tokens // 2) if tokens >= 0 else Usage(invalid, 0)
+        match turn.kind:
+            case "answer":
+                return replace(self._answer(f"answer {number}"), usage=usage)
+            case "act":
+                return replace(self._act(turn), usage=usage)
+            case "empty":
+                return ModelReply("", usage=usage)
+            case "garbage":
+                return ModelReply('{"action": 1', (ToolCall("x", "echo", '{"text": 1'),), usage=usage)
+            case "nonsense":
+                # No reply at all: of a model of the user's own.
+                return cast("ModelReply", None)
+            case "model error":
+                raise ModelError("the model failed, as scripted")
+            case "exception":
+                raise ScriptedError("as scripted")
+
+    def _answer(self, text: str) -> ModelReply:
+        match self.plan.kind:
+            case "react":
+                return ModelReply(f"Final Answer: {text}")
+            case "structured":
+                return ModelReply(json.dumps({"action": "final_answer", "answer": text}))
+            case _:
+                return ModelReply(text)
+
+    def _act(self, turn: ScriptedTurn) -> ModelReply:
+        first = turn.calls[0].action
+        match self.plan.kind:
+            case "react":
+                return ModelReply(f"Action: {first.tool}\nAction Input: {turn.calls[0].argument}")
+            case "structured":
+                return ModelReply(json.dumps({"action": first.tool, "action_input": first.tool_input}))
+            case _:
+                calls = [
+                    ToolCall(f"c{place}", call.tool, json.dumps(call.action.tool_input))
+                    for place, call in enumerate(turn.calls)
+                ]
+                return ModelReply("", tuple(calls), finish_reason="tool_calls")

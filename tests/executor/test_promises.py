@@ -1,0 +1,155 @@
+"""Whatever runs, sleeps, raises and calls models within a run: it ends within what is proved and promised of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import event, given, settings
+
+from graphexec import GraphexecError, RunResult, StoppedResponse, snapshot_of
+from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
+from graphexec.errors import CertificateError, SnapshotError
+from graphexec.kernel import Done, Failed
+from graphexec.testing.scripts import ScriptedError
+from tests.executor.hostile_executors import world_of
+from tests.executor.hostile_plans import Plan, plans
+from tests.executor.hostile_runs import Spending, Trail, World
+
+# The errors of a run: those of its model, its tools and its observers, and ours, but for those of the engine itself.
+RAISES = (GraphexecError, ScriptedError)
+NEVER_RAISES = (CertificateError, SnapshotError, AssertionError)
+
+SLACK = 1e-6
+
+
+def promised(world: World, trail: Trail) -> None:
+    """Hold one run to what is proved and promised of it."""
+    executor = world.executors[trail.number]
+    limits = executor.limits
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    bounds = certificate.bounds
+    assert bounds.transitions.number is not None
+    assert trail.moves <= bounds.transitions.number
+    # Who resumes after a crash without a limit on restarts is outside of what is proved.
+    if limits.restarts is not None or not trail.restarts:
+        for name, bound in bounds.meters.items():
+            assert bound.number is None or trail.asked[name] <= bound.number, name
+    if limits.fan_out is not None:
+        assert trail.widest <= limits.fan_out * (1 + trail.restarts)
+    assert limits.iterations is None or trail.spent.iterations <= limits.iterations
+    for meter in (MODEL_CALLS, TOOL_CALLS):
+        limit = limits[meter]
+        assert limit is None or trail.spent[meter] <= limit + trail.reserved[meter.name], meter.name
+    within = [one for one in world.spendings if trail.path[0] in one.path]
+    assert len({one.key for one in within}) <= trail.spent[MODEL_CALLS] or trail.end is None
+    if trail.end is not None:
+        charged_outside(world, trail)
+    for meter, calls in ((TOKENS, within), (COST, [one for one in within if one.has_price])):
+        limit = limits[meter]
+        if limit is not None:
+            assert trail.spent[meter] <= limit + in_flight(trail, calls), meter.name
+    assert all(one.depth <= trail.deepest for one in within if one.path[0] == trail.path[0])
+
+
+def in_flight(trail: Trail, calls: list[Spending]) -> int:
+    """Return the tokens of the calls that a limit could not know of when it let the last one pass.
+
+    Those that are reserved it lets pass in any case.
+    """
+    beyond = [one for one in calls if one.reserved and one.path[0] == trail.path[0]]
+    last = max((one.since for one in calls if one not in beyond), default=0)
+    return sum(one.tokens for one in calls if one.until > last or one in beyond)
+
+
+def charged_outside(world: World, trail: Trail) -> None:
+    """Hold a run to be charged what it and the runs within it have asked for, no less, and no more."""
+    inside = [one for one in world.trails.values() if trail.path[0] in one.path]
+    # A model that is asked again after an error is asked once.
+    summaries = len({one.key for one in world.spendings if one.summary and trail.path[0] in one.path})
+    for meter, more in ((MODEL_CALLS, summaries), (TOOL_CALLS, 0)):
+        asked = sum(one.asked[meter.name] for one in inside) + more
+        assert trail.spent[meter] >= asked, meter.name
+        if all(isinstance(one.end, Done) and not one.restarts for one in inside):
+            assert trail.spent[meter] == asked, meter.name
+
+
+def check(plan: Plan) -> World:
+    world = world_of(plan)
+    end = world.drive()
+    if isinstance(end, Exception):
+        if isinstance(end, NEVER_RAISES) or not isinstance(end, RAISES):
+            raise end
+        assert snapshot_of(end) is not None
+    else:
+        assert isinstance(end, (RunResult, Done))
+    for trail in world.trails.values():
+        promised(world, trail)
+        if isinstance(trail.end, Failed) and isinstance(trail.end.error, NEVER_RAISES):
+            raise trail.end.error
+    for one in world.durations:
+        certificate = world.executors[one.number].verify().certificate
+        assert certificate is not None
+        most = certificate.bounds.seconds.number
+        assert most is None or one.seconds <= most + one.blocked + SLACK
+    return world
+
+
+def facts(world: World) -> list[str]:
+    """Name the borders that the runs of a world have come to."""
+    found = [f"door {world.plan.door}"]
+    trails = list(world.trails.values())
+    first = next(iter(trails), None)
+    if first is not None and first.restarts:
+        found.append("resumed")
+    if any(one.depth for one in trails):
+        found.append("run within a run")
+    found += [f"depth {max((one.depth for one in trails), default=0)}"]
+    for one in trails:
+        outcome: object = one.end.outcome if isinstance(one.end, Done) else None
+        if isinstance(one.end, Failed):
+            found.append(f"failed with {type(one.end.error).__name__}")
+        if isinstance(outcome, StoppedResponse):
+            found.append(f"stopped by {'outer ' * outcome.limit.outer}{outcome.limit.limit}")
+        elif outcome is not None:
+            found.append("answered")
+        limit = world.executors[one.number].limits[TOKENS]
+        if limit is not None and one.spent[TOKENS] > limit:
+            found.append("tokens beyond the limit, in flight")
+        if any(one.reserved.values()):
+            found.append("asked beyond the limits")
+    if world.blocked:
+        found.append("blocked the loop")
+    found += world.events
+    return sorted(set(found))
+
+
+@settings(max_examples=60)
+@given(plan=plans())
+def test_no_run_breaks_a_promise(plan: Plan) -> None:
+    for fact in facts(check(plan)):
+        event(fact)
+
+
+# Borders that some of the runs have to come to, or the property says little.
+BORDERS = frozenset(
+    {
+        *("answered", "resumed", "run within a run", "depth 9", "blocked the loop", "asked beyond the limits"),
+        *(f"stopped by {limit}" for limit in ("iterations", "model_calls", "tool_calls", "tokens", "cost", "seconds")),
+        *("stopped by fan_out", "stopped by reviews", "stopped by restarts", "tokens beyond the limit, in flight"),
+        *(f"stopped by outer {limit}" for limit in ("depth", "model_calls", "tool_calls", "tokens", "cost", "seconds")),
+        *(f"failed with {error}" for error in ("ScriptedError", "ModelError", "InvalidReplyError", "ParseError")),
+    }
+)
+
+
+@pytest.mark.slow
+def test_no_run_of_thousands_breaks_a_promise() -> None:
+    found: set[str] = set()
+
+    @settings(max_examples=3000)
+    @given(plan=plans())
+    def thousands(plan: Plan) -> None:
+        found.update(facts(check(plan)))
+
+    thousands()
+    assert found >= BORDERS
