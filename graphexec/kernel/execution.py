@@ -203,6 +203,9 @@ class Execution(Counters):
             self._step = step = following
             self._value = value = outcome
             self._entered = False
+            # Of a resumed batch whose other calls a limit has refused.
+            if self._open:
+                self._open = ()
             if self._replies:
                 self._replies = []
 

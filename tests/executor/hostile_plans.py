@@ -33,7 +33,7 @@ STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "batch", "leave", 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Act(Readable):
-    """The behaviour of the user's own code when it is called: `wait` is for what may be awaited, `block` blocks the loop."""
+    """The behaviour of the user's own code: `wait` is for what may be awaited, `block` blocks the loop."""
 
     kind: ActKind = "nothing"
     executor: int = 0

@@ -15,10 +15,12 @@ from graphexec import (
     AgentAction,
     AgentExecutor,
     AgentFinish,
+    Snapshot,
     StoppedResponse,
     create_react_agent,
     create_structured_agent,
     create_tool_calling_agent,
+    snapshot_of,
 )
 from graphexec.actions import Steps
 from graphexec.agents.agent import FINAL, concluding, to_conclude
@@ -40,7 +42,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models import ScriptedModel
-from tests.executor.actors import call, echo, prompt, told_by_every_driver
+from tests.executor.actors import call, echo, fail, prompt, told_by_every_driver
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
@@ -367,3 +369,22 @@ def test_the_pieces_of_the_last_word_are_streamed() -> None:
         ("plan", ReplyDelta(ACT)),
         ("stopped_response", ReplyDelta(DONE)),
     ]
+
+
+def test_the_last_word_after_a_resumed_batch_is_asked_for() -> None:
+    # The limit refuses the call that failed, and the other one's result is not taken for the model's reply.
+    model = ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
+    executor = AgentExecutor(
+        agent=create_tool_calling_agent(model, [echo, fail]),
+        tools=[echo, dataclasses.replace(fail, on_error="raise")],
+        max_tool_calls=2,
+        tool_concurrency=1,
+        early_stopping_method="generate",
+    )
+    with pytest.raises(ValueError, match="no b") as raised:
+        executor.run("q")
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    assert len(snapshot.open) == 2
+    result = executor.run(Snapshot.from_json(snapshot.to_json(), executor.graph))
+    assert (result.reason, result.output, result.spent["tool_calls"]) == ("tool_calls", "the last word", 2)
