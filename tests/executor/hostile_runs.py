@@ -33,12 +33,12 @@ from graphexec import (
 )
 from graphexec.effects import CallAgent, CallModel, SaveMemory
 from graphexec.errors import ModelError
-from graphexec.executor import LimitReached, Ready, limit_reached
+from graphexec.executor import Ready, limit_reached
 from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved, reserved
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, Usage, UserMessage
 from graphexec.runtime import current_call, report
 from graphexec.runtime.calls import Scope
-from graphexec.runtime.threads import last_call, threads_since
+from graphexec.runtime.threads import MOST_REPORTS, last_call, threads_since
 from graphexec.testing import VirtualClock
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, ScriptedTurn
@@ -100,6 +100,8 @@ class Duration:
     number: int
     seconds: float
     blocked: float
+    # Those that the run around it had left.
+    left: float | None
 
 
 # Seconds of a pause without an end, where nothing would cut it.
@@ -138,10 +140,6 @@ def vote(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
     if len(finish.run.steps) % 2:
         yield from ask(VOTE)
     return finish
-
-
-def unasked(finish: AgentFinish, limit: Any) -> LimitReached:
-    return limit_reached(finish, limit)
 
 
 @reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
@@ -287,7 +285,9 @@ class World:
             case "run":
                 return self.run(act.executor)
             case "report":
-                report("news")
+                # In a thread a report waits for the loop, which a sync run on the loop's own thread blocks.
+                if self.events["act report"] <= MOST_REPORTS // 2:
+                    report("news")
             case "nothing" | "wait":
                 pass
         return act.kind
@@ -308,10 +308,12 @@ class World:
     @contextmanager
     def timed(self, number: int) -> Generator[None, None, None]:
         began, blocked = self.clock.seconds, self.blocked
+        host = current_call()
+        left = None if host is None else host.seconds_left
         try:
             yield
         finally:
-            self.durations.append(Duration(number, self.clock.seconds - began, self.blocked - blocked))
+            self.durations.append(Duration(number, self.clock.seconds - began, self.blocked - blocked, left))
 
     def run(self, number: int, **options: Any) -> str:
         if not self.may_start():
