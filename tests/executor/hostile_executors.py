@@ -15,30 +15,77 @@ from graphexec import (
     AgentExecutor,
     AgentFinish,
     AskHuman,
+    Asks,
+    Budget,
     CallContext,
+    ask,
+    ask_all,
     charged,
     create_react_agent,
     create_structured_agent,
     create_tool_calling_agent,
     edges,
+    metered,
+    node,
     on,
     opaque,
     tool,
 )
 from graphexec.actions import Steps
 from graphexec.agents.react import REACT_PROMPT
-from graphexec.effects import COST
+from graphexec.effects import COST, CallModel
 from graphexec.errors import ModelError
 from graphexec.executor import LimitReached, Ready, limit_reached
-from graphexec.kernel import Done, Failed, Moved
+from graphexec.kernel import Done, Failed, Moved, Reported, reserved
 from graphexec.memory import BufferMemory, SummaryMemory
+from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import Clock, Price, priced, retrying
 from graphexec.runtime import report
 from graphexec.testing import on_loop_time
 from graphexec.testing.scripts import ScriptedError
 from graphexec.tools import AnyTool
 from tests.executor.hostile_plans import Act, AgentPlan, Plan, Watching
-from tests.executor.hostile_runs import Actor, CrashError, World, insist, last_word, make_tool, review, template, vote
+from tests.executor.hostile_runs import Actor, CrashError, World, make_tool, template
+
+REVIEWS = Budget("reviews", 2)
+
+
+@metered(when_spent=limit_reached, budget=REVIEWS)
+@node
+def review(finish: AgentFinish) -> AgentFinish | Ready:
+    """Send every second answer back."""
+    return finish if str(finish.output).endswith(("2", "4", "6")) else Ready(finish.run)
+
+
+@charged(when_spent=limit_reached)
+@node
+def insist(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
+    """Ask until the answer is liked, or no more may be asked."""
+    while (yield from ask(AskHuman("good?"))) != "yes":
+        pass
+    return finish
+
+
+VOTE = CallModel(ChatRequest((UserMessage("vote"),)))
+
+
+@charged(when_spent=limit_reached, asks=(0, 4))
+@node
+def vote(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
+    """Ask several models at once, and one again."""
+    yield from ask_all([VOTE] * (len(finish.run.steps) % 4))
+    if len(finish.run.steps) % 2:
+        yield from ask(VOTE)
+    return finish
+
+
+@reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
+@node
+def last_word(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
+    """Ask beyond the limits."""
+    yield from ask(VOTE)
+    return finish
+
 
 # Called again at once, as a sync run would wait in real time.
 retried = tool(name="retried", description="Fail at first.", retries=2)(template.function)
@@ -322,7 +369,8 @@ class Crashing:
         self.run = ""
 
     def __call__(self, event: Any) -> None:
-        if isinstance(event, (Done, Failed)):
+        # Nor where an observer is reported to have failed: whether the event before that holds is not known.
+        if isinstance(event, (Done, Failed)) or (isinstance(event, Reported) and event.effect is None):
             return
         self.run = self.run or event.call.run_id
         if event.call.run_id != self.run:

@@ -16,26 +16,16 @@ from typing import Any, cast, final
 
 from graphexec import (
     AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Budget,
     CallContext,
     Snapshot,
     Spent,
-    ask,
-    ask_all,
-    charged,
-    metered,
-    node,
     snapshot_of,
     tool,
 )
-from graphexec.effects import CallAgent, CallModel, SaveMemory
+from graphexec.effects import CallAgent, SaveMemory
 from graphexec.errors import ModelError
-from graphexec.executor import Ready, limit_reached
-from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved, reserved
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, Usage, UserMessage
+from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved
+from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime import current_call, report
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.threads import MOST_REPORTS, last_call, threads_since
@@ -109,45 +99,6 @@ LONG = 64.0
 
 # Runs of one plan: tools and observers that start runs give up then, or a tree of eight levels would take too long.
 MOST_RUNS = 30
-
-REVIEWS = Budget("reviews", 2)
-
-
-@metered(when_spent=limit_reached, budget=REVIEWS)
-@node
-def review(finish: AgentFinish) -> AgentFinish | Ready:
-    """Send every second answer back."""
-    return finish if str(finish.output).endswith(("2", "4", "6")) else Ready(finish.run)
-
-
-@charged(when_spent=limit_reached)
-@node
-def insist(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
-    """Ask until the answer is liked, or no more may be asked."""
-    while (yield from ask(AskHuman("good?"))) != "yes":
-        pass
-    return finish
-
-
-VOTE = CallModel(ChatRequest((UserMessage("vote"),)))
-
-
-@charged(when_spent=limit_reached, asks=(0, 4))
-@node
-def vote(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
-    """Ask several models at once, and one again."""
-    yield from ask_all([VOTE] * (len(finish.run.steps) % 4))
-    if len(finish.run.steps) % 2:
-        yield from ask(VOTE)
-    return finish
-
-
-@reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
-@node
-def last_word(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
-    """Ask beyond the limits."""
-    yield from ask(VOTE)
-    return finish
 
 
 @tool
