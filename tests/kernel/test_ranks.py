@@ -335,5 +335,5 @@ def test_the_ranks_of_a_proof_fall_in_every_run_of_its_machine() -> None:
     machine = graph(edges(turn, on(Turn, turn) | on(Total, END) | on(Over, END)), start=turn)
     certificate = machine.verify(nobody().limits).certificate
     assert certificate is not None
-    told = agreed(lambda: Script(machine, Turn(0), ranked(certificate.ranks)), among=LIVE)
+    told = agreed(lambda: Script(machine, Turn(0), ranked(certificate.ranks or {})), among=LIVE)
     assert told.outcome == Over(Turn(4), Exhausted("patience", 4, 4))
