@@ -119,7 +119,6 @@ class Builder:
             memory=self.memory(),
             handlers={AskHuman: self.answer_person},
             observers=[partial(world.record, self.number), *map(self.observer, plan.observers), *self.crashing()],
-            max_depth=plan.max_depth,
         )
         # Proved within the limits of the plan only here: the machines themselves are few.
         executor = self.spliced(executor)

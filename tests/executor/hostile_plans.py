@@ -67,7 +67,6 @@ class AgentPlan:
     kind: AgentKind = "tool calling"
     tokens: tuple[int, ...] = (0,)
     limits: Limits = field(default_factory=Limits)
-    max_depth: int = 8
     at_once: int = 64
     early: Literal["force", "generate"] = "force"
     return_direct: Literal["single", "any"] = "single"
@@ -118,6 +117,8 @@ def some_limits(draw: st.DrawFn, *, seconds: bool) -> Limits:
         seconds=draw(st.sampled_from((None, None, 20, 20, 6, 1, 0) if seconds else (None, None, None, 0, 100))),
         fan_out=draw(st.sampled_from((8, 8, 8, 3, 2, 0))),
         restarts=draw(st.sampled_from((None, 0, 1, 3))),
+        depth=draw(st.sampled_from((8, 8, 3, 2, 1, 0))),
+        nested_runs=draw(st.sampled_from((1_000, 1_000, None, 5, 2, 0))),
         budgets={"reviews": draw(st.none() | st.integers(0, 3))},
     )
 
@@ -137,7 +138,6 @@ def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
         draw(st.sampled_from(("tool calling", "function", "async function", "react", "structured"))),
         tuple(draw(st.lists(st.sampled_from((0, 0, 0, 1, 1, 7, 7, 30, -1)), min_size=1, max_size=3))),
         draw(some_limits(seconds=is_async)),
-        draw(st.sampled_from((8, 8, 3, 2, 1, 0))),
         draw(st.sampled_from((64, 2, 1))),
         draw(st.sampled_from(("force", "generate"))),
         draw(st.sampled_from(("single", "any"))),

@@ -321,7 +321,7 @@ class World:
             if scope.host is None:
                 break
             scope = scope.host.scope
-        most = self.plan.agents[number].max_depth
+        most = self.plan.agents[number].limits.depth or 0
         outer = [self.trails[one] for one in path[1:]]
         deepest = min([len(path) - 1 + most, *(one.deepest for one in outer)])
         return Trail(number, tuple(path), deepest)

@@ -28,6 +28,9 @@ def promised(world: World, trail: Trail) -> None:
     """Hold one run to what is proved and promised of it."""
     executor = world.executors[trail.number]
     limits = executor.limits
+    nested = limits.nested_runs
+    # One that is resumed by hand has begun twice.
+    assert nested is None or trail.restarts or trail.spent["nested_runs"] <= nested
     # A run around it may stop a run wherever a deadline may: its proof is one with a deadline.
     seconds = LONG if trail.depth and limits.seconds is None else limits.seconds
     certificate = executor.graph.verify(replace(limits, seconds=seconds)).certificate
@@ -145,7 +148,8 @@ BORDERS = frozenset(
         *("answered", "resumed", "run within a run", "depth 9", "blocked the loop", "asked beyond the limits"),
         *(f"stopped by {limit}" for limit in ("iterations", "model_calls", "tool_calls", "tokens", "cost", "seconds")),
         *("stopped by fan_out", "stopped by reviews", "stopped by restarts", "tokens beyond the limit, in flight"),
-        *(f"stopped by outer {limit}" for limit in ("depth", "model_calls", "tool_calls", "tokens", "cost", "seconds")),
+        *(f"stopped by outer {limit}" for limit in ("depth", "nested_runs", "model_calls", "tool_calls")),
+        *(f"stopped by outer {limit}" for limit in ("tokens", "cost", "seconds")),
         *(f"failed with {error}" for error in ("ScriptedError", "ModelError", "InvalidReplyError", "ParseError")),
     }
 )

@@ -451,9 +451,10 @@ def test_what_is_proved_of_random_machines_holds_of_every_run(
     """The nodes run as they are, on the real engine, whatever their effects report."""
     verdict = verify(drawn.graph, limits)
     event(verdict.status)
-    errands = {kind for one in drawn.nodes for kind in map(errand_class, one.errands)}
+    nodes = [one for outer in drawn.nodes for one in (outer, *outer.inner)]
+    errands = {kind for one in nodes for kind in map(errand_class, one.errands)}
     replies: dict[type[Effect[Any]], Sequence[object]] = dict.fromkeys(errands, (0, 3))
-    if verdict.certificate is None or any(one.asks == "models" for one in drawn.nodes):
+    if verdict.certificate is None or any(one.asks == "models" for one in nodes):
         return
     bounds = verdict.certificate.bounds
     found = explore(drawn.graph, limits, drawn.value(choices), replies_of(drawn.graph, replies))

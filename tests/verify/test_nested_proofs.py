@@ -122,14 +122,14 @@ def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> 
 
 def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
     inner = caller_of(Caller(), echo)
-    assert proof(delegating(inner)).assumptions[2:] == (
+    assert proof(delegating(inner)).assumptions[3:] == (
         "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, "
         "pass host=call",
         "what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on model calls and "
         "tool calls, which have no limit",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
-    assert proof(limited).assumptions[2:] == (
+    assert proof(limited).assumptions[3:] == (
         "runs that its calls start (any number, as deep as may be) end, and know the run around them: in a thread of "
         "your own, pass host=call",
     )
