@@ -371,8 +371,10 @@ class Crashing:
         # Nor where an observer is reported to have failed: whether the event before that holds is not known.
         if isinstance(event, (Done, Failed)) or (isinstance(event, Reported) and event.effect is None):
             return
-        self.run = self.run or event.call.run_id
-        if event.call.run_id != self.run:
+        # Any: a run's own events have a call.
+        call: Any = event.call
+        self.run = self.run or call.run_id
+        if call.run_id != self.run:
             return
         self.seen += 1
         if self.seen in self.world.plan.crashes:

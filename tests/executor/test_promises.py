@@ -147,10 +147,10 @@ BORDERS = frozenset(
     {
         *("answered", "resumed", "run within a run", "depth 9", "blocked the loop", "asked beyond the limits"),
         *(f"stopped by {limit}" for limit in ("iterations", "model_calls", "tool_calls", "tokens", "cost", "seconds")),
-        *("stopped by fan_out", "stopped by reviews", "stopped by restarts", "tokens beyond the limit, in flight"),
+        *("stopped by fan_out", "stopped by restarts", "tokens beyond the limit, in flight"),
         *(f"stopped by outer {limit}" for limit in ("depth", "nested_runs", "model_calls", "tool_calls")),
         *(f"stopped by outer {limit}" for limit in ("tokens", "cost", "seconds")),
-        *(f"failed with {error}" for error in ("ScriptedError", "ModelError", "InvalidReplyError", "ParseError")),
+        *(f"failed with {error}" for error in ("ScriptedError", "ModelError", "InvalidReplyError")),
     }
 )
 

@@ -179,3 +179,5 @@ def _assumptions_of_nesting(certificate: Certificate, limits: Limits) -> Iterato
         )
     if not certificate.holds_within:
         yield "it is not run within another run that has a limit on what it has none"
+    elif not all(possible(one, certificate.limits) for one in certificate.flow.transitions):
+        yield "within another run that stops it where its own limits cannot, it ends, after more transitions perhaps"
