@@ -123,15 +123,16 @@ def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> 
 def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
-        "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, "
-        "pass host=call",
-        "what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on model calls and "
-        "tool calls, which have no limit",
+        "runs that its calls start (at most 1,000, 8 levels deep) end, and find the call around them: in a thread of "
+        "your own, pass host=call",
+        "runs that its calls start, other than tools made by as_tool, are not in the bounds on model calls and tool "
+        "calls, which have no limit",
+        "within a run with a limit that it lacks itself, it ends, but may take more transitions",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
-        "runs that its calls start (any number, as deep as may be) end, and know the run around them: in a thread of "
-        "your own, pass host=call",
+        "runs that its calls start (any number, at any depth) end, and find the call around them: in a thread of your "
+        "own, pass host=call",
     )
 
 
@@ -274,7 +275,7 @@ def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_within
-    assert verdict.assumptions[-1] == "it is not run within another run that has a limit on what it has none"
+    assert verdict.assumptions[-1] == "it is not run within a run with a limit that it lacks itself"
     claimed = dataclasses.replace(verdict.certificate, holds_within=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)

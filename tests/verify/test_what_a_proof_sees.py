@@ -328,13 +328,14 @@ LEFT = "what goes on in the thread or task of a cut effect is not counted"
 ONE = "an effect counts as one, whatever its handler does: a client's own retries are not counted"
 NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
 NESTED = (
-    "runs that its calls start (at most 1,000, 8 deep) end, and know the run around them: in a thread of your own, "
-    "pass host=call"
+    "runs that its calls start (at most 1,000, 8 levels deep) end, and find the call around them: in a thread of your "
+    "own, pass host=call"
 )
 BESIDE = (
-    "what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on model calls, which "
-    "have no limit"
+    "runs that its calls start, other than tools made by as_tool, are not in the bounds on model calls, which have no "
+    "limit"
 )
+MORE = "within a run with a limit that it lacks itself, it ends, but may take more transitions"
 AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
 
 
@@ -342,7 +343,7 @@ AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
     ("limits", "asks", "assumed"),
     [
         (Limits(), None, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
-        (Limits(fan_out=None), 3, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
+        (Limits(fan_out=None), 3, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE, MORE)),
         (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE, NEVER_AGAIN, NESTED)),
         (Limits(restarts=0), None, (RETURNS, ONE, NESTED, BESIDE)),
         (Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE, AGAIN, NESTED, BESIDE)),

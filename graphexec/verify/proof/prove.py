@@ -166,18 +166,18 @@ def _assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> Iterat
 
 def _assumptions_of_nesting(certificate: Certificate, limits: Limits) -> Iterator[str]:
     most = "any number" if limits.nested_runs is None else f"at most {format_number(limits.nested_runs)}"
-    levels = "as deep as may be" if limits.depth is None else f"{format_number(limits.depth)} deep"
+    levels = "at any depth" if limits.depth is None else f"{format_number(limits.depth)} levels deep"
     yield (
-        f"runs that its calls start ({most}, {levels}) end, and know the run around them: in a thread of your own, "
+        f"runs that its calls start ({most}, {levels}) end, and find the call around them: in a thread of your own, "
         f"pass host=call"
     )
     without = [name for name in certificate.bounds.meters if limits[name] is None]
     if without:
         yield (
-            f"what runs in its calls charge, unless tools by as_tool start them, is beside these bounds on "
+            f"runs that its calls start, other than tools made by as_tool, are not in the bounds on "
             f"{' and '.join(name.replace('_', ' ') for name in without)}, which have no limit"
         )
     if not certificate.holds_within:
-        yield "it is not run within another run that has a limit on what it has none"
+        yield "it is not run within a run with a limit that it lacks itself"
     elif not all(possible(one, certificate.limits) for one in certificate.flow.transitions):
-        yield "within another run that stops it where its own limits cannot, it ends, after more transitions perhaps"
+        yield "within a run with a limit that it lacks itself, it ends, but may take more transitions"
