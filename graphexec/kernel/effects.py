@@ -92,6 +92,13 @@ class Effect(Generic[R_co]):
         return None
 
 
+def answers_cut(kind: type[Effect[Any]]) -> bool:
+    """Return whether effects of a class have a reply for the deadline that cuts them."""
+    # Any: checkers do not know the class of its replies.
+    usual: Any = Effect
+    return kind.cut is not usual.cut
+
+
 # What belongs to a class of effects, and how it is written.
 _CLASS_WIDE = {
     "charges": 'charges: ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1}',

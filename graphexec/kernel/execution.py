@@ -196,8 +196,8 @@ class Execution(Counters):
                 if not rank < before:
                     raise CertificateError(
                         f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate "
-                        f"is of another machine or of other limits, or a run around this one has a limit that it has "
-                        f"not: prove it anew, with that limit"
+                        f"is of another machine or of other limits, or a run around this one has a limit that the "
+                        f"machine was proved without: prove it again, with that limit"
                     )
                 before = rank
             self._step = step = following

@@ -418,7 +418,8 @@ class Exhausted:
 
     def _text(self) -> str:
         if self.limit == "depth":
-            return f"the limit of {format_count(self.value)} runs within one another was reached"
+            levels = "level" if self.value == 1 else "levels"
+            return f"the limit of {format_count(self.value)} {levels} of runs within a run was reached"
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit: the limit on the cost.

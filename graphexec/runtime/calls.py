@@ -24,9 +24,10 @@ R = TypeVar("R")
 class Scope:
     """The common part of a run's calls: its id and context, its clock, and the engine that is charged."""
 
-    __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "run_id")
+    __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "levels", "run_id")
     depth: int
     deepest: float
+    levels: int
 
     def __init__(
         self,
@@ -42,9 +43,9 @@ class Scope:
         self.host = host
         outer = None if host is None else scope_of(host)
         self.depth = 0 if outer is None else outer.depth + 1
-        # The depth that runs may have, by the limits of this one and of those around it.
-        deepest = math.inf if levels is None else self.depth + levels
-        self.deepest = deepest if outer is None else min(outer.deepest, deepest)
+        # The depth that runs may have, and the limit by which it is: of this one, or of one around it.
+        own = (math.inf, 0) if levels is None else (self.depth + levels, levels)
+        self.deepest, self.levels = own if outer is None else min((outer.deepest, outer.levels), own)
         self.began = 0.0
         self._execution: Execution | None = None
 
@@ -195,7 +196,7 @@ class Nesting:
         self.seconds = None if left is None else started + left
         too_deep = scope.depth > scope.deepest
         self.refused = (
-            Exhausted("depth", scope.deepest, scope.deepest, outer=True)
+            Exhausted("depth", scope.levels, scope.levels, outer=True)
             if too_deep
             else self.charge({"nested_runs": 1}, ())
         )

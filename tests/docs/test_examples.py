@@ -21,6 +21,7 @@ PROVED
   model calls: iterations + 1 = 7 (exact)
   tool calls: fan_out*iterations = 6 (exact)
   seconds: no bound
+  assuming: 6 things, which verdict.assumptions and graphexec check list
 """,
     "react": """\
 population(Lisbon) -> 567131
@@ -38,6 +39,7 @@ PROVED
   transitions: payments + 2 = 5 (exact)
   payments: payments = 3 (at most)
   seconds: no bound
+  assuming: 5 things, which verdict.assumptions and graphexec check list
 Shipped(parcel='lamp-1') after 2 payments, 0.5 in fees
 Cancelled(order=Order(article='chair', price=70, cards=('second',)), reason='sold out')
 reserve -> pay
@@ -172,6 +174,7 @@ PROVED
   model calls: iterations*research.iterations + iterations = 12 (exact)
   tool calls: fan_out*iterations*research.iterations = 8 (exact)
   seconds: no bound
+  assuming: 6 things, which verdict.assumptions and graphexec check list
 """,
     "extensions": """\
 PROVED
@@ -179,6 +182,7 @@ PROVED
   model calls: extensions*iterations + iterations = 9 (exact)
   tool calls: extensions*fan_out*iterations + fan_out*iterations = 9 (exact)
   seconds: no bound
+  assuming: 6 things, which verdict.assumptions and graphexec check list
 After 3 steps the limit of 3 iterations was reached (3 spent). Go on? yes
 After 6 steps the limit of 3 iterations was reached (3 spent). Go on? yes
 Agent stopped due to extension limit. 9

@@ -75,7 +75,8 @@ def test_a_step_that_does_not_lower_the_rank_ends_the_run(level: int) -> None:
     ranks = {**WAY, "join": ((level, ()),)}
     assert refused(DIAMOND, Number(4), ranked(deeper(ranks))) == (
         f"the rank does not fall from halve (2, 0, 0) to join ({level}, 0, 0); the certificate is of another machine "
-        f"or of other limits, or a run around this one has a limit that it has not: prove it anew, with that limit"
+        f"or of other limits, or a run around this one has a limit that the machine was proved "
+        "without: prove it again, with that limit"
     )
     # Reckoned with in the shorter way, each is one number.
     text = refused(DIAMOND, Number(4), ranked(ranks))
@@ -97,8 +98,8 @@ def test_ranks_are_compared_from_left_to_right() -> None:
     swapped: Ranks = {"tick": ((1, ("iterations",)), (2, ())), "tock": ((1, ("iterations",)), (1, ()))}
     assert refused(CLOCK, Tick(), ranked(deeper(swapped), iterations=3)) == (
         "the rank does not fall from tock (1, 2, 1, 0, 0) to tick (1, 2, 2, 0, 0); the certificate is of another "
-        "machine or of other limits, or a run around this one has a limit that it has not: prove it anew, with that "
-        "limit"
+        "machine or of other limits, or a run around this one has a limit that the machine was proved "
+        "without: prove it again, with that limit"
     )
     assert "from tock (" in refused(CLOCK, Tick(), ranked(swapped, iterations=3))
 
@@ -301,7 +302,8 @@ def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_ra
 def test_a_rank_that_counts_what_a_turn_does_not_spend_does_not_fall() -> None:
     assert refused(THINKING, Turn(0), thinking("iterations", Usage())) == (
         "the rank does not fall from think (1, 15) to think (1, 15); the certificate is of another machine or of other "
-        "limits, or a run around this one has a limit that it has not: prove it anew, with that limit"
+        "limits, or a run around this one has a limit that the machine was proved "
+        "without: prove it again, with that limit"
     )
 
 

@@ -256,7 +256,7 @@ def test_depth_limit_says_how_deep() -> None:
 
     executors.append(caller_of(Caller(answers_after=1), again, max_depth=2))
     executors[0].run("q")
-    assert str(stops[0].limit) == "the limit of 2 runs within one another was reached, by the run around it"
+    assert str(stops[0].limit) == "the limit of 2 levels of runs within a run was reached, by the run around it"
     assert stops[1:] == [None, None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ from graphexec import (
     tool,
 )
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError
-from graphexec.memory import BufferMemory
+from graphexec.errors import InputError, ParseError
+from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
@@ -215,9 +216,48 @@ def test_runs_within_a_limit_that_is_set_are_allowed() -> None:
         return str(inner.run(text).output)
 
     with pytest.raises(
-        AssertionError, match=r"the tool helper starts runs that take model calls: .*; set max_model_calls"
+        AssertionError,
+        match=r"the tool helper charges model calls that the proof does not count: .*; set max_model_calls",
     ):
         verify_termination(executor_of(helper), examples=5)
     verify_termination(executor_of(helper, max_model_calls=10), examples=5)
     # What it charges is known, and part of the bound.
     verify_termination(executor_of(inner.as_tool("helper", "Helps.")), examples=5)
+
+
+def test_what_a_memory_asks_of_a_model_is_beside_the_bounds() -> None:
+    """It is one of the assumptions of the proof, which the bound on model calls says."""
+    memory = SummaryMemory(ScriptedModel(["They talked."] * 500))
+    agent = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "done"}), tools=[], memory=memory)
+    verify_termination(agent, examples=3)
+
+
+def test_an_error_that_is_allowed_ends_a_run_at_its_own_time() -> None:
+    """What took eight virtual seconds is not waited for in a sync run, also where the run fails."""
+
+    @tool
+    async def ponder(text: str) -> str:
+        """Think for long."""
+        await asyncio.sleep(8)
+        raise KeyError(text)
+
+    executor = AgentExecutor(agent=decide_twice, tools=[ponder], handle_tool_errors="raise")
+    began = time.monotonic()
+    verify_termination(executor, examples=5, raises=(KeyError, ParseError))
+    assert time.monotonic() - began < 8
+
+
+def decide_twice(steps: Any, inputs: Any) -> Any:
+    return AgentFinish({"output": "done"}) if len(steps) > 1 else AgentAction("ponder", {"text": "a"})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("add", r"stateful is 'add'; give a list of names: \['add'\]"),
+        (["addd"], "no tool and no node; did you mean add?"),
+    ],
+)
+def test_names_that_are_not_known_are_refused(given: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        verify_termination(executor_of(add), stateful=given, examples=1)

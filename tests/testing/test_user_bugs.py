@@ -328,7 +328,7 @@ BUGS: dict[str, tuple[str, str]] = {
         def machine():
             return executor(research, max_iterations=3, max_tool_calls=None, max_fan_out=2)
         """,
-        "dispatch_tools: the tool research starts runs that take model calls*",
+        "dispatch_tools: the tool research charges model calls that the proof does not count*",
     ),
     "a tool whose runs are not charged": (
         """

@@ -23,7 +23,8 @@ def calling(*, models: int | None = 0, tools: int | None = 0, others: int = 0) -
     """The fields of a transition whose visit makes at most so many calls, or any number; `others` cost nothing."""
     kinds = [kind for kind, most in ((MODEL_CALL, models), (TOOL_CALL, tools), ((), others)) if most != 0]
     most = None if models is None or tools is None else max(models, tools, others)
-    return {"most": most, "kinds": tuple(kinds)}
+    # Tools that are cut say so, and their node goes on.
+    return {"most": most, "kinds": tuple(kinds), "answered": kinds == [TOOL_CALL]}
 
 
 # ---- flows with a run that does not end, and why

@@ -115,7 +115,7 @@ def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> 
     verdict = delegating(inner, allow_nonterminating=True).verify()
     assert verdict.status == "unproved"
     assert verdict.why == (
-        "GX018 at dispatch_tools: the tool delegate_0 runs an executor of which it is not proved that every run ends. "
+        "GX018 at dispatch_tools: the tool delegate_0 runs an executor that is not proved to end. "
         "Make delegate_0 of an executor that is proved, without allow_nonterminating."
     )
 
@@ -125,15 +125,43 @@ def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
     assert proof(delegating(inner)).assumptions[3:] == (
         "runs that its calls start (at most 1,000, 8 levels deep) end, and find the call around them: in a thread of "
         "your own, pass host=call",
-        "runs that its calls start, other than tools made by as_tool, are not in the bounds on model calls and tool "
-        "calls, which have no limit",
-        "within a run with a limit that it lacks itself, it ends, but may take more transitions",
+        "the bounds on model calls and tool calls leave out what runs within its calls charge, but for tools made by "
+        "as_tool, and what a memory asks of a model: set limits to have it in",
+        "within a run that limits something it does not limit itself, it ends, but may take more transitions",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
         "runs that its calls start (any number, at any depth) end, and find the call around them: in a thread of your "
         "own, pass host=call",
     )
+
+
+def test_calls_of_which_the_number_is_not_known_start_any_number_of_runs() -> None:
+    """Their replies may report more of them than they were charged."""
+    nested = NestedRuns("pages", 1, (("others", 4, 4),))
+    machine = bind(REPORTING, nested)
+    for limits, expected in (
+        (Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
+        (Limits(nested_runs=None), "no bound"),
+        (Limits(depth=0), "0 (exact)"),
+    ):
+        certificate = machine.verify(limits).certificate
+        assert certificate is not None
+        check(certificate, machine)
+        assert {name: str(bound) for name, bound in certificate.bounds.meters.items()} == {"others": expected}
+
+
+def test_what_runs_within_only_report_is_not_bounded() -> None:
+    """The machine around them charges the same meter, and reports no more of it."""
+    inner = REPORTING.verify().nested_runs("reporting", "pages")
+    assert inner.charges == (("pages", None, None),)
+    certificate = bind(FETCHING, inner).verify(Limits()).certificate
+    assert certificate is not None
+    assert str(certificate.bounds.meters["pages"]) == "no bound"
+    assert str(certificate.bounds.alone["pages"]) == "1 (exact)"
+    limited = bind(FETCHING, inner).verify(Limits(depth=0)).certificate
+    assert limited is not None
+    assert str(limited.bounds.meters["pages"]) == "1 (exact)"
 
 
 @settings(max_examples=60, deadline=None)
@@ -256,6 +284,32 @@ FETCHING: Graph[Address, Page] = graph(
 )
 
 
+@final
+@dataclass(frozen=True)
+class Survey(Effect[int]):
+    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+    measures: ClassVar[tuple[Meter, ...]] = (PAGES,)
+
+    def measure(self, reply: int) -> tuple[float, ...]:
+        return (reply,)
+
+
+@charged(when_spent=missed, asks=1)
+@node
+def survey(address: Address) -> Asks[Survey, Page]:
+    return Page(str((yield Survey())))
+
+
+@node
+def give_up(given: Missed) -> Page:
+    return Page(str(given.number))
+
+
+REPORTING: Graph[Address, Page] = graph(
+    edges(survey, on(Page, END) | on(Missed, give_up)) | edges(give_up, on(Page, END)), start=survey
+)
+
+
 def test_meters_of_the_runs_within_are_bounded_as_well() -> None:
     def bounds(others: int | None, limits: Limits) -> dict[str, str]:
         machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
@@ -267,7 +321,8 @@ def test_meters_of_the_runs_within_are_bounded_as_well() -> None:
     assert bounds(4, Limits()) == {"pages": "1 (exact)", "others": "4 (at most)"}
     assert bounds(4, Limits(nested_runs=0)) == {"pages": "1 (exact)", "others": "0 (exact)"}
     assert bounds(4, Limits({Meter("others"): 3})) == {"pages": "1 (exact)", "others": "others = 3 (at most)"}
-    assert bounds(None, Limits())["others"] == "no bound"
+    # Where there is no bound, nothing is said of it.
+    assert bounds(None, Limits()) == {"pages": "1 (exact)"}
 
 
 def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None:
@@ -275,7 +330,7 @@ def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_within
-    assert verdict.assumptions[-1] == "it is not run within a run with a limit that it lacks itself"
+    assert verdict.assumptions[-1] == "it is not run within a run that limits something it does not limit itself"
     claimed = dataclasses.replace(verdict.certificate, holds_within=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)
@@ -290,4 +345,4 @@ def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None
         return str(executor.with_limits(limits).run("q").steps[0].observation)
 
     assert observed(Limits()) == "it"
-    assert "has a limit that it has not: prove it anew, with that limit" in observed(Limits({PAGES: 0}))
+    assert "has a limit that the machine was proved without" in observed(Limits({PAGES: 0}))

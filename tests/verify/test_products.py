@@ -234,14 +234,15 @@ def test_a_visit_that_need_not_ask_returns_in_any_case() -> None:
 
 
 def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
-    flow = flow_with(
-        way("a", "a", "tool_calls", **calling(tools=1), asks=1),
-        within("a", "tool_calls", **calling(tools=1)),
-        way("a", END.name),
-    )
-    product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=1))
-    assert ("within", "END", (1, 0)) in steps(product, "a", 1, 1)
-    assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
+    for answered in (False, True):
+        asking: Any = calling(tools=1) | {"answered": answered}
+        flow = flow_with(
+            way("a", "a", "tool_calls", **asking, asks=1), within("a", "tool_calls", **asking), way("a", END.name)
+        )
+        product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=1))
+        # What has an answer for the deadline that cuts it does not leave the node.
+        assert (("within", "END", (1, 0)) in steps(product, "a", 1, 1)) is not answered
+        assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
 def test_an_edge_that_is_taken_when_time_is_up_resets_what_it_says() -> None:

@@ -33,6 +33,7 @@ from graphexec.errors import LimitsError
 from graphexec.kernel import Edge
 from graphexec.messages import CompletionRequest
 from graphexec.verify import check
+from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
 from tests.verify.flows import calling
 
@@ -264,7 +265,7 @@ def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
     flow = Flow("a", ("a",), (one,), (("x", 1),))
     written = json.dumps(dataclasses.asdict(flow), sort_keys=True)
     assert written.startswith(
-        '{"budgets": [["x", 1]], "measured": [], "nodes": ["a"], "start": "a", "transitions": [{"asks": 0, '
+        '{"budgets": [["x", 1]], "measured": [], "nodes": ["a"], "start": "a", "transitions": [{"answered": false, '
     )
     assert flow.digest == hashlib.sha256(written.encode()).hexdigest()
 
@@ -326,17 +327,17 @@ CUT = (
 )
 LEFT = "what goes on in the thread or task of a cut effect is not counted"
 ONE = "an effect counts as one, whatever its handler does: a client's own retries are not counted"
-NEVER_AGAIN = "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
+NEVER_AGAIN = "no run is resumed after a crash, where an unanswered effect is charged again (set Limits(restarts=...))"
 NESTED = (
     "runs that its calls start (at most 1,000, 8 levels deep) end, and find the call around them: in a thread of your "
     "own, pass host=call"
 )
 BESIDE = (
-    "runs that its calls start, other than tools made by as_tool, are not in the bounds on model calls, which have no "
-    "limit"
+    "the bounds on model calls leave out what runs within its calls charge, but for tools made by as_tool, and what a "
+    "memory asks of a model: set limits to have it in"
 )
-MORE = "within a run with a limit that it lacks itself, it ends, but may take more transitions"
-AGAIN = "who takes a run up again after a crash says so: snapshot.restarted()"
+MORE = "within a run that limits something it does not limit itself, it ends, but may take more transitions"
+AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 
 
 @pytest.mark.parametrize(
@@ -354,7 +355,9 @@ def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assum
     assert verdict.proved
     assert verdict.assumptions == assumed
     assert verdict.findings == ()
-    assert str(verdict).splitlines()[-len(assumed) :] == [f"  assuming: {one}" for one in assumed]
+    assert str(verdict).splitlines()[-1] == (
+        f"  assuming: {len(assumed)} things, which verdict.assumptions and graphexec check list"
+    )
 
 
 @pytest.mark.parametrize("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
@@ -410,6 +413,25 @@ def test_limit_that_is_set_is_not_advised() -> None:
             "GX013",
             f"set max_fan_out or max_{meter} (agent_limits has them without max_), or {SAY_HOW_MANY}",
         )
+
+
+def give(given: Given, limit: Exhausted) -> Given:
+    del limit
+    return given
+
+
+def test_no_run_is_shown_that_leaves_a_tool_by_the_clock() -> None:
+    """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
+    ended: list[str] = []
+    for function in (use, think):
+        asking_once: Any = charged(when_spent=give, asks=1)(function)
+        row: Any = edges
+        machine: Graph[Any, Any] = graph(row(asking_once, on(Made, END) | on(Given, asking_once)), start=asking_once)
+        verdict = machine.verify(agent_limits(seconds=5))
+        ended.append(
+            f"{function.name}: {verdict.status}, {explore_table(machine, agent_limits(seconds=5)).endless is None}"
+        )
+    assert ended == ["use: unproved, True", "think: refuted, False"]
 
 
 def test_every_node_whose_asks_nothing_bounds_is_named() -> None:

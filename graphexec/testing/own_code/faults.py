@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
-from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory
+from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
@@ -139,9 +139,9 @@ def _uncharged(run: OwnRun) -> Iterator[BrokenPromise]:
     for who in run.uncharged:
         yield BrokenPromise(
             who,
-            "starts a run that is not charged to the run around it, so that no limit of that one holds for it",
+            "starts a run that is not charged to the run around it, so that the limits of that run do not hold for it",
             "start it with run(..., host=call), where call is the tool's parameter annotated CallContext, or in a "
-            "thread with a copy of the context variables",
+            "thread with contextvars.copy_context().run",
         )
 
 
@@ -155,11 +155,16 @@ def _beyond_bounds(run: OwnRun, graph: Graph[Any, Any], bounds: Bounds, limits: 
         # A limit that is set holds for the runs within.
         if name in measured or limits[name] is not None or bound.number is None or spent <= bound.number:
             continue
-        within = [call for call in _calls(run.events) if (call.charged or {}).get(name)]
+        calls = [call for call in _calls(run.events) if (call.charged or {}).get(name)]
+        # What a memory asks of a model is assumed to be counted beside the bounds.
+        within = [call for call in calls if not isinstance(call.effect, (LoadMemory, SaveMemory))]
+        beside = sum((call.charged or {}).get(name, 0) for call in calls if call not in within)
+        if spent - beside <= bound.number:
+            continue
         who = run.watchdog.describe_call(within[0]) if within else "the run"
         meter = name.replace("_", " ")
         fact = (
-            f"starts runs that take {meter}: {spent:g} in all, and at most {bound.number:g} are proved ({bound.form})"
+            f"charges {meter} that the proof does not count: {spent:g} in all, and at most {bound.number:g} are proved"
         )
         yield BrokenPromise(who, fact, f"set max_{name}, which holds for the runs within, too")
 

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import Any, Final, final
 
 from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
+from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Event
@@ -69,6 +70,8 @@ class Rehearsal:
             unanswered = asked - machine.run_context.handlers.keys()
             asked &= {CallModel, AskHuman, *(replies or {}), *unanswered}
         trial.watchdog.names = _names(machine)
+        tools = [*machine.tools] if isinstance(machine, AgentExecutor) else []
+        _check_names("stateful", stateful, [*trial.graph.nodes, *tools])
         return cls(machine, trial, frozenset(asked), frozenset(stateful), context)
 
     def hold(self, examples: int) -> None:
@@ -126,25 +129,27 @@ class Rehearsal:
                 async for event in running:
                     see(event)
 
-        def drive(player: Player, see: Callable[[Event[Any]], None]) -> float:
+        def drive(player: Player, see: Callable[[Event[Any]], None]) -> None:
             clock.run(play(player.astream(), see))
-            return clock.seconds
 
-        return self._played(attack, loop_time, drive)
+        return self._played(attack, loop_time, drive, lambda: clock.seconds)
 
     def play_sync(self, attack: Attack) -> OwnRun:
         """Run it sync, in real time."""
 
-        def drive(player: Player, see: Callable[[Event[Any]], None]) -> float:
+        def drive(player: Player, see: Callable[[Event[Any]], None]) -> None:
             with contextlib.closing(player.stream()) as running:
                 for event in running:
                     see(event)
-            return 0.0
 
-        return self._played(attack, time.monotonic, drive)
+        return self._played(attack, time.monotonic, drive, lambda: 0.0)
 
     def _played(
-        self, attack: Attack, clock: Callable[[], float], drive: Callable[[Player, Callable[[Event[Any]], None]], float]
+        self,
+        attack: Attack,
+        clock: Callable[[], float],
+        drive: Callable[[Player, Callable[[Event[Any]], None]], None],
+        elapsed: Callable[[], float],
     ) -> OwnRun:
         adversary, events, counter = (
             Adversary(attack, self.trial.oracle),
@@ -156,10 +161,10 @@ class Rehearsal:
             events.append(event)
             counter.see(event)
 
-        seconds, error = 0.0, None
+        error = None
         self.trial.watchdog.uncharged.clear()
         try:
-            seconds = drive(self._player(adversary, clock), see)
+            drive(self._player(adversary, clock), see)
         except AskedTooOftenError:
             raise
         except DeadlockError as deadlock:
@@ -167,7 +172,7 @@ class Rehearsal:
         except Exception as raised:  # noqa: BLE001 - what a run raises is what is to be judged
             error = raised
         return OwnRun(
-            tuple(events), error, adversary, self.trial.watchdog, seconds, tuple(self.trial.watchdog.uncharged)
+            tuple(events), error, adversary, self.trial.watchdog, elapsed(), tuple(self.trial.watchdog.uncharged)
         )
 
     def _player(self, adversary: Adversary, clock: Callable[[], float]) -> Player:
@@ -272,6 +277,17 @@ def _shorter(attack: Attack) -> Iterator[Attack]:
 
 def _with_part(attack: Attack, part: Part, moves: tuple[Move, ...]) -> Attack:
     return Attack(*(moves if one == part else attack.part(one) for one in PARTS))
+
+
+def _check_names(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """Raise `InputError` for a string in the place of several, and for a name that is not known."""
+    # A front door: a string is a sequence of its letters.
+    if isinstance(given, str):
+        raise InputError(f"{option} is {given!r}; give a list of names: [{given!r}]")
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), known, f"there are {', '.join(known)}")
+            raise InputError(f"{option} has {name!r}, which is no tool and no node; {hint}")
 
 
 def _names(machine: Verifiable) -> dict[type, str]:

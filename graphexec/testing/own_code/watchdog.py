@@ -6,12 +6,12 @@ import contextlib
 import ctypes
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from time import monotonic
 from types import FrameType
 from typing import Any, Final, TypeVar, final
 
@@ -65,7 +65,7 @@ class Watchdog:
     @contextlib.contextmanager
     def around_call(self, call: CallContext[Any]) -> Generator[None]:
         """Know the call while it is carried out."""
-        self.open[call] = monotonic()
+        self.open[call] = time.monotonic()
         try:
             yield
         finally:
@@ -109,7 +109,7 @@ class Watchdog:
         __tracebackhide__ = True
         since: dict[FrameType, float] = {}
         while not wait((result,), _LOOK).done:
-            now, stacks = monotonic(), list(begun.user_stacks().values())
+            now, stacks = time.monotonic(), list(begun.user_stacks().values())
             # A call that goes on keeps its frame.
             since = {stack[-1]: since.get(stack[-1], now) for stack in stacks}
             for stack in stacks:
@@ -203,8 +203,22 @@ class _Begun:
 
     def interrupt(self) -> None:
         """End the loops of threads that hang; one in a blocking call runs on as a daemon."""
-        for ident in self.user_stacks():
+        for ident in filter(_is_running, list(self.user_stacks())):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
+
+
+def _is_running(ident: int) -> bool:
+    """Return whether a thread takes processor time, as far as the system tells.
+
+    One that does not would not take note of an exception; and until it does, Python 3.11 with a tracer, such as that of
+    coverage, stands still.
+    """
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return True
+    clock = time.pthread_getcpuclockid(ident)
+    before = time.clock_gettime(clock)
+    time.sleep(_LOOK)
+    return time.clock_gettime(clock) > before
 
 
 def _is_engine(frame: FrameType) -> bool:

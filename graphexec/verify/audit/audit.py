@@ -307,7 +307,9 @@ def _beyond(trace: Trace, certificate: Certificate, last: int) -> Iterator[Viola
         yield Violation(moved[int(most)], f"these are more than the {show(most)} transitions that were proved", REPORT)
     if result is None:
         return
-    for name, bound in [(name, one.number) for name, one in (*bounds.meters.items(), ("seconds", bounds.seconds))]:
+    # What runs within the calls have charged is not the machine's own.
+    own = bounds.alone or bounds.meters
+    for name, bound in [(name, one.number) for name, one in (*own.items(), ("seconds", bounds.seconds))]:
         took: float = result["spent"].get(name, 0)
         # A whole number of any size is not added to a fraction.
         grace: float = 0

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
 from itertools import permutations
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
 from graphexec.kernel.counters import Ranks
-from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits, Meter, Spent
+from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
@@ -35,20 +35,29 @@ from graphexec.verify.proof.flow import TransitionKind
 
 
 class PuppetEffect(Effect[None]):
-    """A puppet's request in the place of an effect: it costs the same, and its reply reports nothing more."""
+    """A puppet's request in the place of an effect: it costs the same, and its reply reports nothing more.
+
+    If it is `answered`, it has a reply for the deadline that cuts it.
+    """
 
     __slots__ = ()
+    answered: ClassVar[bool] = False
 
     def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - none reports anything
         """Return 0 for each meter, of which nothing is taken beyond the charge."""
         return (0,) * len(self.measures)
 
+    def cut(self, exhausted: Exhausted) -> bool | None:  # noqa: ARG002 - whatever cuts it
+        """Return a reply if there is one for what is cut."""
+        return self.answered or None
+
 
 @cache
-def _puppet_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter]) -> PuppetEffect:
-    kind: type[PuppetEffect] = type(
-        "PuppetEffect", (PuppetEffect,), {"__slots__": (), "charges": dict(charges), "measures": tuple(measures)}
-    )
+def _puppet_effect(
+    charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool
+) -> PuppetEffect:
+    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered}
+    kind: type[PuppetEffect] = type("PuppetEffect", (PuppetEffect,), {"__slots__": (), **given})
     return kind()
 
 
@@ -61,7 +70,8 @@ def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
             for meter in effect.measures
             if meter.whole and meter not in effect.charges and limits[meter] is not None
         )
-        effects[_puppet_effect(frozenset(effect.charges.items()), frozenset(compared))] = None
+        answered = answers_cut(effect)
+        effects[_puppet_effect(frozenset(effect.charges.items()), frozenset(compared), answered=answered)] = None
     return list(effects)
 
 
@@ -150,7 +160,9 @@ class Puppets:
             waits = bool(asks) or node.kind == "opaque"
             if waits and self._limits.seconds is not None:
                 yield from (Pull(outcome, asks, "late") for outcome in node.returns)
-                yield Pull(node.returns[0], asks, "cut")
+                # One that has a reply for this goes on.
+                answered = any(effect.answered for effect in asks)
+                yield from (Pull(outcome, asks, "cut") for outcome in node.returns[: None if answered else 1])
             if waits and restarts:
                 yield Pull(node.returns[0], asks, "crash waiting")
         if restarts:
@@ -262,7 +274,9 @@ class Puppets:
     def _ask_effects(self, value: object) -> Generator[Any, Any, object]:
         effects = self._pull.asks
         if len(effects) == 1 or self._pull.order == "one by one":
-            yield from effects
+            # `yield from` a tuple takes no replies.
+            for effect in effects:  # noqa: UP028
+                yield effect
         elif effects:
             yield All(effects)
         return self._return_result(value)

@@ -72,8 +72,7 @@ def _bounds(prover: _Prover) -> Bounds:
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
     depth, runs = (_bound_of_runs(name, limit) for name, limit in _limits_of_runs(limits))
-    own = {} if nested is None else alone
-    return Bounds(prover.bound(lambda _: _ONE), meters, seconds, depth, runs, own)
+    return Bounds(prover.bound(lambda _: _ONE), meters, seconds, depth, runs, alone)
 
 
 def _limits_of_runs(limits: Limits) -> Iterable[tuple[str, int | None]]:
@@ -212,9 +211,14 @@ class _Prover:
         if own.number is None or not rows or _is_limit_of(own, name):
             return own
         one, whole = rows[0]
-        calls = alone[nested.meter].number if nested.meter in alone else 0
-        runs = self.limits.nested_runs
+        # Of calls that replies may report more of, the number is not known.
+        calls: float | None = None if nested.meter in self.flow.measured else 0
+        if nested.meter in alone:
+            calls = alone[nested.meter].number
+        runs = 0 if self.limits.depth == 0 else self.limits.nested_runs
         found: list[tuple[float, str | None]] = []
+        if runs == 0:
+            return own
         if runs is not None and one is not None:
             before = "" if own.form == "0" else f"{own.form} + "
             written = own.form is not None and len(str(polynomial.number(one))) <= _DIGITS

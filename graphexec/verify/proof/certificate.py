@@ -96,8 +96,8 @@ def format_meters(names: Collection[str]) -> list[str]:
 class Bounds:
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
-    The meters have what known runs within it charge, too; `alone` are then the bounds on its own effects. `depth` is
-    how many levels of runs may be within it, and `nested_runs` how many runs.
+    The bounds on meters include what runs of tools made by `as_tool` charge; those of `alone` are on the machine's own
+    effects. `depth` is how many levels of runs may be within a run, and `nested_runs` how many runs.
     """
 
     transitions: Bound
@@ -265,6 +265,7 @@ def _transition(data: Any) -> Transition:
         _optional(_count, data["most"]),
         tuple(map(_amounts, _list(data["kinds"]))),
         _optional(_number, data["grace"]),
+        _truth(data["answered"]),
     )
 
 

@@ -56,7 +56,8 @@ def check_ranks(certificate: Certificate) -> None:
 
 def _invalid_limits(certificate: Certificate) -> Iterator[str]:
     flow = certificate.flow
-    whole = {"iterations", "fan_out", "restarts", *flow.charged, *(name for name, _ in flow.budgets)}
+    own = {"iterations", "fan_out", "restarts", "depth", "nested_runs"}
+    whole = {*own, *flow.charged, *(name for name, _ in flow.budgets)}
     for name, limit in certificate.limits.items():
         if limit is not None and not is_count(limit, whole=name in whole):
             yield f"{format_value(name)} is {format_value(limit)}"

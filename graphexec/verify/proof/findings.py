@@ -147,6 +147,7 @@ class Verdict:
             known = [int(count) for count in counts if count is not None]
             whole = None if bound.number is None else int(bound.number)
             rows.append((name, max(known) if len(known) == len(counts) else None, whole))
+        rows += [(name, None, None) for name in self.graph.meters if name not in bounds.meters]
         return NestedRuns(meter, 1, tuple(rows))
 
     def require_proof(self) -> None:
@@ -158,7 +159,10 @@ class Verdict:
         lines = [self.status.upper()]
         if self.bounds is not None:
             lines += [f"  {name.replace('_', ' ')}: {bound}" for name, bound in self.bounds.rows()]
-        lines += [f"  assuming: {one}" for one in self.assumptions]
+        if self.assumptions:
+            lines.append(
+                f"  assuming: {len(self.assumptions)} things, which verdict.assumptions and graphexec check list"
+            )
         return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
 
 

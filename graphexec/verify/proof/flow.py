@@ -17,7 +17,7 @@ from itertools import combinations_with_replacement
 from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import repr_fields
-from graphexec.kernel.effects import Effect, NestedRuns
+from graphexec.kernel.effects import Effect, NestedRuns, answers_cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
 from graphexec.kernel.node import Node
@@ -37,7 +37,8 @@ class Transition:
     `spends` are the budgets and meters that such a visit spends, at least so much, which must be left. `resets` are
     full again after it. `causes` are the limits one of which must be spent for a `gate` or a `within`. It asks for
     `asks` effects at least and for `most` at most (`None`: only a limit bounds them), each of one of `kinds`. A
-    `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline.
+    `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline. If it is
+    `answered`, each of its effects has a reply for the deadline that cuts it, so that the node goes on.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Transition:
     kinds: tuple[Charges, ...] = ()
     # `None`, where effects are charged to the limits.
     grace: float | None = None
+    answered: bool = False
 
     @property
     def reserved(self) -> bool:
@@ -163,7 +165,8 @@ def nested_in(graph: Graph[Any, Any]) -> NestedRuns | None:
 
 def bounded_meters(flow: Flow, nested: NestedRuns | None) -> tuple[str, ...]:
     """Return the meters of which it is known beforehand what a run takes, and what the runs within it take."""
-    more = () if nested is None else [name for name, *_ in nested.charges if name not in flow.charged]
+    rows = () if nested is None else nested.charges
+    more = [name for name, *counts in rows if name not in flow.charged and counts != [None, None]]
     return (*flow.bounded, *more)
 
 
@@ -258,7 +261,8 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     entry = {budget.name: 1 for budget in node.meters}
     here = Transition(node.name, outcome.__name__, "", grace=node.grace)
     kinds = () if node.most == 0 else tuple(dict.fromkeys(map(_charges, node.effects)))
-    asking = dataclasses.replace(here, most=node.most, kinds=kinds)
+    answered = bool(kinds) and all(map(answers_cut, node.effects))
+    asking = dataclasses.replace(here, most=node.most, kinds=kinds, answered=answered)
     if outcome in node.returns:
         # No limit stops what is reserved, and so none has to be left for it.
         asked = {} if node.grace is not None else _least(kinds, node.least)

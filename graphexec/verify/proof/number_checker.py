@@ -22,9 +22,6 @@ Possible: TypeAlias = Sequence[tuple[Transition, int]]
 # The digits of a number in a closed form; one of more is not written out.
 _DIGITS = 30
 
-# Of a meter that nothing in the machine charges.
-_NO_CALLS = Bound(None, 0)
-
 
 def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     """Yield why a number of the bounds is not proved, one fault for each; nothing where all are.
@@ -38,9 +35,14 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         return
     for name, bound in (("depth", bounds.depth), ("nested_runs", bounds.nested_runs)):
         limit = certificate.limits.get(name)
-        if (bound.number, bound.value, bound.exact) != (limit, limit, False):
+        form = None if limit is None else name
+        if (bound.form, bound.number, bound.value, bound.exact, bound.assuming) != (form, limit, limit, False, None):
             yield f"the bound on {name.replace('_', ' ')} is not its limit"
     yield from _unproved_seconds(certificate)
+    if certificate.nested is not None and len({name for name, *_ in certificate.nested.charges}) < len(
+        certificate.nested.charges
+    ):
+        yield "what runs within it charge has two rows of one meter"
     own = bounds.meters if certificate.nested is None else bounds.alone
     if {*own} != {*names}:
         yield "the bounds on its own effects are not of the meters that it bounds"
@@ -83,6 +85,8 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
         return None if (bound.form, bound.value) == (None, None) else "it has a closed form, and no number"
     if potential is None or not is_whole(bound.number):
         return "it has no potential, or is no whole number"
+    if bound.assuming is not None:
+        return "it is assuming something, which only the bound on seconds does"
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
     # No run comes to a node without a potential: that is what is checked.
@@ -119,8 +123,11 @@ def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> st
         return _fault(certificate, name, bound)
     rows = [counts for meter, *counts in nested.charges if meter == name]
     alone, whole = rows[0] if rows else (0, 0)
-    calls = certificate.bounds.alone.get(nested.meter, _NO_CALLS).number
-    ways = [(certificate.limits.get("nested_runs"), 1, alone), (calls, nested.attempts, whole)]
+    # Of calls that replies may report more of, the number is not known; what nothing charges, nobody calls.
+    bounded = certificate.bounds.alone.get(nested.meter)
+    calls = bounded.number if bounded is not None else None if nested.meter in certificate.flow.measured else 0
+    runs = 0 if certificate.limits.get("depth") == 0 else certificate.limits.get("nested_runs")
+    ways = [(runs, 1, 0 if runs == 0 else alone), (calls, nested.attempts, whole)]
     found = [int(runs) * times * each for runs, times, each in ways if runs is not None and each is not None]
     if own.number is None or not found:
         return "nothing bounds what the runs within it charge"

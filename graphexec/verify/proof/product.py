@@ -329,7 +329,8 @@ def _by_the_clock(
     yield dataclasses.replace(plain, timely=(*plain.timely, *asks))
     if one.kind == "within" and not asks:
         yield dataclasses.replace(plain, needs=(clock.open,))
-    if waiting is None or not asked:
+    # What is cut, and answered for that, is left only where it asks again.
+    if waiting is None or not asked or (one.kind == "within" and one.answered and one.most == 1):
         return
     end, before = (clock.late, clock.in_time) if one.kind == "move" else (clock.cut, clock.open)
     timely = (*plain.timely, before, *waiting)

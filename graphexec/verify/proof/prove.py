@@ -27,14 +27,16 @@ from graphexec.verify.proof.ranking import rank_nodes
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (`Limits()` unless given), or show one that does not.
 
-    Costs about a pass over nodes and edges for each budget. Raises `LimitsError` for a limit of a budget that the
-    machine does not have, and `InputError` for what is not a graph.
+    It takes time in proportion to nodes and edges, and to the budgets that are spent in loops. Raises `LimitsError` for
+    a limit of a budget that the machine does not have, and `InputError` for what is not a graph.
     """
     require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
     for name in limits.budgets:
         if name not in graph.budgets:
-            hint = did_you_mean(name, graph.budgets, f"it has {', '.join(graph.budgets) or 'none of its own'}")
+            others = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs", *graph.meters)
+            otherwise = f"it has {', '.join(graph.budgets) or 'none of its own'}"
+            hint = did_you_mean(name, [*graph.budgets, *others], otherwise)
             raise LimitsError(f"the machine has no budget {name}; {hint}")
     check_meters(graph, limits)
     flow = flow_of(graph)
@@ -140,7 +142,7 @@ def _endless(graph: Graph[Any, Any], nested: NestedRuns | None) -> Iterator[Find
         return
     callers = [node.name for node in graph for effect in node.effects if nested.meter in map(str, effect.charges)]
     for tool in nested.unproved:
-        fact = f"the tool {tool} runs an executor of which it is not proved that every run ends"
+        fact = f"the tool {tool} runs an executor that is not proved to end"
         remedy = f"make {tool} of an executor that is proved, without allow_nonterminating"
         yield Finding("GX018", "error", next(iter(callers), None), None, fact, remedy)
 
@@ -157,9 +159,9 @@ def _assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> Iterat
     if flow.charged:
         yield "an effect counts as one, whatever its handler does: a client's own retries are not counted"
     if limits.restarts is None:
-        yield "no run is taken up again after a crash, where an unanswered effect counts again (the limit restarts)"
+        yield "no run is resumed after a crash, where an unanswered effect is charged again (set Limits(restarts=...))"
     elif limits.restarts:
-        yield "who takes a run up again after a crash says so: snapshot.restarted()"
+        yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
     if any(one.kinds for one in flow.transitions):
         yield from _assumptions_of_nesting(certificate, limits)
 
@@ -167,17 +169,18 @@ def _assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> Iterat
 def _assumptions_of_nesting(certificate: Certificate, limits: Limits) -> Iterator[str]:
     most = "any number" if limits.nested_runs is None else f"at most {format_number(limits.nested_runs)}"
     levels = "at any depth" if limits.depth is None else f"{format_number(limits.depth)} levels deep"
-    yield (
-        f"runs that its calls start ({most}, {levels}) end, and find the call around them: in a thread of your own, "
-        f"pass host=call"
-    )
+    if limits.depth != 0 and limits.nested_runs != 0:
+        yield (
+            f"runs that its calls start ({most}, {levels}) end, and find the call around them: in a thread of your "
+            f"own, pass host=call"
+        )
     without = [name for name in certificate.bounds.meters if limits[name] is None]
     if without:
         yield (
-            f"runs that its calls start, other than tools made by as_tool, are not in the bounds on "
-            f"{' and '.join(name.replace('_', ' ') for name in without)}, which have no limit"
+            f"the bounds on {' and '.join(name.replace('_', ' ') for name in without)} leave out what runs within its "
+            f"calls charge, but for tools made by as_tool, and what a memory asks of a model: set limits to have it in"
         )
     if not certificate.holds_within:
-        yield "it is not run within a run with a limit that it lacks itself"
+        yield "it is not run within a run that limits something it does not limit itself"
     elif not all(possible(one, certificate.limits) for one in certificate.flow.transitions):
-        yield "within a run with a limit that it lacks itself, it ends, but may take more transitions"
+        yield "within a run that limits something it does not limit itself, it ends, but may take more transitions"
