@@ -112,9 +112,7 @@ def check(
     ] = False,
     ignore: Annotated[
         list[str] | None,
-        option(
-            _OUTPUT, "CODE", "A warning that --strict allows: GX027, where a guard is meant as it is. May be repeated."
-        ),
+        option(_OUTPUT, "CODE", "The code of a warning that --strict allows, such as GX027. May be repeated."),
     ] = None,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
@@ -146,8 +144,7 @@ def check(
             warnings = [one.code for subject in subjects for one in subject.findings if one.severity == "warning"]
             if warnings := [one for one in dict.fromkeys(warnings) if one not in (ignore or ())]:
                 codes, allowed = ", ".join(warnings), " ".join(f"--ignore {one}" for one in warnings)
-                fact = f"{codes} is a warning, and --strict allows none"
-                print(f"graphexec: {fact}; mend it, or allow it: {allowed}", file=sys.stderr)
+                print(f"graphexec: --strict allows no warnings: {codes}; mend them, or pass {allowed}", file=sys.stderr)
                 code = FAILED
         if code:
             raise typer.Exit(code)
@@ -155,7 +152,7 @@ def check(
 
 def _check_codes(codes: Sequence[str], *, strict: bool) -> None:
     if codes and not strict:
-        raise UsageError("--ignore is of warnings that --strict would not allow; add --strict")
+        raise UsageError("--ignore has no effect without --strict; add --strict")
     for code in codes:
         if code not in CODES:
             raise UsageError(f"--ignore {code} names no finding; {did_you_mean(code, CODES, 'give GX027, say')}")

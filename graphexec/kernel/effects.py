@@ -106,13 +106,13 @@ _CLASS_WIDE = {
 }
 
 
-def check_class_wide(kind: type[Effect[Any]], *are_of_the_class: bool) -> None:
+def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
     """Raise `NodeError` where the charges or the measures of effects are not of their class, but of each of them."""
-    for (name, written), is_of_the_class in zip(_CLASS_WIDE.items(), are_of_the_class, strict=True):
-        if not is_of_the_class:
+    for (name, written), is_class_wide in zip(_CLASS_WIDE.items(), class_wide, strict=True):
+        if not is_class_wide:
             raise NodeError(
-                f"{kind.__name__} has other {name} in each effect, and a limit counts by class; write {written} in the "
-                f"class, and a class for each price"
+                f"{kind.__name__} has {name} that differ from effect to effect, and limits count by class; write "
+                f"{written} in the class, and one class for each price"
             )
 
 

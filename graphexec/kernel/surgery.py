@@ -55,9 +55,9 @@ def splice(
     edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`. With several nodes or outcomes,
     `after=[charge, invoice]`, it is put on every edge of one of the nodes for one of the outcomes.
 
-    Raises `GraphError` if there is no such edge, if the result is not a total table, or if runs were provable and are
-    not any more, unless it `allow_nonterminating`. That is whether they end under *some* limits. Under which of them
-    they do is proved where the limits are known: by `verify`, by runs, and by an executor (`AgentExecutor.splice`).
+    Raises `GraphError` if there is no such edge, if the result is not a total table, or if the machine could be proved
+    under some limits before and cannot any more, unless it `allow_nonterminating`. Under which limits it is proved is
+    seen where they are known: by `verify`, by runs, and by an executor (`AgentExecutor.splice`).
     """
     sources = list(after) if isinstance(after, Sequence) else [after]
     outcomes = list(on) if isinstance(on, Sequence) else [on]
@@ -245,8 +245,8 @@ def _check_still_provable(changed: Graph[S, F], machine: Graph[Any, Any]) -> Gra
 def _obstacles(machine: Graph[Any, Any]) -> list[Fault]:
     """Return what stands against a proof where all that can be limited is; nothing if there are limits for a proof.
 
-    Tried are all limits, and none on iterations or on what effects charge: a loop that is taken when one of these is
-    spent is not there without that limit. Budgets of the machine's own always have one.
+    It tries every limit set, and then none on iterations, on what effects charge, or on both: a loop that is taken when
+    a limit is spent is not there without that limit. Budgets of the machine's own always have one.
     """
     charged = {meter: _AMPLE for node in machine for effect in node.effects for meter in effect.charges}
     budgets = {name: _AMPLE if limit is None else limit for name, limit in machine.budgets.items()}

@@ -64,19 +64,19 @@ def verify_termination(  # noqa: PLR0913 - each has its usual value
     context: object = None,
     patience: float = PATIENCE,
 ) -> Verdict:
-    """Hold a machine to its promise that every run ends within its limits, and return the verdict on it.
+    """Check that every run of a machine ends within its limits, and return the verdict on it.
 
     It is proved; the proof is checked by the independent checker; every run within small limits is followed; and the
     real drivers, sync and async, are attacked `examples` times by models, tools and people who do anything, under a
     virtual clock. Then as many scripts of model replies are run with your own code: an executor's tools, agent
     function, memory, handlers, observers and policies are called (its model and people never are), so that what hangs,
-    fails late, loses an action, or remembers what another run did is found, and named with its node.
+    fails late, loses an action, or differs between two runs under one script is found, and named with its node.
 
     `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to effects of your own,
     `{Fetch: [Page(""), Page("text")]}`; what they answer is not called: `{CallTool: [ToolResult("found")]}` keeps tools
-    from being called. With `raises`, runs may end. `stateful` are the names of tools and nodes that may do other things
-    in each run, `context` is what runs are given, and `patience` is how many real seconds one call of your code may
-    take.
+    from being called. `raises` are exceptions that may end a run. `stateful` are the names of tools and nodes that may
+    do other things in each run, `context` is what runs are given, and `patience` is how many real seconds one call of
+    your code may take.
 
     Raises `AssertionError` with what does not hold, and `InputError` for effects without a known reply, for what is not
     a machine, for `examples` below 1, and for `patience` that is not above 0.

@@ -31,7 +31,11 @@ MOST_ASKS = 100
 
 
 class AskedTooOftenError(AssertionError):
-    """A node asks on and on in one visit."""
+    """A node asks on and on in one visit: `node` is its name, `fact` what it asks for, and `remedy` what to do."""
+
+    def __init__(self, node: str, fact: str, remedy: str) -> None:
+        self.node, self.fact, self.remedy = node, fact, remedy
+        super().__init__(f"{node} {fact}; {remedy}")
 
 
 @final
@@ -49,10 +53,12 @@ class AskCounter:
         elif isinstance(event, Asked) and event.call is not None:
             self._requests.add(event.call.sequence)
             if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
-                raise AskedTooOftenError(
-                    f"{event.node} asks for {type(event.effect).__name__} on and on: {MOST_ASKS} times in one visit; "
-                    "let it give up after some replies that it does not like, and say asks= in its @charged or @metered"
+                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
+                remedy = (
+                    "let it return after some replies, and say asks= in its @charged or @metered, or set max_fan_out "
+                    "below that"
                 )
+                raise AskedTooOftenError(event.node, fact, remedy)
 
 
 @dataclass(frozen=True)

@@ -382,14 +382,14 @@ def test_strict_makes_warnings_fail(
     monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
     ended = command(capsys, "check", "writing:WRITER", *options)
     assert ended.code == code
-    told = "graphexec: GX013 is a warning, and --strict allows none; mend it, or allow it: --ignore GX013\n"
+    told = "graphexec: --strict allows no warnings: GX013; mend them, or pass --ignore GX013\n"
     assert ended.err == (told if code else "")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--ignore", "GX027"), "--ignore is of warnings that --strict would not allow; add --strict"),
+        (("--ignore", "GX027"), "--ignore has no effect without --strict; add --strict"),
         (("--strict", "--ignore", "GX0027"), "--ignore GX0027 names no finding; did you mean GX027?"),
         (("--strict", "--ignore", "guards"), "--ignore guards names no finding; give GX027, say"),
     ],

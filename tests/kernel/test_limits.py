@@ -257,8 +257,8 @@ def test_charges_of_each_effect_alone_are_refused() -> None:
             charges: Mapping[Meter, int] = field(default_factory=dict)  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     assert str(caught.value) == (
-        "Pay has other charges in each effect, and a limit counts by class; write charges: "
-        'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and a class for each price'
+        "Pay has charges that differ from effect to effect, and limits count by class; write charges: "
+        'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and one class for each price'
     )
 
     @dataclass(frozen=True)
@@ -274,11 +274,11 @@ def test_charges_of_each_effect_alone_are_refused() -> None:
 
     # A name of this function: no decorator resolves it.
     report.__annotations__ = {"value": int, "return": Asks[Report, str]}
-    with pytest.raises(NodeError, match="Report has other measures in each effect"):
+    with pytest.raises(NodeError, match="Report has measures that differ from effect to effect"):
         node(report)
 
 
 @pytest.mark.parametrize("name", ["charges", "measures"])
 def test_computed_charges_are_refused(name: str) -> None:
-    with pytest.raises(NodeError, match=f"Pay has other {name} in each effect"):
+    with pytest.raises(NodeError, match=f"Pay has {name} that differ from effect to effect"):
         type("Pay", (Effect,), {name: property(lambda self: {PAYMENTS: 3})})

@@ -88,7 +88,7 @@ def test_stateful_tools_may_remember() -> None:
         """Draw a number."""
         return next(numbers)
 
-    with pytest.raises(AssertionError, match=r"the tool ticket remembers .* pass stateful=\('ticket',\)"):
+    with pytest.raises(AssertionError, match=r"the tool ticket differs between runs: .* pass stateful=\('ticket',\)"):
         verify_termination(executor_of(ticket), examples=5)
     verify_termination(executor_of(ticket), examples=5, stateful=["ticket"])
 

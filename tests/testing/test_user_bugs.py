@@ -207,7 +207,7 @@ BUGS: dict[str, tuple[str, str]] = {
         def machine():
             return executor(nodes=[approve])
         """,
-        "approve asks for AskHuman on and on: 100 times in one visit*",
+        "approve asks for AskHuman 100 times in one visit*",
     ),
     "ask a tool until it succeeds": (
         """
@@ -221,7 +221,7 @@ BUGS: dict[str, tuple[str, str]] = {
         def machine():
             return executor(nodes=[insist], max_tool_calls=None)
         """,
-        "insist asks for CallTool on and on: 100 times in one visit*",
+        "insist asks for CallTool 100 times in one visit*",
     ),
     # What fails late, or for some replies only.
     "a node that fails at the fifth step": (
@@ -275,7 +275,7 @@ BUGS: dict[str, tuple[str, str]] = {
         def machine():
             return executor(recall)
         """,
-        "dispatch_tools: the tool recall remembers something of another run*",
+        "dispatch_tools: the tool recall differs between runs: under one script it*",
     ),
     "an agent function that remembers": (
         """
@@ -288,7 +288,7 @@ BUGS: dict[str, tuple[str, str]] = {
         def machine():
             return executor(agent=decide)
         """,
-        "plan: the agent function decide remembers something of another run*",
+        "plan: the agent function decide differs between runs: under one script it*",
     ),
     # An action of the agent's that nothing answers.
     "a node that drops an action": (

@@ -280,7 +280,7 @@ def test_long_limits_are_written() -> None:
     ("slope", "fault"),
     [
         (("tokens", 1), "it is made of something that has no limit"),
-        (("iterations", -1), "a potential rises when more is spent"),
+        (("iterations", -1), "a potential has a negative slope"),
     ],
 )
 def test_a_potential_falls_as_a_limit_is_spent(slope: tuple[str, int], fault: str) -> None:

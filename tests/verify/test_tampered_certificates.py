@@ -126,7 +126,7 @@ POTENTIALS = [
     *one("agent", "counts more than its potential", (*LINES, "parse", 0), less, 0, -HUGE),
     *one("agent", "counts more than its potential", (*LINES, "dispatch_tools"), no_slopes, GONE),
     *one("agent", "counts more than its potential", (*LINES, "stopped_response", 0), 0),
-    *one("agent", "rises when more is spent", (*LINES, "plan", 1, 0, 1), -4),
+    *one("agent", "has a negative slope", (*LINES, "plan", 1, 0, 1), -4),
     *one("agent", "counts more than its potential", (*LINES, "plan"), GONE),
     *one("agent", "counts more than its potential", (*LINES, "plan", 0), more, less),
     *one("agent", "plan has no potential", LINES, {}),
@@ -232,7 +232,7 @@ INVALID = [
     *one("agent", "this certificate is broken", ("flow",), None, [], GONE),
     *one("agent", "this certificate is broken", ("limits",), None, [], GONE),
     *one("agent", "this certificate is broken", ("ranks",), [], GONE),
-    *one("agent", "there are no ranks, which would have to fall within other runs", ("ranks",), None),
+    *one("agent", "it says that it holds within other runs, and has no ranks", ("ranks",), None),
     *one(
         "agent",
         "other tools that run executors",

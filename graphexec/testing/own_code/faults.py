@@ -191,8 +191,8 @@ def find_difference(
         return
     yield BrokenPromise(
         who,
-        f"remembers something of another run: under one script it {before} in the first run, and {after} in the second",
-        f"keep it in the run (its context, its steps), or pass stateful=({name!r},) where it is meant so",
+        f"differs between runs: under one script it {before} in the first run, and {after} in the second",
+        f"keep what it remembers in the run (its context, its steps), or pass stateful=({name!r},) if it is meant so",
     )
 
 

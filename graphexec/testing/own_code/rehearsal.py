@@ -95,9 +95,7 @@ class Rehearsal:
             try:
                 run = play(attack)
             except AskedTooOftenError as error:
-                fact, _, advice = str(error).partition("; ")
-                who, _, fact = fact.partition(" ")
-                return BrokenPromise(who, fact, advice)
+                return BrokenPromise(error.node, error.fact, error.remedy)
             runs.append(run)
             for fault in find_faults(run, self.trial.graph, bounds, self.trial.limits, self.trial.raises):
                 return fault

@@ -26,11 +26,12 @@ Line: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Potential:
-    """Why a run counts no more than a number: the most that it can still count, by the node that it is at.
+    """For each node an upper bound on what a run can still count, which proves a number.
 
-    What a transition counts and the potential behind it are together at most the potential before it. It is given by
-    `lines`, or where these are above what runs count, by `states`: of a node with so much left of each of `counters`.
-    Where a `limit` bounds what is counted, by so much for each unit of it, it is of what is reserved beside it.
+    For every transition, what it counts plus the potential of its target is at most the potential of its source.
+    `lines` are linear in what is left of each budget; `states` are values for a node and what is left of each of
+    `counters`, where lines would be too high. With `limit=(name, factor)`, charges are bounded by `factor` times that
+    limit, and the potential is of reserved visits only, which are beside it.
     """
 
     lines: Mapping[str, Line]
@@ -45,8 +46,8 @@ class Bound:
 
     `form` holds for all limits, in their names (`4*iterations + 2`); `value` is its value for the given limits.
     `number` is the least bound known for these, which the `potential` proves, and `exact` says that some run through
-    the flow reaches it. All are `None` where nothing bounds it. It holds only if what it is `assuming` does, of which
-    the proof sees nothing.
+    the flow reaches it. All are `None` where nothing bounds it. `assuming` is a condition that the proof does not
+    check.
     """
 
     form: str | None
@@ -172,7 +173,7 @@ class Certificate:
         if version != VERSION:
             raise CertificateError(
                 f"this certificate has version {format_value(version)}, and this graphexec reads version {VERSION}; "
-                f"prove the machine anew (version 1 is of graphexec 0.1)"
+                f"prove the machine anew"
             )
         try:
             certificate = _read(data)

@@ -89,7 +89,7 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
         if fault := unproved_end(certificate):
             yield fault
         if certificate.holds_within:
-            yield "there are no ranks, which would have to fall within other runs"
+            yield "it says that it holds within other runs, and has no ranks"
         return
     following: dict[str, list[Transition]] = defaultdict(list)
     for one in certificate.flow.visits:

@@ -25,9 +25,9 @@ def unguarded_exits(graph: Graph[Any, Any]) -> Iterator[Finding]:
     """Yield a warning for each guard that stands on some exits and not on others. The graph is without faults.
 
     A guard takes an outcome that goes on to END, and may return it again. Another edge with this outcome, to where the
-    guard sends it, leads past the guard, unless it is behind the guard, or every run has come past that node before it
-    is at the guard: that is an earlier exit, before there was something to guard. An edge with what a model says in a
-    call that is reserved for the last words of a stopped run leads past it, too.
+    guard sends it, bypasses the guard, unless its source comes after the guard in every run, or before it (an earlier
+    exit). An edge with what a model says in a call that is reserved for the last words of a stopped run bypasses it,
+    too.
 
     Outcomes that only a spent limit makes are not guarded, and nodes of one function are one guard.
     """

@@ -71,7 +71,7 @@ def _unproved_seconds(certificate: Certificate) -> Iterator[str]:
     beyond = certificate.flow.grace + GRACE
     end = math.inf if seconds is None else seconds + beyond
     if bound.number is not None and not (is_number(bound.number) and bound.number >= end):
-        yield f"the seconds of a run can be {end:g}, and {bound.number} are bounded"
+        yield f"the seconds of a run can be {end:g}, and the certificate says {bound.number}"
     elif (bound.form, bound.value) not in ((None, None), (f"seconds + {beyond:g}", bound.number)):
         yield f"the closed form of the seconds is {bound.form} = {bound.value}"
     elif bound.number is not None and (bound.exact or bound.assuming != TIMELY):
@@ -143,7 +143,7 @@ def _highest_line(
     """Return the potential at the start, or why one is too low."""
     lines = potential.lines
     if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
-        return "a potential rises when more is spent"
+        return "a potential has a negative slope"
     for one, weight in possible:
         there = (0, ()) if one.target == END.name else lines.get(one.target)
         if there is None or _gain(one, lines[one.source], there, caps) + weight > 0:
