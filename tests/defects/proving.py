@@ -79,7 +79,7 @@ PROVING = (
     Defect(
         "meter taken for the transitions",
         f"{_VERIFY}tampered_certificates.py::test_a_meter_may_be_named_transitions",
-        Change(_NUMBERS, "((None, bounds.transitions), *bounds", '(("transitions", bounds.transitions), *bounds'),
+        Change(_NUMBERS, "((None, bounds.transitions), *own", '(("transitions", bounds.transitions), *own'),
     ),
     Defect(
         "limits of a certificate not compared",

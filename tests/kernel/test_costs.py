@@ -281,4 +281,4 @@ def test_a_trace_with_a_cost_that_is_no_money_does_not_conform(cost: float) -> N
     told = next(record for record in trace if record["event"] == "answered")
     told["spent"]["cost"] = cost
     facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]
-    assert any(fact.startswith(f"the cost is {cost!r}; no money is below 0") for fact in facts)
+    assert any(fact.startswith(f"the cost is {cost!r}; nothing spent is below 0") for fact in facts)

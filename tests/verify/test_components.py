@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import networkx as nx
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec.kernel import END
@@ -73,6 +73,8 @@ def test_a_node_without_row_leads_nowhere() -> None:
 
 
 @given(followings().filter(bool))
+# The lowest node with a way to 3 that avoids those in between is 2, and what dominates it is 0.
+@example({0: [2, 1], 1: [3, 2], 2: [3], 3: []})
 def test_dominated_nodes_are_those_of_networkx(following: Following) -> None:
     above = nx.immediate_dominators(network(following), 0)
     numbers = dominated(0, following)

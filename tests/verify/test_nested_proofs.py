@@ -33,6 +33,7 @@ from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
 from graphexec.verify import Certificate, Verdict, check
+from graphexec.verify.proof.checker import check_certificate
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 
 
@@ -232,6 +233,31 @@ def test_meters_and_limits_of_nested_runs_are_checked() -> None:
     ):
         with pytest.raises(CertificateError, match=text):
             check(dataclasses.replace(certificate, bounds=changed), executor.graph)
+
+
+def test_what_runs_within_charge_is_checked() -> None:
+    executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
+    certificate = proof(executor).certificate
+    assert certificate is not None
+    nested = certificate.nested
+    assert nested is not None
+    twice = dataclasses.replace(nested, charges=(*nested.charges, nested.charges[0]))
+    unknown = dataclasses.replace(nested, charges=tuple((name, None, None) for name, *_ in nested.charges))
+    for changed, text in (
+        (twice, "what runs within it charge has two rows of one meter"),
+        (unknown, "the meters that it bounds are not those of its flow|nothing bounds what the runs within it charge"),
+    ):
+        with pytest.raises(CertificateError, match=text):
+            check_certificate(dataclasses.replace(certificate, nested=changed))
+
+
+def test_only_seconds_assume_anything() -> None:
+    certificate = proof(caller_of(Caller(), echo)).certificate
+    assert certificate is not None
+    transitions = dataclasses.replace(certificate.bounds.transitions, assuming="the moon is full")
+    changed = dataclasses.replace(certificate.bounds, transitions=transitions)
+    with pytest.raises(CertificateError, match="which only the bound on seconds does"):
+        check_certificate(dataclasses.replace(certificate, bounds=changed))
 
 
 # ---- meters of the runs within alone

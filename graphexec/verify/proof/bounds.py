@@ -370,9 +370,9 @@ class _Search:
                 continue
             counted += self._weight(move.transition)
             if state[0] == END.name:
-                if counted == most:
-                    return True
-                continue
+                # Each move took as much of the potential as it counts.
+                assert counted == most, "the potential is all counted"
+                return True
             state, more = self._after_rounds(path, move, state)
             if state not in seen:
                 seen.add(state)
