@@ -25,8 +25,8 @@ _STATES = 2_000
 # Budgets up to which each is tried as the one that bounds the loops, and has its name in a closed form.
 _BUDGETS = 6
 
-# Transitions beyond which only the potential that is close in loops is looked for: each costs as much as a proof.
-_LARGE = 2_000
+# Transitions beyond which only one of the potentials is tried, the one that is close in loops.
+_LARGE = 500
 
 # The digits of what a run within charges, where it is written into a closed form.
 _DIGITS = 20
@@ -136,15 +136,24 @@ class _Prover:
             # A visit that a limit stops may have asked for nothing.
             return 0 if charges is not None and one.kind == "within" else most(one)
 
-        number, potential = self._number(weight)
         few = len(self._spent) <= _BUDGETS
-        close = self._by_states or (few and is_attained(self._possible, potential, most, self._budgets))
+        exact = close = False
+
+        def is_enough(potential: Potential) -> bool:
+            nonlocal exact, close
+            exact = charges is not False and is_attained(self._sure, potential, least, self._budgets)
+            close = exact or is_attained(self._possible, potential, most, self._budgets)
+            return close
+
+        number, potential = self._number(weight, is_enough if few else None)
+        close = close or self._by_states
         states = None if close or self._possible.size() > _STATES else self._possible.most(most)
         if states is not None and states[self._possible.begin] < number:
             number = states[self._possible.begin]
             potential = self._table(states)
-        exact = charges is not False and few and self._is_sure(number, potential, least)
-        form, value = self._form(weight, _ZERO if more is None else more(self._always or self._transitions))
+        exact = exact or (charges is not False and few and self._is_sure(number, potential, least))
+        extra = _ZERO if more is None else more(self._always or self._transitions)
+        form, value = self._form(weight, extra, number if close else None)
         if more is not None:
             nodes = {*potential.lines} or {node for node, _, _ in potential.states}
             number += more(one for one in self._transitions if one.source in nodes).at(self._caps)
@@ -164,15 +173,19 @@ class _Prover:
         if len(cheap) > _BUDGETS:
             yield Potentials(weight, caps, cheap, close=False).of(self._nodes, transitions)
             return
-        ways = [(True, True)] if len(transitions) > _LARGE else [*itertools.product((False, True), repeat=2)]
-        for name in cheap or [""]:
+        is_large = len(transitions) > _LARGE
+        ways = [(True, True)] if is_large else [*itertools.product((False, True), repeat=2)]
+        for name in (cheap or [""])[: 1 if is_large else None]:
             order = [name, *(one for one in cheap if one != name)]
             for full, close in ways:
                 with suppress(TooManyTermsError):
                     yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
 
-    def _number(self, weight: Weight) -> tuple[int, Potential]:
-        """Return the least number that is found by lines, and these, or that of the states."""
+    def _number(self, weight: Weight, is_enough: Callable[[Potential], bool] | None = None) -> tuple[int, Potential]:
+        """Return the least number that is found by lines, and these, or that of the states.
+
+        The first lines are the least if they are `is_enough`: a run counts as much.
+        """
         if self._by_states:
             states = self._possible.most(lambda one: weight(one).at(self._caps))
             return states[self._possible.begin], self._table(states)
@@ -181,21 +194,38 @@ class _Prover:
         def counted(one: Transition) -> Polynomial:
             return polynomial.number(weight(one).at(self._caps))
 
+        def potential_of(lines: Mapping[str, Line]) -> Potential:
+            return Potential({node: _numbers(lines[node]) for node in self._reached})
+
         start = self.flow.start
-        lines = min(self._potentials(counted, caps, self._transitions), key=lambda found: found[start].at(caps).at({}))
-        potential = Potential({node: _numbers(lines[node]) for node in self._reached})
+        found = iter(self._potentials(counted, caps, self._transitions))
+        lines = next(found)
+        potential = potential_of(lines)
+        if is_enough is None or not is_enough(potential):
+            lines = min([lines, *found], key=lambda one: one[start].at(caps).at({}))
+            if potential != (least := potential_of(lines)) and is_enough is not None:
+                is_enough(least)
+            potential = least
         return lines[start].at(caps).at({}), potential
 
     def _table(self, states: Mapping[State, int]) -> Potential:
         values = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
         return Potential({}, None, self._possible.counters, values)
 
-    def _form(self, weight: Weight, more: Polynomial) -> tuple[str | None, int | None]:
-        """Return the closed form with the least value, and its value; none of many budgets, or of many terms."""
+    def _form(self, weight: Weight, more: Polynomial, least: int | None = None) -> tuple[str | None, int | None]:
+        """Return the closed form with the least value, and its value; none of many budgets, or of many terms.
+
+        If the `least` that it may be, without `more`, is known, the first with this value is taken.
+        """
         if self._always is None or len(self._spent) > _BUDGETS:
             return None, None
         caps = {name: polynomial.name(name) for name in self._caps}
-        forms = [more + found[self.flow.start].at(caps) for found in self._potentials(weight, caps, self._always)]
+        forms: list[Polynomial] = []
+        for found in self._potentials(weight, caps, self._always):
+            form = found[self.flow.start].at(caps)
+            forms.append(more + form)
+            if form.at(self._caps) == least:
+                break
         form = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
         return (None, None) if form is None else (str(form), form.at(self._caps))
 
