@@ -169,8 +169,8 @@ def main() -> int:
         ("proof of 500 nodes, loops of 40", best(prove(chain(500, loop=40)), 5), 0.2),
         ("proof of 20,000 nodes, a ring", proof, 5.0),
         ("check of 20,000 nodes, a ring", best(check(large), 3), 2.0),
-        ("proof of 20,000 nodes, one loop", best(prove(chain(20_000, loop=20_000)), 1), 15.0),
-        ("proof of 20,000 nodes, loops of 40", best(prove(chain(20_000, loop=40)), 1), 15.0),
+        ("proof of 20,000 nodes, one loop", best(prove(chain(20_000, loop=20_000)), 1), 5.0),
+        ("proof of 20,000 nodes, loops of 40", best(prove(chain(20_000, loop=40)), 1), 5.0),
         ("every run of 15 iterations", best(exploration, 3), 0.5),
     )
     kept = True

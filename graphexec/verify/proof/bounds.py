@@ -226,8 +226,8 @@ class _Prover:
             forms.append(more + form)
             if form.at(self._caps) == least:
                 break
-        form = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
-        return (None, None) if form is None else (str(form), form.at(self._caps))
+        best = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
+        return (None, None) if best is None else (str(best), best.at(self._caps))
 
     def bound_of_charges(self, name: str) -> Bound:
         """Return the bound on what the machine's own effects charge, by the flow or by a limit, whichever is less."""
