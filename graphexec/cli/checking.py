@@ -125,7 +125,9 @@ def check(
     with ending_in_one_line(debug=debug):
         from graphexec.cli.check_targets import chosen_limits, subjects_at
 
-        _check_codes(ignore or (), strict=strict)
+        # As several options, or as one with commas.
+        ignored = [code for one in ignore or () for code in one.split(",")]
+        _check_codes(ignored, strict=strict)
         subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
         # People have no use for a report of nothing.
         alone = how == "text" and len(faults) == len(subjects)
@@ -142,7 +144,7 @@ def check(
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if strict and not code:
             warnings = [one.code for subject in subjects for one in subject.findings if one.severity == "warning"]
-            if warnings := [one for one in dict.fromkeys(warnings) if one not in (ignore or ())]:
+            if warnings := [one for one in dict.fromkeys(warnings) if one not in ignored]:
                 codes, allowed = ", ".join(warnings), " ".join(f"--ignore {one}" for one in warnings)
                 print(f"graphexec: --strict allows no warnings: {codes}; mend them, or pass {allowed}", file=sys.stderr)
                 code = FAILED

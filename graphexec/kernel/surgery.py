@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from graphexec.errors import Fault, GraphError, NodeError
+from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, Table, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Budget, Limits, Meter
@@ -18,6 +18,7 @@ from graphexec.kernel.validation import reachable
 S = TypeVar("S")
 F = TypeVar("F")
 G = TypeVar("G")
+K = TypeVar("K")
 S_contra = TypeVar("S_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
@@ -59,8 +60,8 @@ def splice(
     under some limits before and cannot any more, unless it `allow_nonterminating`. Under which limits it is proved is
     seen where they are known: by `verify`, by runs, and by an executor (`AgentExecutor.splice`).
     """
-    sources = list(after) if isinstance(after, Sequence) else [after]
-    outcomes = list(on) if isinstance(on, Sequence) else [on]
+    sources = _each("after", after, Node, "a node")
+    outcomes = _each("on", on, type, "an outcome class")
     old = _edges_between(machine, sources, outcomes, "splice on")
     entry = table.rows[0][0].name
     added = [edge for source, routes in table.rows for edge in edges_of(source, routes)]
@@ -89,6 +90,9 @@ def drop_edge(
     A run in which it does is stopped with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, if
     it is the node's only one or the one that a spent limit takes, and as `splice` does.
     """
+    if not isinstance(after, Node) or not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        text = "it drops one edge: give a node and an outcome class"
+        raise InputError(f"drop_edge has after={format_value(after)} and on={format_value(on)}; {text}")
     (dropped,) = _edges_between(machine, [after], [on], "drop")
     node = machine[after.name]
     kept = tuple(outcome for outcome in node.outcomes if outcome is not on)
@@ -104,6 +108,16 @@ def drop_edge(
     nodes = [narrowed if one is node else one for one in machine if one.name in left]
     changed = check_table(nodes, [edge for edge in edges if edge.source in left], machine.start)
     return changed if allow_nonterminating else _check_still_provable(changed, machine)
+
+
+def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list[K]:
+    """Return one value as a list, and several as they are. Raises `InputError` for none, and for other things."""
+    # Any: a front door, where names, sets and generators come too.
+    value: Any = given
+    several: list[Any] = [*value] if type(value) in (list, tuple) else [value]
+    if not several or not all(isinstance(one, kind) for one in several):
+        raise InputError(f"splice has {option}={format_value(value)}; give {what}, or a list of them")
+    return several
 
 
 def _edges_between(

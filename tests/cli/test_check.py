@@ -368,6 +368,7 @@ def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[st
         (("--strict", "--ignore", "GX013"), 0),
         (("--strict", "--ignore", "GX027"), 1),
         (("--strict", "--ignore=GX027", "--ignore=GX013"), 0),
+        (("--strict", "--ignore=GX027,GX013"), 0),
     ],
 )
 def test_strict_makes_warnings_fail(

@@ -1,5 +1,6 @@
 """Surgery returns a new, checked graph, and leaves the old one as it is."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -22,7 +23,7 @@ from graphexec import (
     splice,
     wrap,
 )
-from graphexec.errors import UndeclaredOutcomeError
+from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import bind, drop_edge, renamed
 from graphexec.runtime import make_run_context
 from tests.kernel.machines import (
@@ -207,6 +208,22 @@ def test_splice_on_an_edge_that_there_is_not_is_refused() -> None:
     assert text_of(caught) == "the graph has no node tick; its nodes are split, halve, triple, join"
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"on": []}, "splice has on=[]; give an outcome class, or a list of them"),
+        ({"on": [Even, "Odd"]}, "give an outcome class, or a list of them"),
+        ({"on": {Even}}, "give an outcome class, or a list of them"),
+        ({"after": ()}, "splice has after=(); give a node, or a list of them"),
+        ({"after": "split"}, "splice has after='split'; give a node, or a list of them"),
+    ],
+)
+def test_splice_on_what_is_no_edge_is_refused(options: dict[str, Any], text: str) -> None:
+    place: dict[str, Any] = {"after": split, "on": Even} | options
+    with pytest.raises(InputError, match=re.escape(text)):
+        splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), **place)
+
+
 def test_splice_of_a_name_that_is_taken_is_refused() -> None:
     named = renamed(guard, "halve")
     with pytest.raises(GraphError) as caught:
@@ -317,6 +334,9 @@ def test_an_edge_that_there_is_not_is_not_dropped() -> None:
     with pytest.raises(GraphError) as caught:
         drop_edge(DIAMOND, after=split, on=Sum)
     assert text_of(caught) == "split has no edge for Sum; drop one of Even, Odd"
+    several: Any = [Even, Odd]
+    with pytest.raises(InputError, match="it drops one edge: give a node and an outcome class"):
+        drop_edge(DIAMOND, after=split, on=several)
 
 
 # ---- wrap
