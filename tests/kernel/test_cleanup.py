@@ -108,7 +108,7 @@ def test_an_error_wins(machine: Any, how: str) -> None:
 @MACHINES
 def test_a_deadline_wins(machine: Any, how: str) -> None:
     answers = Answers(2, "hang")
-    done = ran(machine, answers.context(how, Limits(seconds=0.1)), how)
+    done = ran(machine, answers.context(how, Limits(seconds=0.5)), how)
     answers.released.set()
     assert done.outcome.limit.limit == "seconds"
     assert answers.asked == ["go on"] * 3

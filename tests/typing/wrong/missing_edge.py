@@ -20,6 +20,5 @@ on("Total", END)  # error: mypy call-overload, pyright reportArgumentType report
 
 
 def judged(executor: AgentExecutor, judge: Node[AgentFinish, Ready]) -> AgentExecutor:
-    return executor.splice(
-        edges(judge, on(Ready, END)), after=parse, on=AgentFinish
-    )  # error: mypy arg-type, pyright reportArgumentType
+    table = edges(judge, on(Ready, END))
+    return executor.splice(table, after=parse, on=AgentFinish)  # error: mypy arg-type, pyright reportArgumentType
