@@ -383,7 +383,14 @@ def _without_spin(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[r
     monkeypatch.setattr("graphexec.testing.spin_checker.installed", lambda: False)
 
 
-@pytest.mark.parametrize("bug", BUGS)
+# Of each kind some, which take a second each; all of them are among the long tests.
+QUICK = {
+    *("hang in a node, asleep", "hang in a tool, busy", "hang in an agent function", "ask until yes"),
+    *("a node that fails at the fifth step", "a tool whose runs are not charged"),
+}
+
+
+@pytest.mark.parametrize("bug", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in BUGS])
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
     program, report = BUGS[bug]
     marked = f"@pytest.mark.graphexec(examples=40, patience={PATIENCE})\ndef machine("

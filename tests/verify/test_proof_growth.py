@@ -83,7 +83,10 @@ def check_growth(make: Callable[[int], Flow], count: int) -> None:
     assert check_twice < 2.5 * check
 
 
-@pytest.mark.parametrize(("make", "count"), [(chain, 300), (ring, 1_500), (loops_in_a_row, 200)])
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [(chain, 300), pytest.param(ring, 1_500, marks=pytest.mark.slow), (loops_in_a_row, 200)],
+)
 def test_cost_grows_as_the_machine_does(make: Callable[[int], Flow], count: int) -> None:
     check_growth(make, count)
 

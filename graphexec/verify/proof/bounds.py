@@ -271,7 +271,9 @@ class _Prover:
         """Return the bound on what the machine's own effects charge a meter."""
         charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
         if not charging:
-            return dataclasses.replace(NOTHING, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
+            # Under other limits than these, other transitions may be possible.
+            nothing = NOTHING if self._always is not None else Bound(None, 0, exact=True)
+            return dataclasses.replace(nothing, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
         if not all(_is_bounded(one, self.limits) for one in charging):
             return Bound(None, None)
 
