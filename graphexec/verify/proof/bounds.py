@@ -151,7 +151,7 @@ class _Prover:
         if states is not None and states[self._possible.begin] < number:
             number = states[self._possible.begin]
             potential = self._table(states)
-        exact = exact or (charges is not False and few and self._is_sure(number, potential, least))
+        exact = exact or (charges is not False and few and self._is_sure(number, least))
         extra = _ZERO if more is None else more(self._always or self._transitions)
         form, value = self._form(weight, extra, number if close else None)
         if more is not None:
@@ -159,10 +159,8 @@ class _Prover:
             number += more(one for one in self._transitions if one.source in nodes).at(self._caps)
         return Bound(form, number, exact, value, potential=potential)
 
-    def _is_sure(self, number: int, potential: Potential, weight: Callable[[Transition], int]) -> bool:
-        """Return whether there is sure to be a run that counts as much as is proved to be the most."""
-        if potential.lines and is_attained(self._sure, potential, weight, self._budgets):
-            return True
+    def _is_sure(self, number: int, weight: Callable[[Transition], int]) -> bool:
+        """Return whether a run that counts as much as is proved to be the most is found in all states."""
         return self._sure.size() <= _STATES and self._sure.most(weight)[self._sure.begin] == number
 
     def _potentials(
