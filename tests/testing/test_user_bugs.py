@@ -385,7 +385,7 @@ def _without_spin(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[r
 
 # Of each kind some, which take a second each; all of them are among the long tests.
 QUICK = {
-    *("hang in a node, asleep", "hang in a tool, busy", "hang in an agent function", "ask until yes"),
+    *("hang in a node, busy", "hang in a tool, asleep", "hang in an agent function", "ask until yes"),
     *("a node that fails at the fifth step", "a tool whose runs are not charged"),
 }
 
