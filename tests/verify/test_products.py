@@ -113,7 +113,9 @@ def test_a_visit_is_sure_to_be_stopped_where_less_is_left_than_it_may_want_at_on
     # It spends the least or the most.
     assert steps(product, "a", 3) == [("Toa", "a", (2,)), ("Toa", "a", (1,)), ("ToEND", "END", (3,))]
     assert steps(product, "a", 2) == [("Toa", "a", (1,)), ("Toa", "a", (0,)), ("ToEND", "END", (2,))]
-    assert steps(product, "a", 1) == [("Toa", "a", (0,)), ("within", "END", (1,)), ("ToEND", "END", (1,))]
+    # It is stopped when it asks for both at once, or for one after the other.
+    stopped = [("within", "END", (1,)), ("within", "END", (0,))]
+    assert steps(product, "a", 1) == [("Toa", "a", (0,)), *stopped, ("ToEND", "END", (1,))]
     # Where it may want any number it can be stopped at any time.
     anything = flow_with(
         way("a", "a", "tool_calls", **calling(tools=None), asks=1),
@@ -132,13 +134,14 @@ def test_a_token_is_wanted_for_each_model_call() -> None:
     product = sure(flow, agent_limits(tokens=3))
     assert product.begin == ("a", (3,))
     assert [name for name, _, _ in steps(product, "a", 2)] == ["Toa", "Toa", "ToEND"]
-    assert [name for name, _, _ in steps(product, "a", 1)] == ["Toa", "within", "ToEND"]
+    assert [name for name, _, _ in steps(product, "a", 1)] == ["Toa", "within", "within", "ToEND"]
 
 
 def test_a_limit_of_what_nothing_is_seen_to_spend_stops_a_visit_that_may_want_more() -> None:
     flow = flow_with(way("a", END.name), within("a", "tool_calls", **calling(tools=2)))
-    assert steps(sure(flow, agent_limits(tool_calls=1)), "a") == [("ToEND", "END", ()), ("within", "END", ())]
-    assert steps(sure(flow, agent_limits(tool_calls=2)), "a") == [("ToEND", "END", ())]
+    one, two = (sure(flow, agent_limits(tool_calls=most)) for most in (1, 2))
+    assert steps(one, "a", 1) == [("ToEND", "END", (1,)), ("within", "END", (1,)), ("within", "END", (0,))]
+    assert steps(two, "a", 2) == [("ToEND", "END", (2,))]
 
 
 def test_the_clock_and_crashes_are_not_sure_to_stop_anything() -> None:
@@ -157,8 +160,36 @@ def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() ->
     assert steps(sure(flow, limits), "a", 2, 0) == [("Tob", "b", (1, 0)), ("within", "END", (2, 0))]
     assert steps(Product(flow, limits), "a", 2, 1)[:2] == [("Tob", "b", (1, 1)), ("Tob", "b", (2, 0))]
     # What asks for no calls spends none.
-    free = flow_with(way("a", "b", asks=1), within("a"), way("b", END.name))
+    free = flow_with(way("a", "b", asks=1, **calling(others=1)), within("a", **calling(others=1)), way("b", END.name))
     assert steps(sure(free, limits), "a") == [("Tob", "b", ())]
+
+
+def test_of_two_kinds_one_each_may_be_asked_where_two_of_neither_are_left() -> None:
+    either = calling(models=2, tools=2)
+    flow = flow_with(
+        way("a", "b", asks=2, **either), within("a", "model_calls tool_calls", **either), way("b", END.name)
+    )
+    product = sure(flow, agent_limits(model_calls=1, tool_calls=1))
+    assert ("Tob", "b", (0, 0)) in steps(product, "a", 1, 1)
+
+
+def test_a_visit_may_ask_as_long_as_there_is_something_left_and_then_is_stopped() -> None:
+    any_number = calling(tools=None)
+    flow = flow_with(way("a", END.name), within("a", "fan_out tool_calls", **any_number))
+    stopped = [left for kind, _, left in steps(sure(flow, agent_limits(tool_calls=2)), "a", 2) if kind == "within"]
+    assert stopped == [(2,), (0,)]
+    # After one, another one is too many.
+    stopped = [
+        left for kind, _, left in steps(sure(flow, agent_limits(tool_calls=2, fan_out=1)), "a", 2) if kind == "within"
+    ]
+    assert stopped == [(2,), (1,)]
+
+
+def test_what_one_kind_wants_does_not_keep_another_from_waiting() -> None:
+    either: Any = calling(tools=1, others=1)
+    flow = flow_with(way("a", "b", **either), within("a", "tool_calls", **either), way("b", END.name))
+    product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=0))
+    assert {("Tob", "b", (0, 0)), ("within", "END", (0, 0))} <= set(steps(product, "a", 0, 1))
 
 
 def test_what_need_not_be_asked_may_be_asked_or_not() -> None:
@@ -176,8 +207,14 @@ def test_what_need_not_be_asked_may_be_asked_or_not() -> None:
 # ---- what is sure to be, with a clock: the last counter, 1 while time is left
 
 FIVE = Limits(iterations=None, seconds=5)
+FREE = calling(others=1)
 CLOCKED = flow_with(
-    way("a", "b", "x", asks=1), gate("a", "x"), within("a", spends="x"), way("b", "a"), way("b", END.name), x=2
+    way("a", "b", "x", asks=1, **FREE),
+    gate("a", "x"),
+    within("a", spends="x", **FREE),
+    way("b", "a"),
+    way("b", END.name),
+    x=2,
 )
 
 
@@ -210,7 +247,7 @@ def test_after_that_nothing_is_entered_that_costs_anything() -> None:
 
 
 def test_a_visit_that_costs_nothing_is_stopped_when_it_asks() -> None:
-    flow = flow_with(way("a", "a", asks=1), within("a"), way("a", END.name, asks=1))
+    flow = flow_with(way("a", "a", asks=1, **FREE), within("a", **FREE), way("a", END.name, asks=1, **FREE))
     product = sure(flow, FIVE)
     assert steps(product, "a", 1) == [
         ("Toa", "a", (1,)),
@@ -241,13 +278,18 @@ def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
         )
         product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=1))
         # What has an answer for the deadline that cuts it does not leave the node.
-        assert (("within", "END", (1, 0)) in steps(product, "a", 1, 1)) is not answered
+        assert (("within", "END", (0, 0)) in steps(product, "a", 1, 1)) is not answered
         assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
 def test_an_edge_that_is_taken_when_time_is_up_resets_what_it_says() -> None:
     flow = flow_with(
-        way("a", "b", "x", "x", asks=1), gate("a", "x"), within("a", spends="x"), way("b", "a"), way("b", END.name), x=2
+        way("a", "b", "x", "x", asks=1, **FREE),
+        gate("a", "x"),
+        within("a", spends="x", **FREE),
+        way("b", "a"),
+        way("b", END.name),
+        x=2,
     )
     assert ("Tob", "b", (2, 0)) in steps(sure(flow, FIVE), "a", 1, 1)
 

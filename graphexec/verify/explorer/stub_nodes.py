@@ -237,7 +237,8 @@ class Puppets:
         """Return the requests of a visit, of each kind and mixed: the least, the most, the allowed, one more."""
         if node.kind != "asks":
             return [()]
-        ends = {node.least, node.least + 1 if node.most is None else node.most}
+        # Of any number, none, one and two: whoever is answered for what is cut may ask again.
+        ends = {node.least, 1, 2} if node.most is None else {node.least, node.most}
         most = node.most
         if most is None and (fan_out := self._limits.fan_out) is not None:
             # One more is refused, and so is all that is wider.

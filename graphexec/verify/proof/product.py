@@ -17,7 +17,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof.components import strongly_connected_components
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
+from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, limits_of, possible
 
 # A node, and what is left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
@@ -29,8 +29,8 @@ _Labelled: TypeAlias = tuple[State, State, Transition]
 class Product:
     """The states of `flow` under `limits`, found as they are asked for.
 
-    Where it is `sure`, visits spend the least or the most they can, and the clock stands still until what is asked for
-    takes all the time until a deadline: so each way through it is a run.
+    Where it is `sure`, visits spend the least or the most they can, or all that is left before a limit stops them. The
+    clock stands still until what is asked for takes all the time until a deadline. So each way through it is a run.
     """
 
     __slots__ = ("_nodes", "_rows", "begin", "counters")
@@ -45,21 +45,23 @@ class Product:
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
         most = limits.fan_out or 0
         transitions = [one for one in transitions if one.asks <= most or one.source not in limited]
-        spending = [list(_sure_spending(one, known)) if sure else [_Spending(one.spends)] for one in transitions]
+        spending = [
+            list(dict.fromkeys(_sure_spending(one, known))) if sure else [_Spending(one.spends)] for one in transitions
+        ]
         counted = {name for several in spending for each in several for name, _ in each.spends}
         counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
         self.counters = tuple(counts)
         place = {name: index for index, name in enumerate(counts)}
         graces = _graces(transitions) if sure and limits.seconds is not None else []
-        waiting = {one.source: _waiting(one, known, place) for one in transitions if one.kind == "within"}
         self._rows: dict[str, list[CountedMove]] = {name: [] for name in flow.nodes}
         for one, several in zip(transitions, spending, strict=True):
-            needs = (_needs_at_most if sure else _needs_at_least)(one, known, place)
+            usual = (_needs_at_most if sure else _needs_at_least)(one, known, place)
             resets = tuple((place[name], counts[name]) for name in one.resets if name in place)
             row = self._rows[one.source]
             for each in several:
                 spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
                 timely = tuple((place[name], 1) for name in each.compared if name in place)
+                needs = _needs_of_next(each, place) if each.asked and one.kind == "within" else usual
                 # What is reserved is counted too, though nothing need be left for it.
                 move = (
                     CountedMove(one, (), resets, needs, drains=spends)
@@ -68,7 +70,7 @@ class Product:
                 )
                 if graces:
                     clock = _Clock(len(place), len(graces), graces.index(one.grace or 0.0))
-                    row.extend(_by_the_clock(move, clock, waiting.get(one.source), asked=each.asked))
+                    row.extend(_by_the_clock(move, clock, each.asked))
                 else:
                     row.append(move)
         # So many deadlines are still to come.
@@ -221,35 +223,74 @@ _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 
 @dataclass(frozen=True, slots=True)
 class _Spending:
-    """The spending of a visit that has `asked`, or not; something must be left of each meter only `compared`."""
+    """The spending of a visit that has `asked` for so many effects.
+
+    Something must be left of each meter that is only `compared`. A limit stops one more effect if less is left of one
+    meter than is `wanted` with it (`None`: one stops it in any case).
+    """
 
     spends: tuple[tuple[str, int], ...]
     compared: tuple[str, ...] = ()
-    asked: bool = True
+    asked: int = 0
+    wanted: tuple[tuple[str, int], ...] | None = ()
+
+
+# So many effects one by one are tried before a limit stops a visit.
+_ONE_BY_ONE = 4
 
 
 def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
-    if one.kind != "move" or not one.kinds:
-        yield _Spending(one.spends, asked=one.kind != "move" or one.asks > 0)
-        return
     asked = {name for kind in one.kinds for name, _ in kind}
     entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
-    found: dict[_Spending, None] = {}
-    most = one.most
-    if most is None:
-        # Of any number, one: to have asked makes a difference.
-        most = one.asks or int(limits.get("fan_out") != 0)
+    if one.kind != "move" or not one.kinds:
+        yield _Spending(entry)
     for kind in one.kinds:
-        charges = [(name, amount) for name, amount in kind if amount]
-        # A limit on fractions is above 0, and nothing need be taken of what is only compared.
-        limited = [name for name, amount in kind if not amount and isinstance(limits.get(name), int)]
-        compared = () if one.reserved else tuple(limited)
-        for count in sorted({one.asks, most}):
-            if not count:
-                found[_Spending(entry, asked=False)] = None
-            elif all(limits[name] for name in compared):
-                found[_Spending((*entry, *((name, amount * count) for name, amount in charges)), compared)] = None
-    yield from found
+        for count in _counts(one, kind, limits):
+            # All of a kind, or the last of another.
+            for last in one.kinds if one.kind == "move" and count > 1 else (kind,):
+                charged = _charged(kind, last, count)
+                # A limit on fractions is above 0, and nothing need be taken of what is only compared.
+                limited = [name for name, amount in charged.items() if not amount and isinstance(limits.get(name), int)]
+                compared = () if one.reserved or not count else tuple(limited)
+                if all(limits[name] for name in compared):
+                    charges = tuple((name, amount) for name, amount in charged.items() if amount)
+                    yield _Spending((*entry, *charges), compared, count, _wanted(one, kind, count, limits))
+
+
+def _charged(kind: Charges, last: Charges, count: int) -> dict[str, int]:
+    """Return what so many effects charge, the last of which may be of another kind."""
+    each, other = dict(kind), dict(last)
+    return {name: each.get(name, 0) * max(0, count - 1) + other.get(name, 0) * min(1, count) for name in each | other}
+
+
+def _counts(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
+    """Return how many effects of a kind a visit has asked for: the least and the most; any, if a limit stops it."""
+    fan_out = limits.get("fan_out") if one.most is None else None
+    if one.kind == "move":
+        # Of any number, one: to have asked makes a difference.
+        return sorted({one.asks, (one.asks or int(fan_out != 0)) if one.most is None else one.most})
+    charged = () if one.reserved else kind
+    known = [limit // amount for name, amount in charged if amount and (limit := limits.get(name)) is not None]
+    # One alone may be cut.
+    wide = fan_out if one.most is None else max(1, one.most - 1)
+    return range(1, int(min([_ONE_BY_ONE, *known, *([] if wide is None else [wide])])) + 1)
+
+
+def _wanted(
+    one: Transition, kind: Charges, asked: int, limits: Mapping[str, float | None]
+) -> tuple[tuple[str, int], ...] | None:
+    """Return what such a visit has charged with one more effect of the kind; nothing, if no limit stops that."""
+    if one.most is None and asked == limits.get("fan_out"):
+        return None
+    if one.reserved or asked == one.most:
+        return ()
+    return tuple((name, amount * (asked + 1)) for name, amount in kind if amount)
+
+
+def _needs_of_next(spending: _Spending, place: Mapping[str, int]) -> _Needs:
+    if spending.wanted is None:
+        return None
+    return tuple((place[name], amount) for name, amount in spending.wanted if name in place)
 
 
 def _needs_at_least(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
@@ -312,39 +353,26 @@ class _Clock:
         return self.place, self.deadlines - self.number - 1
 
 
-def _by_the_clock(
-    plain: CountedMove, clock: _Clock, waiting: tuple[tuple[int, int], ...] | None, *, asked: bool
-) -> Iterator[CountedMove]:
-    """Yield a transition in time, and those that a request takes which lasts until a deadline.
+def _by_the_clock(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[CountedMove]:
+    """Yield a transition in time of a visit that has `asked` so often, and those that a request takes until a deadline.
 
-    That needs so much left of each of `waiting` (`None`: nothing is asked for). After its deadline a node asks for
-    nothing any more, and after the run's none is entered that costs anything.
+    After its deadline a node asks for nothing any more, and after the run's none is entered that costs anything.
     """
     one = plain.transition
     if one.kind == "gate":
         yield dataclasses.replace(plain, needs=(*(plain.needs or ()), clock.in_time))
         return
     # What costs an entry is not reserved, so the node's deadline is the run's.
-    asks = (clock.open,) if one.spends or (asked and one.kind == "move") else ()
+    asks = (clock.open,) if one.spends or asked else ()
     yield dataclasses.replace(plain, timely=(*plain.timely, *asks))
     if one.kind == "within" and not asks:
         yield dataclasses.replace(plain, needs=(clock.open,))
-    # What is cut, and answered for that, is left only where it asks again.
-    if waiting is None or not asked or (one.kind == "within" and one.answered and one.most == 1):
+    # One effect is cut like several. What is answered for that is left only where it asks again.
+    if not asked or (one.kind == "within" and (asked > 1 or (one.answered and one.most == 1))):
         return
     end, before = (clock.late, clock.in_time) if one.kind == "move" else (clock.cut, clock.open)
-    timely = (*plain.timely, before, *waiting)
+    timely = (*plain.timely, before)
     yield dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=timely)
-
-
-def _waiting(
-    one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]
-) -> tuple[tuple[int, int], ...] | None:
-    """Return what must be left for a visit to wait for an answer; `None` if it cannot ask for anything."""
-    least = {name: max(1, one.largest(name)) for name in one.causes if name not in ("seconds", "restarts")}
-    if any((limit := limits.get(name)) is not None and _is_below(limit, amount) for name, amount in least.items()):
-        return None
-    return tuple((place[name], amount) for name, amount in least.items() if name in place)
 
 
 def _below(one: Transition, name: str) -> int | None:
