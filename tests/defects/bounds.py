@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext
-from tests.three_drivers import Script
+from tests.drivers import Script
 
 S = TypeVar("S")
 F = TypeVar("F")

@@ -34,6 +34,7 @@ from graphexec.errors import UndeclaredOutcomeError
 from graphexec.executor.result import Ending
 from graphexec.runtime import astream, stream
 from tests.defects.bounds import bounded, bounded_world
+from tests.drivers import LIVE, Driver, Script, drive_astream, drive_from_text, drive_stream, run_script
 from tests.executor.actors import act, echo, script_of, scripted
 from tests.executor.test_properties import (
     FLAVOURS,
@@ -50,7 +51,6 @@ from tests.executor.test_properties import (
 )
 from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
 from tests.semantics.reference import Settings
-from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac, astreamed, streamed
 
 Machine: TypeAlias = tuple[Graph[Any, Any], list[Plan]]
 FLAVOUR = st.sampled_from(FLAVOURS)
@@ -72,9 +72,9 @@ def test_every_run_ends_as_the_semantics_say_however_it_is_driven(
 
     if expected.end == "parse error":
         with pytest.raises(ParseError):
-            agreed(script)
+            run_script(script)
         return
-    told = agreed(script)
+    told = run_script(script)
     assert outcome_of(told.outcome, told) == expected
     within(expected, given, told)
 
@@ -124,7 +124,7 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
 # ---- pauses
 
 
-@given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR, driver=st.sampled_from([streamed, astreamed]))
+@given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR, driver=st.sampled_from([drive_stream, drive_astream]))
 def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_what_was_left(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour, driver: Driver
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_
     def script() -> Script[Any, Ending]:
         return bounded(script_of(executor_of(turns, given, flavour)))
 
-    whole = amnesiac(script())
+    whole = drive_from_text(script())
     for answered, text in enumerate(whole.texts):
         again = script()
         resumed = driver(dataclasses.replace(again, value=Snapshot.from_json(text, again.graph)))
@@ -221,7 +221,7 @@ def test_an_outcome_that_a_node_does_not_declare_is_never_followed(
     def script(table: Graph[Any, Any]) -> Script[Any, Any]:
         return bounded(Script(table, Red(choices), answers(Limits(iterations=6), [])))
 
-    moves = [event for event in streamed(script(table)).events if isinstance(event, Moved)]
+    moves = [event for event in drive_stream(script(table)).events if isinstance(event, Moved)]
     # One that the run comes to, and that its limits let in.
     names = [move.node for move in moves if type(move.outcome) is not OutOf]
     name = names[liar % len(names)]

@@ -24,8 +24,8 @@ from graphexec.kernel.meters import GRACE
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.scripted import pause
 from tests.defects.bounds import bounded
+from tests.drivers import LIVE, Driver, DriverResult, FakeClock, Script, run_script
 from tests.executor.actors import answer, script_of, scripted
-from tests.three_drivers import LIVE, Driver, FakeClock, Script, Told, agreed
 
 # ---- calls that wait, all at once, on an event loop whose time is virtual
 
@@ -175,7 +175,7 @@ def taking_script(
     return bounded(Script(script.graph, value, dataclasses.replace(script.run_context, clock=clock)))
 
 
-def gist(told: Told[Ending]) -> object:
+def gist(told: DriverResult[Ending]) -> object:
     return type(told.outcome), len(told.outcome.steps), told.spent
 
 
@@ -183,7 +183,7 @@ def gist(told: Told[Ending]) -> object:
 def test_the_seconds_of_a_run_go_on_through_a_pause_anywhere(
     taking: list[tuple[int, int]], limit: float | None, other_day: int, driver: Driver
 ) -> None:
-    whole = agreed(lambda: taking_script(taking, limit, 0))
+    whole = run_script(lambda: taking_script(taking, limit, 0))
     now, steps = 0, 0
     for deciding, acting in taking:
         now += deciding

@@ -27,7 +27,7 @@ from graphexec.messages import (
 )
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
-from tests.three_drivers import EVERY, Driver, Script, Told, agreed
+from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
 
 AnyTool: TypeAlias = Tool[..., Any]
 Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
@@ -83,16 +83,18 @@ def script_of(executor: AgentExecutor, inputs: Mapping[str, Any] | None = None) 
     return Script(executor.graph, Ready(Run(inputs or {"input": "q"})), executor.run_context)
 
 
-def told_by_every_driver(make: Callable[[], AgentExecutor], *, among: Sequence[Driver] = EVERY) -> Told[Ending]:
+def told_by_every_driver(
+    make: Callable[[], AgentExecutor], *, drivers: Sequence[Driver] = ALL_DRIVERS
+) -> DriverResult[Ending]:
     """Run a fresh executor with each driver, and return what all of them agree on."""
-    return agreed(lambda: script_of(make()), among=among)
+    return run_script(lambda: script_of(make()), drivers=drivers)
 
 
-def observations(told: Told[Ending]) -> list[Any]:
+def observations(told: DriverResult[Ending]) -> list[Any]:
     return [step.observation for step in told.outcome.steps]
 
 
-def statuses(told: Told[Ending]) -> list[str]:
+def statuses(told: DriverResult[Ending]) -> list[str]:
     return [step.status for step in told.outcome.steps]
 
 

@@ -26,6 +26,7 @@ from graphexec.errors import LimitsError
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
+from tests.drivers import ALL_DRIVERS, drive_async, drive_sync
 from tests.executor.actors import (
     act,
     answer,
@@ -40,7 +41,6 @@ from tests.executor.actors import (
     statuses,
     told_by_every_driver,
 )
-from tests.three_drivers import EVERY, asynchronous, sync
 
 Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
 
@@ -74,7 +74,7 @@ def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: in
         )
 
     told = told_by_every_driver(executor)
-    assert [len(model.requests) for model in models] == [allowed] * len(EVERY)
+    assert [len(model.requests) for model in models] == [allowed] * len(ALL_DRIVERS)
     assert isinstance(told.outcome, StoppedResponse)
     assert told.outcome.limit == Exhausted("iterations", allowed, allowed)
     assert told.outcome.output == "Agent stopped due to iteration limit or time limit."
@@ -88,7 +88,7 @@ def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: in
     ids=["act", "parse", "unknown"],
 )
 def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
-    for driver in (sync, asynchronous):
+    for driver in (drive_sync, drive_async):
         model = ScriptedModel([reply], repeat_last=True)
         executor = AgentExecutor(
             agent=scratchless(model), tools=[echo], max_iterations=1000, handle_parsing_errors=True

@@ -35,8 +35,8 @@ from graphexec.errors import InputError, ParseError
 from graphexec.executor import Ready, parse
 from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
+from tests.drivers import FakeClock
 from tests.executor.actors import Running, act, answer, echo, run_async, run_sync, scripted
-from tests.three_drivers import FakeClock
 
 # Seconds of a deadline that is not reached.
 LONG = 20.0

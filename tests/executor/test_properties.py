@@ -44,11 +44,11 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.runtime import run
+from tests.drivers import DriverResult, run_script
 from tests.executor.actors import script_of
 from tests.semantics import reference
 from tests.semantics.reference import Settings
 from tests.semantics.tools import TOOLS
-from tests.three_drivers import Told, agreed
 
 Flavour: TypeAlias = Literal["callable", "chat", "tool calling"]
 FLAVOURS: tuple[Flavour, ...] = ("callable", "chat", "tool calling")
@@ -292,7 +292,7 @@ def in_few_words(observation: Any) -> Any:
     return "unreadable" if broken else observation
 
 
-def within(outcome: Outcome, given: Settings, told: Told[Ending]) -> None:
+def within(outcome: Outcome, given: Settings, told: DriverResult[Ending]) -> None:
     """Every count is within its limit, and so is the way through the table."""
     spent = told.spent
     for limit, reached in (
@@ -314,11 +314,11 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     expected = interpret(turns, given)
     if expected.end == "parse error":
         with pytest.raises(ParseError) as raised:
-            agreed(lambda: script_of(executor_of(turns, given, flavour)))
+            run_script(lambda: script_of(executor_of(turns, given, flavour)))
         kept = snapshot_of(raised.value)
         assert kept is None or kept.spent["model_calls"] == expected.model_calls
         return
-    told = agreed(lambda: script_of(executor_of(turns, given, flavour)))
+    told = run_script(lambda: script_of(executor_of(turns, given, flavour)))
     assert outcome_of(told.outcome, told) == expected
     within(expected, given, told)
     # One executor, used again, does the same again.

@@ -21,8 +21,8 @@ from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel import Done
 from graphexec.runtime import run
+from tests.drivers import FakeClock, Script, run_script
 from tests.executor.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
-from tests.three_drivers import FakeClock, Script, agreed
 
 SECONDS = 0.5
 AT_MOST = 0.7
@@ -290,7 +290,7 @@ def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
             script_of(executor), run_context=dataclasses.replace(executor.run_context, clock=clock)
         )
 
-    told = agreed(script)
+    told = run_script(script)
     assert isinstance(told.outcome, StoppedResponse)
     assert told.outcome.limit == Exhausted("seconds", 3, 3)
     assert len(told.outcome.steps) == 3

@@ -31,6 +31,7 @@ from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import make_run_context, run
+from tests.drivers import Script, run_script
 from tests.kernel.machines import (
     INTERVIEW,
     PROMPTS,
@@ -49,7 +50,6 @@ from tests.kernel.machines import (
     reporter,
     surveyors,
 )
-from tests.three_drivers import Script, agreed
 
 
 def asking(machine: Graph[Any, Any], value: object, limits: Limits | None = None) -> PendingEffect:
@@ -136,9 +136,9 @@ def test_a_node_that_asked_for_nothing_goes_on_to_ask_for_something() -> None:
         return Interview((answer, str(last)))
 
     machine = graph(edges(hesitate, on(Interview, END) | on(Stopped, END)), start=hesitate)
-    told = agreed(lambda: Script(machine, Topic("tea"), reporter()))
-    assert told.outcome == Interview(("re: tea ()", "()"))
-    assert [type(effect) for effect in told.asked] == [Question]
+    result = run_script(lambda: Script(machine, Topic("tea"), reporter()))
+    assert result.outcome == Interview(("re: tea ()", "()"))
+    assert [type(effect) for effect in result.asked] == [Question]
 
 
 def test_of_a_batch_those_that_are_cut_have_their_replies_among_the_others() -> None:
@@ -239,11 +239,11 @@ def test_a_call_that_reports_no_tokens_is_silent(usage: Usage, tokens: int, sile
 
 @pytest.mark.parametrize(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
 def test_a_call_is_charged_what_it_reports_and_one_token_at_least(usage: Usage, limit: int, calls: int) -> None:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
-    assert isinstance(told.outcome, Stopped)
-    assert told.outcome.at == Prompt(calls)
+    result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
+    assert isinstance(result.outcome, Stopped)
+    assert result.outcome.at == Prompt(calls)
     reached = max(1, usage.total_tokens) * calls
-    assert told.outcome.limit == Exhausted("tokens", limit, reached)
+    assert result.outcome.limit == Exhausted("tokens", limit, reached)
 
 
 @charged(when_spent=Stopped)
@@ -262,10 +262,10 @@ BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
 def test_a_batch_is_let_through_if_a_token_is_left_for_each_of_its_calls(
     limit: int, calls: int, reached: int, wanted: int
 ) -> None:
-    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(tokens=limit))))
-    assert told.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
-    assert told.outcome.limit.wanted == wanted
-    assert (silent_calls(told.spent), told.spent["tokens"]) == (calls, calls)
+    result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(tokens=limit))))
+    assert result.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
+    assert result.outcome.limit.wanted == wanted
+    assert (silent_calls(result.spent), result.spent["tokens"]) == (calls, calls)
 
 
 def test_of_a_batch_that_is_cut_the_calls_that_have_finished_are_paid_for() -> None:
@@ -326,10 +326,10 @@ def test_time_does_not_go_back_and_stands_still_where_nobody_says_it() -> None:
 
 
 def test_a_limit_that_does_not_allow_a_batch_says_how_many_it_wanted() -> None:
-    thoughts = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(model_calls=3)))).outcome
+    thoughts = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(model_calls=3)))).outcome
     assert thoughts == Stopped(Prompt(2), Exhausted("model_calls", 3, 2))
     assert thoughts.limit.wanted == 2
-    looks = agreed(lambda: Script(SURVEY, Topics(("a", "b", "c")), surveyors(agent_limits(tool_calls=2)))).outcome
+    looks = run_script(lambda: Script(SURVEY, Topics(("a", "b", "c")), surveyors(agent_limits(tool_calls=2)))).outcome
     assert looks == Stopped(Topics(("a", "b", "c")), Exhausted("tool_calls", 2, 0))
     assert isinstance(looks, Stopped)
     assert looks.limit.wanted == 3

@@ -31,6 +31,7 @@ from graphexec.errors import NodeError, UndeclaredCountError
 from graphexec.kernel import Node, PendingEffect
 from graphexec.kernel.node import Count
 from graphexec.runtime import RunContext, make_run_context
+from tests.drivers import Driver, Script, drive_astream, drive_async, drive_stream, drive_sync, run_script
 from tests.kernel.machines import (
     INSISTENT,
     Asking,
@@ -44,7 +45,6 @@ from tests.kernel.machines import (
     leave,
     nobody,
 )
-from tests.three_drivers import Driver, Script, agreed, astreamed, asynchronous, streamed, sync
 
 
 @final
@@ -91,7 +91,7 @@ def tools(**limits: Any) -> RunContext:
 
 
 def outcome(machine: Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
-    return agreed(lambda: Script(machine, plan, within)).outcome
+    return run_script(lambda: Script(machine, plan, within)).outcome
 
 
 # ---- what a node says
@@ -123,7 +123,7 @@ def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ..
         return Script(fetching(asks), Plan(batches), make_run_context({CallTool: call}))
 
     with pytest.raises(UndeclaredCountError) as caught:
-        agreed(script)
+        run_script(script)
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
     assert (error.node, error.asked, error.least, error.most) == ("fetch", asked, least, most)
@@ -134,7 +134,7 @@ def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ..
 @pytest.mark.parametrize(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
 def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
     with pytest.raises(UndeclaredCountError) as caught:
-        agreed(lambda: Script(fetching(asks), Plan(batches), tools()))
+        run_script(lambda: Script(fetching(asks), Plan(batches), tools()))
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
     assert (error.node, error.asked, error.least, error.most) == ("fetch", sum(batches), least, most)
@@ -143,7 +143,7 @@ def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tupl
 def test_the_error_says_what_was_asked_for_and_what_is_declared() -> None:
     def text(asks: Count, *batches: int) -> str:
         with pytest.raises(UndeclaredCountError) as caught:
-            agreed(lambda: Script(fetching(asks), Plan(batches), tools()))
+            run_script(lambda: Script(fetching(asks), Plan(batches), tools()))
         return str(caught.value)
 
     assert text(2, 3) == (
@@ -159,8 +159,8 @@ def test_each_visit_is_counted_by_itself() -> None:
 
 
 def test_a_visit_that_a_limit_cuts_short_need_not_ask_for_the_rest() -> None:
-    told = agreed(lambda: Script(fetching(3), Plan((1, 1, 1)), tools(tool_calls=2)))
-    assert told.outcome == Cut(Plan((1, 1, 1)), Exhausted("tool_calls", 2, 2))
+    result = run_script(lambda: Script(fetching(3), Plan((1, 1, 1)), tools(tool_calls=2)))
+    assert result.outcome == Cut(Plan((1, 1, 1)), Exhausted("tool_calls", 2, 2))
 
 
 def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
@@ -195,24 +195,24 @@ def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
 def test_a_visit_may_ask_for_as_many_effects_as_fan_out_says(
     limit: int, batches: tuple[int, ...], cut: tuple[int, int] | None
 ) -> None:
-    told = agreed(lambda: Script(fetching(), Plan(batches), tools(fan_out=limit)))
+    result = run_script(lambda: Script(fetching(), Plan(batches), tools(fan_out=limit)))
     if cut is None:
-        assert told.outcome == Fetched(sum(batches))
+        assert result.outcome == Fetched(sum(batches))
     else:
         reached, wanted = cut
-        assert isinstance(told.outcome, Cut)
-        assert told.outcome == Cut(Plan(batches), Exhausted("fan_out", limit, reached))
-        assert told.outcome.limit.wanted == wanted
+        assert isinstance(result.outcome, Cut)
+        assert result.outcome == Cut(Plan(batches), Exhausted("fan_out", limit, reached))
+        assert result.outcome.limit.wanted == wanted
     # What is not allowed is not charged either.
-    assert told.spent["tool_calls"] == (sum(batches) if cut is None else cut[0])
+    assert result.spent["tool_calls"] == (sum(batches) if cut is None else cut[0])
 
 
 def test_fan_out_is_of_one_visit_and_not_of_the_run() -> None:
-    told = agreed(lambda: Script(fetching(), Plan((1, 1), visits=10), tools(fan_out=2)))
-    assert (told.outcome, told.spent["tool_calls"]) == (Fetched(2), 20)
+    result = run_script(lambda: Script(fetching(), Plan((1, 1), visits=10), tools(fan_out=2)))
+    assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
 
 
-@pytest.mark.parametrize("drive", [sync, asynchronous, streamed, astreamed])
+@pytest.mark.parametrize("drive", [drive_sync, drive_async, drive_stream, drive_astream])
 def test_asking_until_the_answer_is_right_ends(drive: Driver) -> None:
     """No limit is set: the one on the effects of a visit is finite by default."""
     asked: list[str] = []
@@ -221,8 +221,8 @@ def test_asking_until_the_answer_is_right_ends(drive: Driver) -> None:
         asked.append(effect.question)
         return "no"
 
-    told = drive(Script(INSISTENT, Asking("ok?"), make_run_context({AskHuman: refuse})))
-    assert told.outcome == GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000))
+    result = drive(Script(INSISTENT, Asking("ok?"), make_run_context({AskHuman: refuse})))
+    assert result.outcome == GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000))
     assert len(asked) == 1_000
 
 
@@ -238,17 +238,17 @@ def test_asking_by_hand_until_the_answer_is_right_ends() -> None:
 @pytest.mark.parametrize(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
 def test_a_wide_batch_is_refused_as_a_whole_by_default(batches: tuple[int, ...], reached: int) -> None:
     wanted = batches[-1]
-    for drive in (sync, asynchronous, streamed, astreamed):
-        told = drive(Script(fetching(), Plan(batches), tools()))
-        assert isinstance(told.outcome, Cut)
-        assert (told.outcome.limit, told.outcome.limit.wanted) == (Exhausted("fan_out", 1_000, reached), wanted)
-        assert told.spent["tool_calls"] == reached
-    assert sync(Script(fetching(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
+    for drive in (drive_sync, drive_async, drive_stream, drive_astream):
+        result = drive(Script(fetching(), Plan(batches), tools()))
+        assert isinstance(result.outcome, Cut)
+        assert (result.outcome.limit, result.outcome.limit.wanted) == (Exhausted("fan_out", 1_000, reached), wanted)
+        assert result.spent["tool_calls"] == reached
+    assert drive_sync(Script(fetching(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
 
 
 def test_without_a_fan_out_only_the_other_limits_stop_a_visit() -> None:
-    told = sync(Script(fetching(), Plan((1_001,)), tools(fan_out=None)))
-    assert told.outcome == Fetched(1_001)
+    result = drive_sync(Script(fetching(), Plan((1_001,)), tools(fan_out=None)))
+    assert result.outcome == Fetched(1_001)
 
 
 def test_fan_out_does_not_bind_a_node_that_says_how_many_it_asks_for() -> None:
@@ -354,16 +354,16 @@ def test_effects_without_a_budget_are_counted_as_well() -> None:
 
     machine = graph(edges(wonder, on(Landed, END) | on(Stopped, END)), start=wonder)
     answering = make_run_context({Question: lambda question: question.text})
-    assert agreed(lambda: Script(machine, Left(1), answering)).outcome == Landed()
+    assert run_script(lambda: Script(machine, Left(1), answering)).outcome == Landed()
     for steps in (0, 2):
         with pytest.raises(UndeclaredCountError):
-            agreed(lambda steps=steps: Script(machine, Left(steps), answering))  # type: ignore[misc]
+            run_script(lambda steps=steps: Script(machine, Left(steps), answering))  # type: ignore[misc]
 
 
 def test_an_opaque_node_within_a_fan_out_of_none_is_performed() -> None:
     looking = charged(when_spent=Stopped)(opaque(_look))
     machine = graph(edges(looking, on(Landed, END) | on(Stopped, END)), start=looking)
-    assert agreed(lambda: Script(machine, Left(1), nobody(Limits(fan_out=0)))).outcome == Landed()
+    assert run_script(lambda: Script(machine, Left(1), nobody(Limits(fan_out=0)))).outcome == Landed()
 
 
 def _look(left: Left) -> Landed:

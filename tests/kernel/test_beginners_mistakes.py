@@ -237,8 +237,8 @@ def test_a_node_that_forgets_to_yield_is_named() -> None:
     @charged(when_spent=stopped)
     @node
     def forgetful(asked: Asked) -> Asks[AskHuman, Told]:
-        told: Any = Told(asked.text)
-        pretended: Asks[AskHuman, Told] = told
+        result: Any = Told(asked.text)
+        pretended: Asks[AskHuman, Told] = result
         return pretended
 
     machine = graph(edges(forgetful, on(Told, END)), start=forgetful)

@@ -31,8 +31,8 @@ from graphexec.effects import agent_limits
 from graphexec.errors import LimitsError
 from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
+from tests.drivers import DriverResult, Script, run_script
 from tests.kernel.machines import CLOCK, INTERVIEW, Interview, Question, Stopped, Tick, Topic, limited, nobody, reporter
-from tests.three_drivers import Script, Told, agreed
 
 # ---- a book: its chapters are written, read, and revised as often as they have flaws
 
@@ -103,9 +103,9 @@ def book(*, resets: tuple[Budget, ...] = (REVISIONS,)) -> Graph[Chapters, Book |
     )
 
 
-def written(*flaws: int, of: Graph[Chapters, Any] | None = None, within: RunContext | None = None) -> Told[Any]:
+def written(*flaws: int, of: Graph[Chapters, Any] | None = None, within: RunContext | None = None) -> DriverResult[Any]:
     machine = book() if of is None else of
-    return agreed(lambda: Script(machine, Chapters(flaws), within or nobody()))
+    return run_script(lambda: Script(machine, Chapters(flaws), within or nobody()))
 
 
 def allowing(revisions: int | None) -> RunContext:
@@ -113,32 +113,32 @@ def allowing(revisions: int | None) -> RunContext:
 
 
 def test_a_node_is_entered_as_often_as_its_budget_says() -> None:
-    told = written(3)
-    assert told.outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
-    assert told.spent == Spent(budgets={"revisions": 2})
+    result = written(3)
+    assert result.outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
+    assert result.spent == Spent(budgets={"revisions": 2})
 
 
 def test_what_is_not_spent_is_told_as_nothing() -> None:
-    told = written(0)
-    assert (told.outcome, told.spent) == (Book(), Spent(budgets={"revisions": 0}))
+    result = written(0)
+    assert (result.outcome, result.spent) == (Book(), Spent(budgets={"revisions": 0}))
 
 
 def test_a_machine_without_budgets_of_its_own_tells_of_none() -> None:
-    assert agreed(lambda: Script(CLOCK, Tick(), limited(iterations=2))).spent == Spent(iterations=2)
+    assert run_script(lambda: Script(CLOCK, Tick(), limited(iterations=2))).spent == Spent(iterations=2)
 
 
 @pytest.mark.parametrize(("allowed", "flaws", "ends"), [(0, 1, GaveUp), (0, 0, Book), (1, 2, GaveUp), (5, 5, Book)])
 def test_the_limits_of_a_run_may_say_another_number(allowed: int, flaws: int, ends: type) -> None:
-    told = written(flaws, within=allowing(allowed))
-    assert type(told.outcome) is ends
-    assert told.spent.budgets == {"revisions": min(allowed, flaws)}
-    if isinstance(told.outcome, GaveUp):
-        assert told.outcome.limit == Exhausted("revisions", allowed, allowed)
+    result = written(flaws, within=allowing(allowed))
+    assert type(result.outcome) is ends
+    assert result.spent.budgets == {"revisions": min(allowed, flaws)}
+    if isinstance(result.outcome, GaveUp):
+        assert result.outcome.limit == Exhausted("revisions", allowed, allowed)
 
 
 def test_the_limits_of_a_run_may_lift_a_budgets() -> None:
-    told = written(30, within=allowing(None))
-    assert (told.outcome, told.spent.budgets) == (Book(), {"revisions": 30})
+    result = written(30, within=allowing(None))
+    assert (result.outcome, result.spent.budgets) == (Book(), {"revisions": 30})
 
 
 def test_a_budget_without_a_limit_only_counts() -> None:
@@ -163,14 +163,14 @@ def test_a_machine_knows_its_budgets_and_iterations_are_none_of_them() -> None:
 
 
 def test_an_edge_that_resets_a_budget_makes_it_full_again() -> None:
-    told = written(2, 2, 1)
-    assert (told.outcome, told.spent.budgets) == (Book(), {"revisions": 1})
+    result = written(2, 2, 1)
+    assert (result.outcome, result.spent.budgets) == (Book(), {"revisions": 1})
     assert written(2, 3).outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
 
 
 def test_an_edge_that_does_not_leaves_it_as_it_is() -> None:
-    told = written(2, 2, 1, of=book(resets=()))
-    assert told.outcome == GaveUp(Poor((2, 1)), Exhausted("revisions", 2, 2))
+    result = written(2, 2, 1, of=book(resets=()))
+    assert result.outcome == GaveUp(Poor((2, 1)), Exhausted("revisions", 2, 2))
 
 
 def test_iterations_can_be_reset_as_well() -> None:
@@ -198,8 +198,8 @@ def test_a_reset_leaves_the_other_budgets_alone() -> None:
         | edges(twice, on(Text, read) | on(GaveUp, END)),
         start=write,
     )
-    told = written(2, 2, of=machine)
-    assert (told.outcome, told.spent) == (Book(), Spent(iterations=4, budgets={"revisions": 2}))
+    result = written(2, 2, of=machine)
+    assert (result.outcome, result.spent) == (Book(), Spent(iterations=4, budgets={"revisions": 2}))
 
 
 def test_an_edge_shows_what_it_resets() -> None:
@@ -228,14 +228,14 @@ def pressed(*budgets: Budget) -> Graph[Chapters, Book | GaveUp]:
 
 
 def test_an_entry_costs_one_of_each_budget() -> None:
-    told = written(2, of=pressed(REVISIONS, PATIENCE))
-    assert told.spent == Spent(budgets={"revisions": 2, "patience": 2})
+    result = written(2, of=pressed(REVISIONS, PATIENCE))
+    assert result.spent == Spent(budgets={"revisions": 2, "patience": 2})
 
 
 def test_an_entry_that_one_budget_does_not_allow_costs_nothing_of_the_others() -> None:
-    told = written(9, of=pressed(PATIENCE, REVISIONS, ITERATIONS))
-    assert told.outcome.limit == Exhausted("revisions", 2, 2)
-    assert told.spent == Spent(iterations=2, budgets={"revisions": 2, "patience": 2})
+    result = written(9, of=pressed(PATIENCE, REVISIONS, ITERATIONS))
+    assert result.outcome.limit == Exhausted("revisions", 2, 2)
+    assert result.spent == Spent(iterations=2, budgets={"revisions": 2, "patience": 2})
 
 
 def test_of_several_spent_budgets_iterations_are_named_first_and_then_the_lowest_decorator() -> None:
@@ -282,8 +282,8 @@ def test_a_stored_run_keeps_what_it_has_spent_of_each_budget() -> None:
     late = Snapshot("mend", Poor((1,)), spent=Spent(budgets={"revisions": 2}))
     again = Snapshot.from_json(late.to_json(), machine)
     assert again == late
-    told = agreed(lambda: Script(machine, again, nobody()))
-    assert told.outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
+    result = run_script(lambda: Script(machine, again, nobody()))
+    assert result.outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
     # What was counted when the machine had no such budget is nothing.
     assert advance(machine, Snapshot("mend", Poor((1,))), Limits()) == Done(
         Book(), Snapshot("read", Text((0,)), spent=Spent(budgets={"revisions": 1}), entered=True)
@@ -308,37 +308,37 @@ def test_a_run_may_be_taken_up_again_as_often_as_the_limit_says(limit: int, time
     snapshot = crashed(times)
     assert snapshot.spent.restarts == times
     world = RunContext(reporter().handlers, Limits(restarts=limit))
-    told = agreed(lambda: Script(INTERVIEW, snapshot, world))
-    assert told.spent.restarts == times
+    result = run_script(lambda: Script(INTERVIEW, snapshot, world))
+    assert result.spent.restarts == times
     if ends:
-        assert told.outcome == Interview(("hot", "re: tea 1 1", "re: tea 2 2"))
+        assert result.outcome == Interview(("hot", "re: tea 1 1", "re: tea 2 2"))
     else:
-        assert told.outcome == Stopped(Topic("tea"), Exhausted("restarts", limit, times))
+        assert result.outcome == Stopped(Topic("tea"), Exhausted("restarts", limit, times))
 
 
 def test_without_a_limit_restarts_are_only_counted() -> None:
-    told = agreed(lambda: Script(INTERVIEW, crashed(9), reporter()))
-    assert (type(told.outcome), told.spent.restarts) == (Interview, 9)
+    result = run_script(lambda: Script(INTERVIEW, crashed(9), reporter()))
+    assert (type(result.outcome), result.spent.restarts) == (Interview, 9)
 
 
 def test_a_run_that_was_restarted_too_often_enters_no_metered_node() -> None:
     at = Snapshot("tick", Tick(4)).restarted()
-    told = agreed(lambda: Script(CLOCK, at, nobody(Limits(restarts=0))))
-    assert told.outcome == Stopped(Tick(4), Exhausted("restarts", 0, 1))
-    assert told.spent == Spent(restarts=1)
+    result = run_script(lambda: Script(CLOCK, at, nobody(Limits(restarts=0))))
+    assert result.outcome == Stopped(Tick(4), Exhausted("restarts", 0, 1))
+    assert result.spent == Spent(restarts=1)
 
 
 def test_the_seconds_are_looked_at_before_the_restarts_and_those_before_the_budgets() -> None:
     at = Snapshot("tick", Tick()).restarted()
 
     def named(**limits: Any) -> str:
-        limit: Exhausted = agreed(lambda: Script(CLOCK, at, nobody(agent_limits(**limits)))).outcome.limit
+        limit: Exhausted = run_script(lambda: Script(CLOCK, at, nobody(agent_limits(**limits)))).outcome.limit
         return limit.limit
 
     assert named(seconds=0, restarts=0, iterations=0) == "seconds"
     assert named(restarts=0, iterations=0) == "restarts"
     late = crashed(1)
-    stopped = agreed(
+    stopped = run_script(
         lambda: Script(INTERVIEW, late, RunContext(reporter().handlers, Limits(restarts=0, seconds=0)))
     ).outcome
     assert isinstance(stopped, Stopped)
@@ -346,8 +346,8 @@ def test_the_seconds_are_looked_at_before_the_restarts_and_those_before_the_budg
 
 
 def test_the_replies_that_a_restarted_run_has_had_are_not_asked_for_again() -> None:
-    told = agreed(lambda: Script(INTERVIEW, crashed(1), reporter()))
-    assert told.asked == (Question("tea 1 1"), Question("tea 2 2"))
+    result = run_script(lambda: Script(INTERVIEW, crashed(1), reporter()))
+    assert result.asked == (Question("tea 1 1"), Question("tea 2 2"))
 
 
 def test_restarting_changes_nothing_else() -> None:
@@ -486,7 +486,7 @@ def wonder(topic: Topic) -> Asks[Question, Topic | Interview]:
 def test_an_entry_is_paid_for_once_though_its_effects_are_answered_one_by_one() -> None:
     wondering = metered(when_spent=Stopped, budget=PATIENCE)(wonder)
     machine = graph(edges(wondering, on(Topic, wondering) | on(Interview, END) | on(Stopped, END)), start=wondering)
-    told = agreed(lambda: Script(machine, Topic("tea", 2), reporter()))
-    assert (told.outcome, told.spent.budgets) == (Interview(("re: tea",)), {"patience": 3})
-    late = agreed(lambda: Script(machine, Topic("tea", 3), reporter()))
+    result = run_script(lambda: Script(machine, Topic("tea", 2), reporter()))
+    assert (result.outcome, result.spent.budgets) == (Interview(("re: tea",)), {"patience": 3})
+    late = run_script(lambda: Script(machine, Topic("tea", 3), reporter()))
     assert late.outcome == Stopped(Topic("tea", 0), Exhausted("patience", 3, 3))

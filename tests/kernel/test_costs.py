@@ -41,9 +41,9 @@ from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stepping import Stepping, Waiting
+from tests.drivers import ALL_DRIVERS, Script, run_script
 from tests.executor.actors import echo
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics
-from tests.three_drivers import EVERY, Script, agreed
 from tests.verify.traces import proof_of, trace_of
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -60,9 +60,9 @@ def costing(limits: Limits, *costs: float) -> RunContext:
 
 
 def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), costing(limits, *costs)))
-    assert isinstance(told.outcome, Stopped)
-    return told.outcome.limit, told.spent
+    result = run_script(lambda: Script(PROMPTS, Prompt(), costing(limits, *costs)))
+    assert isinstance(result.outcome, Stopped)
+    return result.outcome.limit, result.spent
 
 
 def test_it_is_compared_before_each_call_and_the_last_call_can_exceed_it() -> None:
@@ -114,7 +114,7 @@ def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: l
 
 
 @pytest.mark.parametrize(
-    ("cost", "told"),
+    ("cost", "result"),
     [
         (0, "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"),
         (0.0, "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"),
@@ -125,10 +125,10 @@ def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: l
         (True, "the limit cost is True; give an amount of money"),
     ],
 )
-def test_a_limit_that_is_no_money_is_refused(cost: Any, told: str) -> None:
+def test_a_limit_that_is_no_money_is_refused(cost: Any, result: str) -> None:
     with pytest.raises(LimitsError) as refused:
         agent_limits(cost=cost)
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(result)
 
 
 @charged(when_spent=Stopped, asks=(0, 3))
@@ -143,9 +143,9 @@ POLL = graph(edges(poll, on(Tick, END) | on(Stopped, END)), start=poll)
 
 
 def test_of_calls_at_once_each_reply_is_paid_for() -> None:
-    told = agreed(lambda: Script(POLL, Topics(("tea", "milk")), costing(agent_limits(cost=1), 0.5)))
-    assert told.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
-    assert told.spent["cost"] == 1.0
+    result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), costing(agent_limits(cost=1), 0.5)))
+    assert result.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
+    assert result.spent["cost"] == 1.0
 
 
 def test_what_is_spent_survives_text() -> None:
@@ -217,31 +217,31 @@ def spending(*costs: float, **limits: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
 
 
-@pytest.mark.parametrize("driver", EVERY)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
     executor = spending(0.5, 0.25, max_cost=1.0)
-    told = driver(Script(executor.graph, *_begun(executor)))
-    assert isinstance(told.outcome, StoppedResponse)
-    assert (told.outcome.reason, told.outcome.output) == (
+    result = driver(Script(executor.graph, *_begun(executor)))
+    assert isinstance(result.outcome, StoppedResponse)
+    assert (result.outcome.reason, result.outcome.output) == (
         "Stopped after 3 steps: the limit of 1 on the cost was reached (1 spent).",
         "Agent stopped due to cost limit.",
     )
-    assert (told.spent["model_calls"], told.spent["cost"], len(told.outcome.steps)) == (3, 1.0, 3)
+    assert (result.spent["model_calls"], result.spent["cost"], len(result.outcome.steps)) == (3, 1.0, 3)
 
 
 def _begun(executor: AgentExecutor) -> tuple[Any, RunContext]:
     return Ready(Run({"input": "q"})), executor.run_context
 
 
-@pytest.mark.parametrize("driver", EVERY)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 def test_a_reply_that_does_not_say_what_it_cost_is_refused_where_cost_is_limited(driver: Any) -> None:
     def executor(**limits: Any) -> AgentExecutor:
         model = ScriptedModel([ACT], repeat_last=True)
         return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
 
-    told = r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
+    result = r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
     free = executor(max_cost=1.0)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=result):
         driver(Script(free.graph, *_begun(free)))
     unlimited = executor(max_iterations=2)
     assert driver(Script(unlimited.graph, *_begun(unlimited))).spent["cost"] == 0.0
@@ -278,7 +278,7 @@ def test_a_trace_that_stops_for_money_which_is_not_spent_does_not_conform() -> N
 def test_a_trace_with_a_cost_that_is_no_money_does_not_conform(cost: float) -> None:
     executor = spending(0.5, max_iterations=2)
     trace = trace_of(spending(0.5, max_iterations=2))
-    told = next(record for record in trace if record["event"] == "answered")
-    told["spent"]["cost"] = cost
+    result = next(record for record in trace if record["event"] == "answered")
+    result["spent"]["cost"] = cost
     facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]
     assert any(fact.startswith(f"the cost is {cost!r}; nothing spent is below 0") for fact in facts)

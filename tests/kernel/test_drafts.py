@@ -7,8 +7,8 @@ import pytest
 from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on
 from graphexec.errors import NodeError, UnhandledOutcomeError
 from graphexec.kernel import Edge
+from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, nobody, split, triple
-from tests.three_drivers import LIVE, Script, agreed
 
 row: Any = edges
 lax: Any = draft
@@ -35,18 +35,18 @@ def test_a_right_table_makes_the_same_machine_either_way() -> None:
     )
     drafted, checked = draft(table, start=split), graph(table, start=split)
     assert (str(drafted), list(drafted.nodes)) == (str(checked), list(checked.nodes))
-    assert agreed(lambda: Script(drafted, Number(3), nobody())).outcome == Total("tripled to 10")
+    assert run_script(lambda: Script(drafted, Number(3), nobody())).outcome == Total("tripled to 10")
 
 
 def test_a_draft_runs_as_far_as_its_edges_go() -> None:
     with pytest.raises(UnhandledOutcomeError) as caught:
-        agreed(lambda: Script(unfinished(), Number(3), nobody()))
+        run_script(lambda: Script(unfinished(), Number(3), nobody()))
     error = caught.value
     assert (error.node, error.outcome) == ("split", Odd(3))
     assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
     assert error.__cause__ is None
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
-        agreed(lambda: Script(unfinished(), Number(4), nobody()))
+        run_script(lambda: Script(unfinished(), Number(4), nobody()))
 
 
 def test_a_node_that_is_only_named_has_no_edges_and_a_row_that_nothing_leads_to_is_there() -> None:
@@ -57,7 +57,7 @@ def test_a_node_that_is_only_named_has_no_edges_and_a_row_that_nothing_leads_to_
     machine = lax(row(split, on(Even, halve) | on(Odd, triple)) | row(settle, on(Sum, join)), start=split)
     assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
-        agreed(lambda: Script(machine, Snapshot("settle", Total("so")), nobody()), among=LIVE)
+        run_script(lambda: Script(machine, Snapshot("settle", Total("so")), nobody()), drivers=LIVE)
 
 
 def test_an_edge_of_or_to_a_node_that_the_machine_does_not_have_is_listed_and_leads_nowhere() -> None:
@@ -69,9 +69,9 @@ def test_an_edge_of_or_to_a_node_that_the_machine_does_not_have_is_listed_and_le
     )
     assert len(machine.edges) == 3
     with pytest.raises(UnhandledOutcomeError, match="halve returned a Sum"):
-        agreed(lambda: Script(machine, Number(4), nobody()))
+        run_script(lambda: Script(machine, Number(4), nobody()))
     with pytest.raises(UnhandledOutcomeError, match="split returned an Odd"):
-        agreed(lambda: Script(machine, Number(3), nobody()))
+        run_script(lambda: Script(machine, Number(3), nobody()))
 
 
 def test_what_is_wrong_with_a_draft_is_found_when_it_is_verified() -> None:

@@ -27,6 +27,7 @@ from graphexec import (
 )
 from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.runtime import astream, make_run_context, stream
+from tests.drivers import FakeClock, Script, run_script
 from tests.kernel.machines import (
     CLOCK,
     INTERVIEW,
@@ -45,13 +46,12 @@ from tests.kernel.machines import (
     reporter,
     surveyors,
 )
-from tests.three_drivers import FakeClock, Script, agreed
 
 
 def test_the_events_of_a_clock() -> None:
     spent = Exhausted("iterations", 1, 1)
-    told = agreed(lambda: Script(CLOCK, Tick(), limited(iterations=1)))
-    *events, last = told.events
+    result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=1)))
+    *events, last = result.events
     assert events == [
         Entered("tick", Tick(0), Spent()),
         Moved("tick", Tock(1), "tock"),
@@ -65,16 +65,16 @@ def test_the_events_of_a_clock() -> None:
 
 
 def test_the_events_of_a_batch() -> None:
-    told = agreed(lambda: Script(SURVEY, Topics(("a", "b")), surveyors()))
+    observed = run_script(lambda: Script(SURVEY, Topics(("a", "b")), surveyors()))
     members = (CallTool("a", "now"), CallTool("b", "now"))
     results = (ToolResult("a"), ToolResult("b"))
-    entered, *between, moved, last = told.events
+    entered, *between, moved, last = observed.events
     assert entered == Entered("survey", Topics(("a", "b")), Spent())
     asked = [event for event in between if isinstance(event, Asked)]
     assert asked == [Asked("survey", member) for member in members]
     answered = [event for event in between if isinstance(event, Answered)]
     assert {(event.node, event.effect, event.reply.observation) for event in answered} == {
-        ("survey", member, result.observation) for member, result in zip(members, results, strict=True)
+        ("survey", member, reply.observation) for member, reply in zip(members, results, strict=True)
     }
     assert all(event.spent["tool_calls"] == 2 and event.seconds >= 0 for event in answered)
     assert sorted(event.call.id.member for event in answered if event.call is not None) == [0, 1]
@@ -85,13 +85,13 @@ def test_the_events_of_a_batch() -> None:
 def test_a_resumed_node_is_not_entered_again() -> None:
     from graphexec import Snapshot
 
-    told = agreed(lambda: Script(INTERVIEW, Snapshot("interview", Topic("tea", 2), ("fine",)), reporter()))
-    assert [type(event).__name__ for event in told.events] == ["Asked", "Answered", "Moved", "Done"]
+    result = run_script(lambda: Script(INTERVIEW, Snapshot("interview", Topic("tea", 2), ("fine",)), reporter()))
+    assert [type(event).__name__ for event in result.events] == ["Asked", "Answered", "Moved", "Done"]
 
 
 def test_an_effect_that_is_not_paid_for_is_not_told() -> None:
-    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tool_calls=0))))
-    assert [type(event).__name__ for event in told.events] == ["Entered", "Moved", "Done"]
+    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tool_calls=0))))
+    assert [type(event).__name__ for event in result.events] == ["Entered", "Moved", "Done"]
 
 
 def test_an_event_comes_before_the_next_thing_happens() -> None:
@@ -204,8 +204,8 @@ def test_a_stream_that_is_never_iterated_does_nothing() -> None:
 
 
 def test_the_outcome_of_the_last_move_is_the_outcome() -> None:
-    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 1), reporter()))
-    moved, done = told.events[-2:]
+    result = run_script(lambda: Script(INTERVIEW, Topic("tea", 1), reporter()))
+    moved, done = result.events[-2:]
     assert isinstance(moved, Moved)
     assert isinstance(done, Done)
     assert moved.outcome is done.outcome

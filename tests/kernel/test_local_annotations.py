@@ -8,7 +8,7 @@ from typing import final
 from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on, opaque
 from graphexec.kernel import bind
 from graphexec.runtime import make_run_context
-from tests.three_drivers import LIVE, Script, agreed
+from tests.drivers import LIVE, Script, run_script
 
 
 def test_local_classes_are_seen() -> None:
@@ -61,7 +61,7 @@ def test_local_classes_are_seen() -> None:
     )
     assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
     bound = bind(machine, Brush(4))
-    told = agreed(
-        lambda: Script(bound, Wall(1), make_run_context({Colour: lambda colour: f"red for {colour.of}"})), among=LIVE
+    result = run_script(
+        lambda: Script(bound, Wall(1), make_run_context({Colour: lambda colour: f"red for {colour.of}"})), drivers=LIVE
     )
-    assert told.outcome == Dry("red for a wall of 4")
+    assert result.outcome == Dry("red for a wall of 4")

@@ -26,6 +26,7 @@ from graphexec.errors import LimitsError
 from graphexec.kernel import Cut, Done, PendingEffect, advance, begin
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
 from graphexec.runtime import make_run_context
+from tests.drivers import Script, run_script
 from tests.kernel.machines import (
     CLOCK,
     PROMPTS,
@@ -44,38 +45,37 @@ from tests.kernel.machines import (
     nobody,
     surveyors,
 )
-from tests.three_drivers import Script, agreed
 
 # ---- iterations
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 7])
 def test_a_metered_node_is_entered_as_often_as_the_limit_says(limit: int) -> None:
-    told = agreed(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
-    assert told.outcome == Stopped(Tick(limit), Exhausted("iterations", limit, limit))
-    assert told.spent.iterations == limit
+    result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
+    assert result.outcome == Stopped(Tick(limit), Exhausted("iterations", limit, limit))
+    assert result.spent.iterations == limit
 
 
 def test_the_default_limit_is_fifteen_iterations() -> None:
     assert Limits().iterations == 15
-    assert agreed(lambda: Script(CLOCK, Tick(), nobody())).outcome.at == Tick(15)
+    assert run_script(lambda: Script(CLOCK, Tick(), nobody())).outcome.at == Tick(15)
 
 
 @pytest.mark.parametrize(("needed", "limit", "ends"), [(3, 3, "Landed"), (4, 3, "Stopped"), (1, 1, "Landed")])
 def test_the_last_entry_that_is_paid_for_counts(needed: int, limit: int, ends: str) -> None:
-    told = agreed(lambda: Script(SELF_LOOP, Left(needed), limited(iterations=limit)))
-    assert type(told.outcome).__name__ == ends
-    assert told.spent.iterations == limit
+    result = run_script(lambda: Script(SELF_LOOP, Left(needed), limited(iterations=limit)))
+    assert type(result.outcome).__name__ == ends
+    assert result.spent.iterations == limit
 
 
 def test_without_a_limit_a_meter_only_counts() -> None:
-    told = agreed(lambda: Script(SELF_LOOP, Left(100), nobody(Limits(iterations=None))))
-    assert (told.outcome, told.spent.iterations) == (Landed(), 100)
+    result = run_script(lambda: Script(SELF_LOOP, Left(100), nobody(Limits(iterations=None))))
+    assert (result.outcome, result.spent.iterations) == (Landed(), 100)
 
 
 def test_a_node_without_a_meter_costs_nothing() -> None:
-    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(iterations=0))))
-    assert (type(told.outcome), told.spent.iterations) == (Survey, 0)
+    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(iterations=0))))
+    assert (type(result.outcome), result.spent.iterations) == (Survey, 0)
 
 
 def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
@@ -86,9 +86,9 @@ def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
         return Landed()
 
     machine = graph(edges(call, on(Landed, END) | on(Stopped, END)), start=call)
-    told = agreed(lambda: Script(machine, Left(1), surveyors(agent_limits(tool_calls=0))))
-    assert told.outcome == Stopped(Left(1), Exhausted("tool_calls", 0, 0))
-    assert (told.spent.iterations, told.spent["tool_calls"]) == (1, 0)
+    result = run_script(lambda: Script(machine, Left(1), surveyors(agent_limits(tool_calls=0))))
+    assert result.outcome == Stopped(Left(1), Exhausted("tool_calls", 0, 0))
+    assert (result.spent.iterations, result.spent["tool_calls"]) == (1, 0)
 
 
 # ---- calls
@@ -96,9 +96,9 @@ def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit))))
-    assert told.outcome == Stopped(Prompt(limit), Exhausted("model_calls", limit, limit))
-    assert (told.spent["model_calls"], len(told.asked)) == (limit, limit)
+    result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit))))
+    assert result.outcome == Stopped(Prompt(limit), Exhausted("model_calls", limit, limit))
+    assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | No
         topics = Topics(tuple(str(number) for number in range(calls)))
         return Script(SURVEY, topics, make_run_context({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
 
-    told = agreed(script)
+    result = run_script(script)
     if carried_out is None:
-        assert isinstance(told.outcome, Stopped)
-        assert told.outcome.limit == Exhausted("tool_calls", limit or 0, 0)
+        assert isinstance(result.outcome, Stopped)
+        assert result.outcome.limit == Exhausted("tool_calls", limit or 0, 0)
     else:
-        assert isinstance(told.outcome, Survey)
-    assert len(called) == told.spent["tool_calls"] == (carried_out or 0)
+        assert isinstance(result.outcome, Survey)
+    assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
 
 
 @charged(when_spent=Stopped)
@@ -137,9 +137,9 @@ BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
 
 @pytest.mark.parametrize(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_a_batch_of_model_calls_does_not_overshoot(limit: int, calls: int) -> None:
-    told = agreed(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
-    assert told.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
-    assert (told.spent["model_calls"], told.spent["prompt_tokens"], reported_tokens(told.spent)) == (
+    result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
+    assert result.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
+    assert (result.spent["model_calls"], result.spent["prompt_tokens"], reported_tokens(result.spent)) == (
         calls,
         2 * calls,
         5 * calls,
@@ -175,16 +175,16 @@ def test_a_call_that_fails_was_charged() -> None:
     ],
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
-    told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
+    result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
     reached = calls * usage.total_tokens
-    assert told.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
-    assert (told.spent["model_calls"], reported_tokens(told.spent)) == (calls, reached)
-    assert told.spent["prompt_tokens"] == calls * usage.prompt_tokens
+    assert result.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
+    assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, reached)
+    assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
 def test_a_spent_token_limit_does_not_stop_a_tool_call() -> None:
-    told = agreed(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))))
-    assert isinstance(told.outcome, Survey)
+    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))))
+    assert isinstance(result.outcome, Survey)
 
 
 # ---- what is asked first
@@ -192,8 +192,8 @@ def test_a_spent_token_limit_does_not_stop_a_tool_call() -> None:
 
 def test_of_several_spent_limits_the_first_in_order_is_named() -> None:
     def of(**limits: Any) -> str:
-        told = agreed(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits))))
-        return told.outcome.limit.limit
+        result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits))))
+        return result.outcome.limit.limit
 
     assert of(seconds=0, tokens=0, model_calls=0) == "seconds"
     assert of(tokens=0, model_calls=0) == "tokens"
@@ -201,8 +201,8 @@ def test_of_several_spent_limits_the_first_in_order_is_named() -> None:
 
 
 def test_seconds_stop_a_metered_node_before_iterations_do() -> None:
-    told = agreed(lambda: Script(CLOCK, Tick(), nobody(Limits(seconds=0, iterations=0))))
-    assert told.outcome.limit == Exhausted("seconds", 0, 0)
+    result = run_script(lambda: Script(CLOCK, Tick(), nobody(Limits(seconds=0, iterations=0))))
+    assert result.outcome.limit == Exhausted("seconds", 0, 0)
 
 
 def test_an_effect_without_a_budget_is_free() -> None:

@@ -32,8 +32,8 @@ from graphexec import (
 from graphexec.errors import InputError, NodeError
 from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
+from tests.drivers import Script, run_script
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
-from tests.three_drivers import Script, agreed
 
 # ---- the child: it tries as often as it is worth, and counts its tries
 
@@ -123,7 +123,7 @@ def office(solve: Node[Task, Any]) -> Graph[Task, Report]:
 
 
 def reported(machine: Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
-    outcome = agreed(lambda: Script(machine, Task(tries), within or nobody())).outcome
+    outcome = run_script(lambda: Script(machine, Task(tries), within or nobody())).outcome
     assert isinstance(outcome, Report)
     return outcome.text
 
@@ -163,8 +163,8 @@ def test_a_graph_may_start_with_an_ordinary_node_and_come_to_a_nested_one() -> N
     )
     assert machine.start == "accept"
     assert "accept --Task (solve.tries again)--> solve.look" in str(machine).splitlines()
-    told = agreed(lambda: Script(machine, Report(""), nobody()))
-    assert (told.outcome, told.spent.budgets) == (Solved((2,)), {"solve.tries": 2})
+    result = run_script(lambda: Script(machine, Report(""), nobody()))
+    assert (result.outcome, result.spent.budgets) == (Solved((2,)), {"solve.tries": 2})
 
 
 def test_the_node_that_is_embedded_takes_and_returns_what_the_graph_does() -> None:
@@ -210,8 +210,8 @@ def test_the_limits_of_a_run_know_its_budgets_by_their_whole_names() -> None:
 def test_it_may_have_iterations_of_its_own() -> None:
     machine = office(embed(solver(ITERATIONS), "solve", own=[Budget("iterations", 3)]))
     assert machine.budgets == {"solve.iterations": 3}
-    told = agreed(lambda: Script(machine, Task((2, 2, 2)), limited(iterations=1)))
-    assert (told.outcome, told.spent) == (Report("all solved"), Spent(budgets={"solve.iterations": 3}))
+    result = run_script(lambda: Script(machine, Task((2, 2, 2)), limited(iterations=1)))
+    assert (result.outcome, result.spent) == (Report("all solved"), Spent(budgets={"solve.iterations": 3}))
     shared = office(embed(solver(ITERATIONS), "solve"))
     assert reported(shared, 2, 2, within=limited(iterations=4)) == (
         "Trying (1,): the limit of 4 iterations was reached (4 spent)"
@@ -222,8 +222,8 @@ def test_an_edge_within_it_resets_its_own_budgets_under_their_whole_names() -> N
     inner = solver(TRIES, SHARED, resets=[TRIES, SHARED])
     machine = office(embed(inner, "solve", own=[TRIES]))
     assert "solve.look --Trying (solve.tries, shared again)--> solve.attempt" in str(machine).splitlines()
-    told = agreed(lambda: Script(machine, Task((2, 2)), nobody()))
-    assert told.spent.budgets == {"solve.tries": 3, "shared": 3}
+    result = run_script(lambda: Script(machine, Task((2, 2)), nobody()))
+    assert result.spent.budgets == {"solve.tries": 3, "shared": 3}
 
 
 def test_an_edge_that_leaves_it_resets_what_it_says_itself_and_what_its_row_says() -> None:
@@ -268,8 +268,8 @@ def test_a_graph_may_be_embedded_twice_each_time_with_budgets_of_its_own() -> No
         start=first,
     )
     assert machine.budgets == {"first.tries": 3, "second.tries": 1}
-    told = agreed(lambda: Script(machine, Task((2, 0)), nobody()))
-    assert (told.outcome, told.spent.budgets) == (Solved(()), {"first.tries": 3, "second.tries": 1})
+    result = run_script(lambda: Script(machine, Task((2, 0)), nobody()))
+    assert (result.outcome, result.spent.budgets) == (Solved(()), {"first.tries": 3, "second.tries": 1})
     assert reported(machine, 2, 1) == "Trying (0,): the limit of 1 second.trie was reached (1 spent)"
 
 
@@ -300,7 +300,7 @@ def test_one_nested_graph_may_lead_straight_into_another_or_into_itself() -> Non
         loosely(turning, on(Task, turning) | on(Solved, END) | on(Failed, END)), start=turning
     )
     assert str(loop).splitlines()[0] == "turning.turn --Task--> turning.turn"
-    assert agreed(lambda: Script(loop, Task((2,)), nobody())).outcome == Solved(())
+    assert run_script(lambda: Script(loop, Task((2,)), nobody())).outcome == Solved(())
 
 
 def test_graphs_may_be_nested_in_nested_graphs() -> None:
@@ -329,9 +329,9 @@ def test_budgets_of_a_graph_within_it_are_its_own_wherever_it_stands() -> None:
         start=first,
     )
     assert machine.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
-    told = agreed(lambda: Script(machine, Task((2,)), nobody()))
-    assert told.outcome == Report("Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)")
-    assert told.spent.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
+    result = run_script(lambda: Script(machine, Task((2,)), nobody()))
+    assert result.outcome == Report("Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)")
+    assert result.spent.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
 
 
 def test_a_run_in_a_nested_graph_can_be_stored_and_taken_up_again() -> None:
@@ -348,8 +348,8 @@ def test_a_run_in_a_nested_graph_can_be_stored_and_taken_up_again() -> None:
     assert isinstance(state, PendingEffect)
     assert (state.snapshot.node, state.effect) == ("asking.consult", Question("how?"))
     again = Snapshot.from_json(state.reply("so").to_json(), machine)
-    told = agreed(lambda: Script(machine, again, reporter()))
-    assert told.outcome == Report("all solved")
+    result = run_script(lambda: Script(machine, again, reporter()))
+    assert result.outcome == Report("all solved")
 
 
 # ---- proofs of it
@@ -475,8 +475,8 @@ def test_a_draft_is_inlined_as_well_and_what_has_no_edge_has_none() -> None:
 def test_a_clock_in_a_node_ticks_as_it_does_alone() -> None:
     clock: Any = embed(CLOCK, "clock")
     machine: Graph[Tick, Any] = graph(loosely(clock, on(Stopped, END)), start=clock)
-    alone = agreed(lambda: Script(CLOCK, Tick(), limited(iterations=3)))
-    nested = agreed(lambda: Script(machine, Tick(), limited(iterations=3)))
+    alone = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=3)))
+    nested = run_script(lambda: Script(machine, Tick(), limited(iterations=3)))
     assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
 
 

@@ -13,7 +13,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.kernel import END, Node, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
-from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac
+from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
 
 # ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
 
@@ -194,9 +194,9 @@ def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, cho
         calls.clear()
         return Script(table, Red(choices), answers(limits, calls))
 
-    told = agreed(script)
-    visited = [event.node for event in told.events if isinstance(event, Entered)]
-    moves = [event for event in told.events if isinstance(event, Moved)]
+    result = run_script(script)
+    visited = [event.node for event in result.events if isinstance(event, Entered)]
+    moves = [event for event in result.events if isinstance(event, Moved)]
     # It ends within the bound.
     assert limits.iterations is not None
     assert len(visited) <= (limits.iterations + 1) * (1 + longest_unmetered_path(plans))
@@ -208,11 +208,11 @@ def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, cho
     # Each node asked for exactly what it declares, if nothing was spent.
     for position, name in enumerate(visited):
         plan = plans[int(name.removeprefix("node"))]
-        asked = [event for event in _of_visit(told.events, position) if isinstance(event, Asked)]
+        asked = [event for event in _of_visit(result.events, position) if isinstance(event, Asked)]
         whole = plan.asks + plan.batch
         assert len(asked) == whole or (len(asked) < whole and isinstance(moves[position].outcome, OutOf))
     # Nothing was overspent, and what was spent was carried out.
-    spent = told.spent
+    spent = result.spent
     assert spent.iterations <= limits.iterations
     assert spent["model_calls"] == calls.count("model")
     assert spent["tool_calls"] == calls.count("tool")
@@ -249,7 +249,7 @@ def test_a_pause_anywhere_makes_no_difference(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...], at: int, driver: Driver
 ) -> None:
     table, _ = machine
-    whole = amnesiac(Script(table, Red(choices), answers(limits, [])))
+    whole = drive_from_text(Script(table, Red(choices), answers(limits, [])))
     text = whole.texts[at % len(whole.texts)]
     snapshot = Snapshot.from_json(text, table)
     assert snapshot.to_json() == text

@@ -26,8 +26,8 @@ from graphexec import (
     replace,
     splice,
 )
+from tests.drivers import Script, run_script
 from tests.kernel.machines import limited, nobody
-from tests.three_drivers import Script, agreed
 
 
 @final
@@ -110,7 +110,7 @@ def test_it_is_where_the_runs_may_go_on_for_ever() -> None:
     changed = again(machine(Budget("patience", 5)), allow_nonterminating=True)
     assert "ponder" in changed
     assert not changed.verify().proved
-    assert agreed(lambda: Script(changed, Step(0), nobody())).outcome == Result(3)
+    assert run_script(lambda: Script(changed, Step(0), nobody())).outcome == Result(3)
 
 
 def test_what_was_not_proved_before_need_not_be_afterwards() -> None:
@@ -129,7 +129,7 @@ def test_a_budget_without_a_limit_is_taken_to_have_one_as_the_run_may_give_it() 
         return Result(step.number)
 
     changed = replace(machine(PATIENCE), advance)
-    assert agreed(lambda: Script(changed, Step(2), nobody())).outcome == Result(2)
+    assert run_script(lambda: Script(changed, Step(2), nobody())).outcome == Result(2)
     assert changed.verify(Limits(budgets={"patience": 3})).proved
 
 
@@ -145,8 +145,8 @@ def test_a_replacement_keeps_the_meters_of_what_it_replaces() -> None:
 def test_a_replacement_may_be_metered_by_more() -> None:
     costly = metered(when_spent=Halted)(metered(when_spent=Halted, budget=PATIENCE)(advance))
     changed = replace(machine(PATIENCE), costly)
-    told = agreed(lambda: Script(changed, Step(0), limited(iterations=2)))
-    assert told.outcome == Halted(Step(2), Exhausted("iterations", 2, 2))
+    result = run_script(lambda: Script(changed, Step(0), limited(iterations=2)))
+    assert result.outcome == Halted(Step(2), Exhausted("iterations", 2, 2))
 
 
 # ---- under some limits

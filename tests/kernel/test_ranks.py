@@ -33,8 +33,8 @@ from graphexec.kernel import Ranks
 from graphexec.kernel.counters import Rank
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
+from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody
-from tests.three_drivers import LIVE, Script, agreed
 
 
 def ranked(ranks: Ranks, **limits: Any) -> RunContext:
@@ -44,7 +44,7 @@ def ranked(ranks: Ranks, **limits: Any) -> RunContext:
 def refused(machine: Graph[Any, Any], value: object, within: RunContext) -> str:
     """What the run of a machine is ended with, watched or not."""
     with pytest.raises(CertificateError) as caught:
-        agreed(lambda: Script(machine, value, within), among=LIVE)
+        run_script(lambda: Script(machine, value, within), drivers=LIVE)
     return str(caught.value)
 
 
@@ -59,9 +59,9 @@ def deeper(ranks: Ranks) -> Ranks:
 
 @pytest.mark.parametrize("made", [dict, deeper])
 def test_a_run_whose_rank_falls_is_not_disturbed(made: Callable[[Ranks], Ranks]) -> None:
-    told = agreed(lambda: Script(DIAMOND, Number(4), ranked(made(WAY))), among=LIVE)
-    assert told.outcome == Total("halved to 2")
-    ticked = agreed(lambda: Script(CLOCK, Tick(), ranked(made(TICKING), iterations=3)), among=LIVE)
+    result = run_script(lambda: Script(DIAMOND, Number(4), ranked(made(WAY))), drivers=LIVE)
+    assert result.outcome == Total("halved to 2")
+    ticked = run_script(lambda: Script(CLOCK, Tick(), ranked(made(TICKING), iterations=3)), drivers=LIVE)
     assert ticked.outcome == Stopped(Tick(3), Exhausted("iterations", 3, 3))
 
 
@@ -174,8 +174,8 @@ def test_a_rank_may_count_several_budgets_in_a_level_together_with_their_order()
         "tick": ((1, ("iterations", "tool_calls")), (1, ())),
         "tock": ((1, ("iterations", "tool_calls")), (2, ())),
     }
-    told = agreed(lambda: Script(CLOCK, Tick(), ranked(both, iterations=2, tool_calls=5)), among=LIVE)
-    assert told.spent == Spent(iterations=2)
+    result = run_script(lambda: Script(CLOCK, Tick(), ranked(both, iterations=2, tool_calls=5)), drivers=LIVE)
+    assert result.spent == Spent(iterations=2)
 
 
 @pytest.mark.parametrize("name", ["iterations", "model_calls", "tool_calls", "tokens", "elsewhere"])
@@ -196,23 +196,23 @@ def test_what_is_left_of_iterations_without_a_limit_is_not_known() -> None:
 @pytest.mark.parametrize("limit", [0, 3])
 def test_a_run_that_is_taken_up_with_lower_limits_comes_to_its_stop(made: Callable[[Ranks], Ranks], limit: int) -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=13), entered=True)
-    told = agreed(lambda: Script(CLOCK, at, ranked(made(TICKING), iterations=limit)), among=LIVE)
-    assert told.outcome == Stopped(Tick(1), Exhausted("iterations", limit, 13))
+    result = run_script(lambda: Script(CLOCK, at, ranked(made(TICKING), iterations=limit)), drivers=LIVE)
+    assert result.outcome == Stopped(Tick(1), Exhausted("iterations", limit, 13))
 
 
 @pytest.mark.parametrize("made", [dict, deeper])
 def test_where_more_is_spent_than_may_be_nothing_is_left_and_never_less(made: Callable[[Ranks], Ranks]) -> None:
     ranks: Ranks = {**WAY, "halve": ((2, ("iterations",)), (0, ()))}
     at = Snapshot("split", Number(4), spent=Spent(iterations=13))
-    told = agreed(lambda: Script(DIAMOND, at, ranked(made(ranks), iterations=3)), among=LIVE)
-    assert told.outcome == Total("halved to 2")
+    result = run_script(lambda: Script(DIAMOND, at, ranked(made(ranks), iterations=3)), drivers=LIVE)
+    assert result.outcome == Total("halved to 2")
 
 
 @pytest.mark.parametrize("made", [dict, deeper])
 def test_all_that_a_rank_counts_may_be_spent(made: Callable[[Ranks], Ranks]) -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=3))
-    told = agreed(lambda: Script(CLOCK, at, ranked(made(TICKING), iterations=3)), among=LIVE)
-    assert told.outcome == Stopped(Tick(), Exhausted("iterations", 3, 3))
+    result = run_script(lambda: Script(CLOCK, at, ranked(made(TICKING), iterations=3)), drivers=LIVE)
+    assert result.outcome == Stopped(Tick(), Exhausted("iterations", 3, 3))
 
 
 # ---- what is left of each
@@ -247,11 +247,11 @@ THINKING: Graph[Turn, Over] = graph(edges(patient, on(Turn, patient) | on(Over, 
 
 
 def thinking(counted: str, usage: Usage, **limits: Any) -> RunContext:
-    told = make_run_context(
+    result = make_run_context(
         {CallModel: lambda call: ModelReply("so", usage=usage), CallTool: lambda call: ToolResult("")},
         limits=agent_limits(**limits),
     )
-    return RunContext(told.handlers, told.limits, ranks={"think": ((1, (counted,)),)})
+    return RunContext(result.handlers, result.limits, ranks={"think": ((1, (counted,)),)})
 
 
 @pytest.mark.parametrize(
@@ -265,38 +265,38 @@ def thinking(counted: str, usage: Usage, **limits: Any) -> RunContext:
     ],
 )
 def test_a_rank_falls_with_whatever_each_turn_spends(counted: str, limits: Any, turns: int) -> None:
-    told = agreed(lambda: Script(THINKING, Turn(0), thinking(counted, Usage(1, 1), **limits)), among=LIVE)
-    assert (told.outcome.at, told.outcome.limit.limit) == (Turn(turns), counted)
+    result = run_script(lambda: Script(THINKING, Turn(0), thinking(counted, Usage(1, 1), **limits)), drivers=LIVE)
+    assert (result.outcome.at, result.outcome.limit.limit) == (Turn(turns), counted)
 
 
 def test_the_tokens_that_the_last_call_takes_beyond_the_limit_are_not_counted_by_the_rank() -> None:
-    told = agreed(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(3, 2), tokens=9)), among=LIVE)
-    assert (told.outcome, reported_tokens(told.spent)) == (Over(Turn(2), Exhausted("tokens", 9, 10)), 10)
+    result = run_script(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(3, 2), tokens=9)), drivers=LIVE)
+    assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(2), Exhausted("tokens", 9, 10)), 10)
 
 
 def test_a_run_that_took_more_tokens_than_it_may_take_now_is_at_the_end_of_its_rank() -> None:
     at = Snapshot("think", Turn(0), spent=Spent(meters={"prompt_tokens": 5, "tokens": 5}))
-    told = agreed(lambda: Script(THINKING, at, thinking("tokens", Usage(), tokens=0)), among=LIVE)
-    assert told.outcome == Over(Turn(0), Exhausted("tokens", 0, 5))
+    result = run_script(lambda: Script(THINKING, at, thinking("tokens", Usage(), tokens=0)), drivers=LIVE)
+    assert result.outcome == Over(Turn(0), Exhausted("tokens", 0, 5))
 
 
 def test_a_call_takes_one_token_at_least_also_where_its_provider_reports_none() -> None:
-    told = agreed(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(), tokens=3)), among=LIVE)
-    assert (told.outcome, reported_tokens(told.spent)) == (Over(Turn(3), Exhausted("tokens", 3, 3)), 0)
+    result = run_script(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(), tokens=3)), drivers=LIVE)
+    assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(3), Exhausted("tokens", 3, 3)), 0)
 
 
 def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_rank_too() -> None:
     def within() -> RunContext:
         usages = iter([Usage(3, 3), *[Usage()] * 9])
-        told = make_run_context(
+        result = make_run_context(
             {CallModel: lambda call: ModelReply("so", usage=next(usages)), CallTool: lambda call: ToolResult("")},
             limits=agent_limits(tokens=8),
         )
-        return RunContext(told.handlers, told.limits, ranks={"think": ((1, ("tokens",)),)})
+        return RunContext(result.handlers, result.limits, ranks={"think": ((1, ("tokens",)),)})
 
-    told = agreed(lambda: Script(THINKING, Turn(0), within()), among=LIVE)
-    assert told.outcome == Over(Turn(3), Exhausted("tokens", 8, 8))
-    assert (reported_tokens(told.spent), silent_calls(told.spent), told.spent["tokens"]) == (6, 2, 8)
+    result = run_script(lambda: Script(THINKING, Turn(0), within()), drivers=LIVE)
+    assert result.outcome == Over(Turn(3), Exhausted("tokens", 8, 8))
+    assert (reported_tokens(result.spent), silent_calls(result.spent), result.spent["tokens"]) == (6, 2, 8)
 
 
 def test_a_rank_that_counts_what_a_turn_does_not_spend_does_not_fall() -> None:
@@ -323,8 +323,8 @@ def test_a_run_taken_up_in_a_node_is_held_to_the_ranks_from_the_next_node_on() -
     inside = Snapshot("triple", Odd(3), entered=True)
     later = Snapshot("split", Number(3), entered=True)
     for made in (ranks, deeper(ranks)):
-        told = agreed(lambda made=made: Script(DIAMOND, inside, ranked(made)), among=LIVE)  # type: ignore[misc]
-        assert told.outcome == Total("tripled to 10")
+        result = run_script(lambda made=made: Script(DIAMOND, inside, ranked(made)), drivers=LIVE)  # type: ignore[misc]
+        assert result.outcome == Total("tripled to 10")
         assert "the rank does not fall from triple (" in refused(DIAMOND, later, ranked(made))
 
 
@@ -337,5 +337,5 @@ def test_the_ranks_of_a_proof_fall_in_every_run_of_its_machine() -> None:
     machine = graph(edges(turn, on(Turn, turn) | on(Total, END) | on(Over, END)), start=turn)
     certificate = machine.verify(nobody().limits).certificate
     assert certificate is not None
-    told = agreed(lambda: Script(machine, Turn(0), ranked(certificate.ranks or {})), among=LIVE)
-    assert told.outcome == Over(Turn(4), Exhausted("patience", 4, 4))
+    result = run_script(lambda: Script(machine, Turn(0), ranked(certificate.ranks or {})), drivers=LIVE)
+    assert result.outcome == Over(Turn(4), Exhausted("patience", 4, 4))

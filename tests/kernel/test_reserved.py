@@ -47,8 +47,8 @@ from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.drivers import FakeClock, Script, run_script
 from tests.kernel.machines import Prompt, Stopped
-from tests.three_drivers import FakeClock, Script, agreed
 from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
 
@@ -126,20 +126,20 @@ def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
     ],
 )
 def test_its_calls_pass_every_limit_on_them_and_are_counted(limits: Limits, calls: int) -> None:
-    told = agreed(lambda: Script(LAST_WORDS, Prompt(), office(limits, cost=1.0)))
-    assert told.outcome == Said(
+    result = run_script(lambda: Script(LAST_WORDS, Prompt(), office(limits, cost=1.0)))
+    assert result.outcome == Said(
         ("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"),
     )
-    assert (told.spent["model_calls"], told.spent["tool_calls"]) == (calls + 2, 2)
-    assert reported_tokens(told.spent) == 7 * (calls + 2)
-    assert told.spent["cost"] == calls + 2
+    assert (result.spent["model_calls"], result.spent["tool_calls"]) == (calls + 2, 2)
+    assert reported_tokens(result.spent) == 7 * (calls + 2)
+    assert result.spent["cost"] == calls + 2
 
 
 def test_a_run_that_was_taken_up_too_often_is_left_by_its_spent_limit() -> None:
     crashed = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=2))
-    told = agreed(lambda: Script(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1))))
-    assert told.outcome == Silent(Stopped(Prompt(), Exhausted("model_calls", 0, 0)), Exhausted("restarts", 1, 2))
-    assert told.spent["model_calls"] == 0
+    result = run_script(lambda: Script(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1))))
+    assert result.outcome == Silent(Stopped(Prompt(), Exhausted("model_calls", 0, 0)), Exhausted("restarts", 1, 2))
+    assert result.spent["model_calls"] == 0
     once = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=1))
     assert isinstance(run(LAST_WORDS, once, office(agent_limits(model_calls=0, restarts=1))).outcome, Said)
 
@@ -235,9 +235,9 @@ def test_every_driver_gives_it_the_grace_and_no_more(seconds: float, outcome: ty
     def script() -> Script[Prompt, Said | Silent]:
         return Script(LAST_WORDS, Prompt(), slow(FakeClock(), seconds))
 
-    told = agreed(script)
-    assert type(told.outcome) is outcome
-    assert told.spent["model_calls"] == calls
+    result = run_script(script)
+    assert type(result.outcome) is outcome
+    assert result.spent["model_calls"] == calls
 
 
 @pytest.mark.parametrize("driver", ["sync", "async"])
@@ -355,8 +355,8 @@ def test_a_grace_of_nothing_reserves_the_calls_and_no_time() -> None:
         start=prompt,
     )
     assert isinstance(run(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Said)
-    told = agreed(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
-    assert told.outcome == Silent(Stopped(Prompt(2), Exhausted("seconds", 10, 12.0)), Exhausted("seconds", 10, 12.0))
+    result = run_script(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
+    assert result.outcome == Silent(Stopped(Prompt(2), Exhausted("seconds", 10, 12.0)), Exhausted("seconds", 10, 12.0))
 
 
 @reserved(when_spent=Silent, grace=0)

@@ -15,6 +15,7 @@ from graphexec.kernel import PendingEffect, snapshot_of
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
+from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text, run_script
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,
@@ -35,11 +36,10 @@ from tests.kernel.machines import (
     nobody,
     reporter,
 )
-from tests.three_drivers import LIVE, Driver, FakeClock, Script, agreed, amnesiac
 
 
 def texts(script: Script[Any, Any]) -> tuple[str, ...]:
-    return amnesiac(script).texts
+    return drive_from_text(script).texts
 
 
 # ---- nothing is asked twice
@@ -55,9 +55,9 @@ def test_from_every_state_only_what_is_not_answered_is_asked(driver: Driver) -> 
             return f"re: {question.text}"
 
         snapshot = Snapshot.from_json(text, INTERVIEW)
-        told = driver(Script(INTERVIEW, snapshot, make_run_context({Question: answer})))
+        result = driver(Script(INTERVIEW, snapshot, make_run_context({Question: answer})))
         assert asked == [f"tea {n} {n}" for n in range(number, 4)]
-        assert told.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
+        assert result.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
 
 
 def test_an_opaque_node_whose_outcome_is_stored_is_not_called_again() -> None:
@@ -80,7 +80,7 @@ def test_a_batch_that_is_answered_is_not_asked_again() -> None:
     *_, last = texts(script())
     done = run(SURVEY, Snapshot.from_json(last, SURVEY), nobody())
     assert done.spent["tool_calls"] == 2
-    assert done.outcome == amnesiac(script()).outcome
+    assert done.outcome == drive_from_text(script()).outcome
 
 
 # ---- nothing is refilled
@@ -91,12 +91,12 @@ def test_budgets_are_not_refilled_by_a_resume(driver: Driver) -> None:
     def script(value: Any) -> Script[Any, Any]:
         return Script(PROMPTS, value, model_of(Usage(2, 1), agent_limits(model_calls=5, tokens=100)))
 
-    whole = amnesiac(script(Prompt()))
+    whole = drive_from_text(script(Prompt()))
     assert whole.spent["model_calls"] == 5
     for text in whole.texts:
-        told = driver(script(Snapshot.from_json(text, PROMPTS)))
-        assert told.outcome == whole.outcome
-        assert reported_tokens(told.spent) == reported_tokens(whole.spent) == 15
+        result = driver(script(Snapshot.from_json(text, PROMPTS)))
+        assert result.outcome == whole.outcome
+        assert reported_tokens(result.spent) == reported_tokens(whole.spent) == 15
 
 
 def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
@@ -146,14 +146,14 @@ def test_an_entry_that_is_paid_for_is_not_charged_again_on_a_resume() -> None:
     def script(value: Any) -> Script[Any, Any]:
         return Script(machine, value, make_run_context({Question: lambda q: q.text}, limits=Limits(iterations=1)))
 
-    whole = amnesiac(script(Topic("tea")))
+    whole = drive_from_text(script(Topic("tea")))
     assert isinstance(whole.outcome, Interview)
     for text in whole.texts:
-        told = amnesiac(script(Snapshot.from_json(text, machine)))
-        assert (told.outcome, told.spent.iterations) == (whole.outcome, 1)
+        result = drive_from_text(script(Snapshot.from_json(text, machine)))
+        assert (result.outcome, result.spent.iterations) == (whole.outcome, 1)
 
 
-@pytest.mark.parametrize("driver", [*LIVE, amnesiac], ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", [*LIVE, drive_from_text], ids=lambda driver: driver.__name__)
 def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
     def made() -> RunContext:
         # Another process: its clock says something else entirely.
@@ -166,11 +166,11 @@ def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
         return RunContext(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
 
     snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=7.0))
-    told = driver(Script(INTERVIEW, snapshot, made()))
-    assert told.outcome == Stopped(Topic("tea", 3), Exhausted("seconds", 10, 11.0))
+    result = driver(Script(INTERVIEW, snapshot, made()))
+    assert result.outcome == Stopped(Topic("tea", 3), Exhausted("seconds", 10, 11.0))
     snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=2.0))
-    told = driver(Script(INTERVIEW, snapshot, made()))
-    assert (type(told.outcome), told.spent.seconds) == (Interview, 10.0)
+    result = driver(Script(INTERVIEW, snapshot, made()))
+    assert (type(result.outcome), result.spent.seconds) == (Interview, 10.0)
 
 
 @given(at=st.integers(0, 12), limit=st.integers(0, 12))
@@ -178,9 +178,9 @@ def test_a_pause_anywhere_changes_nothing(at: int, limit: int) -> None:
     def script(value: Any) -> Script[Any, Any]:
         return Script(PROMPTS, value, model_of(Usage(1, 0), agent_limits(model_calls=limit, tokens=9)))
 
-    whole = amnesiac(script(Prompt()))
+    whole = drive_from_text(script(Prompt()))
     paused = whole.texts[min(at, len(whole.texts) - 1)]
-    resumed = agreed(lambda: script(Snapshot.from_json(paused, PROMPTS)))
+    resumed = run_script(lambda: script(Snapshot.from_json(paused, PROMPTS)))
     assert resumed.outcome == whole.outcome
     assert replace(resumed.spent, seconds=0) == replace(whole.spent, seconds=0)
 
@@ -373,5 +373,5 @@ def test_a_class_that_pydantic_cannot_read_is_refused() -> None:
 def test_a_handler_may_reply_anything_json_has() -> None:
     for reply in ("", "ü\n\x00", "9" * 1000):
         context = make_run_context({Question: lambda _, reply=reply: reply})
-        told = agreed(lambda context=context: Script(INTERVIEW, Topic("tea", 1), context))  # type: ignore[misc]
-        assert told.outcome == Interview((reply,))
+        result = run_script(lambda context=context: Script(INTERVIEW, Topic("tea", 1), context))  # type: ignore[misc]
+        assert result.outcome == Interview((reply,))

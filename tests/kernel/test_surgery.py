@@ -26,6 +26,7 @@ from graphexec import (
 from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import bind, drop_edge, renamed
 from graphexec.runtime import make_run_context
+from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -58,13 +59,12 @@ from tests.kernel.machines import (
     tock,
     triple,
 )
-from tests.three_drivers import LIVE, Script, agreed
 
 loosely: Any = edges
 
 
 def outcome_of(machine: Graph[Any, Any], value: object, make_world: Any = nobody) -> object:
-    return agreed(lambda: Script(machine, value, make_world())).outcome
+    return run_script(lambda: Script(machine, value, make_world())).outcome
 
 
 def text_of(error: Any) -> str:
@@ -195,8 +195,8 @@ def test_splice_into_a_loop() -> None:
         return Tock(tock.count + 100)
 
     machine = splice(CLOCK, edges(skip, on(Tock, tock)), after=tick, on=Tock)
-    told = agreed(lambda: Script(machine, Tick(), limited(iterations=2)))
-    assert told.outcome.at == Tick(202)
+    result = run_script(lambda: Script(machine, Tick(), limited(iterations=2)))
+    assert result.outcome.at == Tick(202)
 
 
 def test_splice_on_an_edge_that_there_is_not_is_refused() -> None:
@@ -387,8 +387,8 @@ def test_wrap_does_not_see_what_a_spent_limit_makes() -> None:
         return outcome
 
     machine = wrap(CLOCK, tick, after=look)
-    told = agreed(lambda: Script(machine, Tick(), limited(iterations=1)), among=LIVE[:1])
-    assert isinstance(told.outcome, Stopped)
+    result = run_script(lambda: Script(machine, Tick(), limited(iterations=1)), drivers=LIVE[:1])
+    assert isinstance(result.outcome, Stopped)
     assert seen == [Tock(1)]
 
 

@@ -34,8 +34,8 @@ from graphexec.errors import (
 from graphexec.kernel import Cut, PendingEffect, advance, begin, metered, snapshot_of
 from graphexec.kernel.snapshot import PAID
 from graphexec.runtime import make_run_context, run
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, run_script
 from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, limited, nobody
-from tests.three_drivers import EVERY, LIVE, Driver, Script, agreed
 
 
 @final
@@ -101,7 +101,7 @@ def _nothing_consumed() -> None:
     CONSUMED.clear()
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("liar", [purely, asking, asynchronously, opaquely], ids=lambda liar: liar.name)
 def test_an_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     row: Any = edges
@@ -129,12 +129,12 @@ def test_an_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> Non
 def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
     @node
     def lying(left: Left) -> Total:
-        told: Total = lie
-        return told
+        result: Total = lie
+        return result
 
     machine = graph(edges(lying, on(Total, END)), start=lying)
     with pytest.raises(UndeclaredOutcomeError, match=f"lying returned an? {type(lie).__name__}, which"):
-        agreed(lambda: Script(machine, Left(1), nobody()))
+        run_script(lambda: Script(machine, Left(1), nobody()))
 
 
 def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
@@ -142,12 +142,12 @@ def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
     @node
     def pretending(left: Left) -> Total:
         lie: Any = Exhausted("tokens", 1, 1)
-        told: Total = lie
-        return told
+        result: Total = lie
+        return result
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
     with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
-        agreed(lambda: Script(machine, Left(1), nobody()))
+        run_script(lambda: Script(machine, Left(1), nobody()))
 
 
 def test_a_node_that_asks_cannot_pretend_it_either() -> None:
@@ -156,12 +156,12 @@ def test_a_node_that_asks_cannot_pretend_it_either() -> None:
     def pretending(left: Left) -> Asks[Question, Total]:
         yield from ask(Question("may I?"))
         lie: Any = Exhausted("tokens", 1, 1)
-        told: Total = lie
-        return told
+        result: Total = lie
+        return result
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
     with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
-        agreed(lambda: Script(machine, Left(1), served([])))
+        run_script(lambda: Script(machine, Left(1), served([])))
 
 
 # ---- effects
@@ -216,7 +216,7 @@ def test_who_forgets_from_is_told_to_write_it() -> None:
         run(machine, Left(1), served([]))
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize(
     ("sneak", "asked"),
     [(sneaking, "a CallTool"), (sneaking_in_a_batch, "an All"), (yielding_anything, "a str")],
@@ -248,12 +248,12 @@ def test_effects_are_matched_by_exact_class() -> None:
 
     machine = graph(edges(loud, on(Total, END) | on(Stopped, END)), start=loud)
     with pytest.raises(UndeclaredEffectError, match="loud asked for a Louder"):
-        agreed(lambda: Script(machine, Left(1), served([])))
+        run_script(lambda: Script(machine, Left(1), served([])))
 
 
 def test_an_effect_that_nobody_answers_is_said_with_what_to_pass() -> None:
     with pytest.raises(MissingHandlerError) as caught:
-        agreed(lambda: Script(INTERVIEW, Topic("tea"), nobody()))
+        run_script(lambda: Script(INTERVIEW, Topic("tea"), nobody()))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
         "nobody answers Question; pass handlers={Question: a function from Question to its reply}"
@@ -279,7 +279,7 @@ BOTH = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
 def test_a_batch_of_which_one_has_no_handler_is_not_begun() -> None:
     calls: list[object] = []
     with pytest.raises(MissingHandlerError, match="nobody answers Fetch"):
-        agreed(lambda: Script(BOTH, Left(1), served(calls)))
+        run_script(lambda: Script(BOTH, Left(1), served(calls)))
     assert calls == []
 
 
@@ -295,7 +295,7 @@ def test_a_batch_may_be_of_different_effects() -> None:
     def answers() -> Any:
         return make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
 
-    assert agreed(lambda: Script(BOTH, Left(1), answers())).outcome == Total("yes, page")
+    assert run_script(lambda: Script(BOTH, Left(1), answers())).outcome == Total("yes, page")
 
 
 # ---- what a node raises, and where
@@ -373,7 +373,7 @@ def test_a_node_may_mend_what_it_can_after_a_reply_and_is_closed_when_the_run_fa
 def test_a_run_starts_with_what_the_first_node_takes() -> None:
     start: Any = Number(3)
     with pytest.raises(InputError) as caught:
-        agreed(lambda: Script(INTERVIEW, start, nobody()))
+        run_script(lambda: Script(INTERVIEW, start, nobody()))
     assert str(caught.value) == "interview takes Topic, not Number; start the run with one"
 
 
@@ -409,12 +409,12 @@ def test_the_outcome_for_a_spent_limit_is_not_the_nodes_to_return() -> None:
     @node
     def pretending(left: Left) -> Total:
         lie: Any = Stopped(left, Exhausted("tokens", 1, 1))
-        told: Total = lie
-        return told
+        result: Total = lie
+        return result
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
     with pytest.raises(UndeclaredOutcomeError, match="pretending returned a Stopped"):
-        agreed(lambda: Script(machine, Left(1), nobody()))
+        run_script(lambda: Script(machine, Left(1), nobody()))
 
 
 def test_a_snapshot_of_another_graph_is_not_run() -> None:
@@ -425,8 +425,8 @@ def test_a_snapshot_of_another_graph_is_not_run() -> None:
 def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
     def lying(given: Left, limit: Exhausted) -> Stopped:
         lie: Any = Total(str(limit))
-        told: Stopped = lie
-        return told
+        result: Stopped = lie
+        return result
 
     @metered(when_spent=lying)
     @node
@@ -435,7 +435,7 @@ def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
 
     machine = graph(edges(honest, on(Total, END) | on(Stopped, END)), start=honest)
     with pytest.raises(UndeclaredOutcomeError, match=r"honest returned a Total.*return one of Stopped"):
-        agreed(lambda: Script(machine, Left(1), limited(iterations=0)))
+        run_script(lambda: Script(machine, Left(1), limited(iterations=0)))
 
 
 def test_a_run_that_fails_at_the_gate_stands_before_it_again() -> None:

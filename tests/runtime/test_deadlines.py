@@ -14,6 +14,7 @@ from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
+from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, run_script
 from tests.kernel.machines import (
     CLOCK,
     ERRAND,
@@ -31,7 +32,6 @@ from tests.kernel.machines import (
     Underway,
     nobody,
 )
-from tests.three_drivers import EVERY, Driver, FakeClock, Script, agreed
 
 TEN = Limits(seconds=10)
 
@@ -133,7 +133,7 @@ def test_the_clock_is_looked_at_between_one_effect_and_the_next(seconds_each: fl
         asked.clear()
         return Script(INTERVIEW, Topic("tea", 3), ticking(seconds_each, TEN, asked))
 
-    told = agreed(script)
+    told = run_script(script)
     assert len(asked) == answers
     assert told.spent.seconds == seconds_each * answers
     assert isinstance(told.outcome, Interview if answers == 3 else Stopped)
@@ -146,13 +146,13 @@ def late(answers: Any) -> RunContext:
 
 
 def test_a_deadline_that_is_past_when_a_batch_is_asked_cuts_it_whole() -> None:
-    for driver in EVERY:
+    for driver in ALL_DRIVERS:
         outcome = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: never}))).outcome
         assert [result.status for result in outcome.results] == ["cut", "cut"]
 
 
 def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
-    for driver in EVERY:
+    for driver in ALL_DRIVERS:
         outcome = driver(Script(INTERVIEW, Topic("tea"), late({Question: never}))).outcome
         assert outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
 
@@ -162,7 +162,7 @@ def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
         return never(effect)
 
     instant = Handler(answer, instant=True)
-    for driver in EVERY:
+    for driver in ALL_DRIVERS:
         answers = {Question: instant, CallTool: instant}
         assert driver(Script(INTERVIEW, Topic("tea"), late(answers))).spent.seconds == 11
         assert driver(Script(SURVEY, Topics(("a", "b")), late(answers))).spent.seconds == 11
@@ -184,7 +184,7 @@ def over() -> Iterator[threading.Event]:
     event.set()
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> None:
     def block(question: Question) -> str:
         over.wait()
@@ -196,7 +196,7 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> 
     assert told.outcome.limit.reached >= SOON
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
     async def block(question: Question) -> str:
         await asyncio.get_running_loop().create_future()
@@ -206,7 +206,7 @@ def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
     assert isinstance(told.outcome, Stopped)
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_of_a_batch_only_what_blocks_is_cut(driver: Driver, at_once: int, over: threading.Event) -> None:
     def survey(call: CallTool) -> ToolResult:
@@ -222,7 +222,7 @@ def test_of_a_batch_only_what_blocks_is_cut(driver: Driver, at_once: int, over: 
     assert statuses == (["ok", "cut", "cut"] if at_once == 1 else ["ok", "cut", "ok"])
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event) -> None:
     from graphexec import END, charged, edges, graph, on, opaque
 
@@ -236,7 +236,7 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event
     assert isinstance(driver(Script(machine, Errand(), nobody(Limits(seconds=SOON)))).outcome, Stopped)
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver) -> None:
     def failing(question: Question) -> str:
         raise TimeoutError("mine")
@@ -245,7 +245,7 @@ def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver
         driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: failing}, limits=TEN)))
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
     told: list[float | None] = []
     clock = FakeClock()

@@ -21,8 +21,8 @@ from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import IO, Handler, RunContext, arun, astream, make_run_context, report, run, stream
 from graphexec.runtime.progress import Listener, heard_by, pieces_wanted
+from tests.drivers import LIVE, FakeClock, Script, run_script
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
-from tests.three_drivers import LIVE, FakeClock, Script, agreed
 
 # Seconds that a test waits for what has to happen at once.
 LONG = 20.0
@@ -93,7 +93,7 @@ def test_what_a_handler_reports_comes_between_the_question_and_the_answer(
 
 @pytest.mark.parametrize("handler", [thinking, thinking_too])
 def test_every_driver_tells_the_same_and_those_without_watchers_hear_nothing(handler: Any) -> None:
-    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), among=LIVE)
+    told = run_script(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), drivers=LIVE)
     assert len(news(told.events)) == 4
 
 

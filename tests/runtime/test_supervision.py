@@ -40,9 +40,9 @@ from graphexec.runtime import RunContext, arun, run, threads
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.supervision import supervise
 from graphexec.runtime.threads import count_abandoned
+from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, until
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
-from tests.three_drivers import FakeClock
 
 # Seconds for what has to happen at once, and of the deadlines.
 LONG = 20.0

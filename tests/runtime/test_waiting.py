@@ -22,6 +22,7 @@ from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, from_thread
 from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel.machines import (
     INTERVIEW,
     PROMPTS,
@@ -36,7 +37,6 @@ from tests.kernel.machines import (
     model_of,
     reporter,
 )
-from tests.three_drivers import EVERY, LIVE, Driver, Script
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -296,7 +296,7 @@ def test_stop_iteration_passes_through_a_thread_as_asyncio_has_it() -> None:
         asyncio.run(from_thread(fail))
 
 
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_a_handler_that_raises_stop_iteration_does_not_end_the_run_quietly(driver: Driver) -> None:
     empty: Iterator[str] = iter(())
     with pytest.raises((RuntimeError, StopIteration)):
@@ -421,7 +421,7 @@ WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody
 
 
 @pytest.mark.parametrize("seconds", [None, LONG])
-@pytest.mark.parametrize("driver", EVERY, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | None) -> None:
     from graphexec import Limits
 

@@ -21,11 +21,11 @@ from graphexec import (
 from graphexec.actions import Steps
 from graphexec.agents import react, tool_calling
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage, UserMessage
+from tests.drivers import FakeClock
 from tests.executor.actors import AnyTool
 from tests.semantics.endings import FINAL
 from tests.semantics.reference import TAKES, Decision, Script, Settings
 from tests.semantics.tools import TOOLS
-from tests.three_drivers import FakeClock
 
 Flavour: TypeAlias = Literal["callable", "react", "tool calling"]
 FLAVOURS: tuple[Flavour, ...] = ("callable", "react", "tool calling")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from graphexec import AgentFinish, StoppedResponse
 from graphexec.executor.result import Ending
-from tests.three_drivers import Told
+from tests.drivers import DriverResult
 
 # What a run says that is stopped by its iterations or its time, and what asks it for its last word.
 STOPPED = "Agent stopped due to iteration limit or time limit."
 FINAL = "I now need to return a final answer based on the previous steps:"
 
 
-def finish_of(told: Told[Ending]) -> AgentFinish:
+def finish_of(told: DriverResult[Ending]) -> AgentFinish:
     """The answer of a run that has to have one."""
     assert isinstance(told.outcome, AgentFinish)
     return told.outcome
 
 
-def stop_of(told: Told[Ending]) -> StoppedResponse:
+def stop_of(told: DriverResult[Ending]) -> StoppedResponse:
     """The stopped response of a run that has to have been stopped."""
     assert isinstance(told.outcome, StoppedResponse)
     return told.outcome

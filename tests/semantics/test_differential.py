@@ -27,10 +27,10 @@ from graphexec import (
 from graphexec.effects import reported_tokens
 from graphexec.executor.result import Ending
 from graphexec.runtime import run
+from tests.drivers import run_script
 from tests.executor.actors import script_of
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Settings, Told, interpret
-from tests.three_drivers import agreed
 
 # ---- the comparison
 
@@ -111,13 +111,13 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
     if expected.end in ERRORS:
         kind = ERRORS[expected.end]
         with pytest.raises(kind):
-            agreed(lambda: script_of(fresh()))
+            run_script(lambda: script_of(fresh()))
         got: list[Any] = []
         with pytest.raises(kind):
             until_it_ends(fresh().stream_chunks("q"), got)
         check_chunks(without_messages(got), expected, given.at_once)
     else:
-        told = agreed(lambda: script_of(fresh()))
+        told = run_script(lambda: script_of(fresh()))
         ended(told.outcome, told.spent, expected)
         # Through the doors that people know.
         check_chunks(without_messages(list(fresh().stream_chunks("q"))), expected, given.at_once)

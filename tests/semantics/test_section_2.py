@@ -11,6 +11,7 @@ from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
+from tests.drivers import FakeClock
 from tests.executor.actors import (
     HOW,
     BlockingModel,
@@ -26,7 +27,6 @@ from tests.executor.actors import (
     told_by_every_driver,
 )
 from tests.semantics.endings import STOPPED, finish_of, stop_of
-from tests.three_drivers import FakeClock
 
 
 def unreadable(steps: Any, inputs: Any) -> Any:

@@ -24,6 +24,7 @@ from graphexec import (
 from graphexec.agents import create_chat_agent, create_mrkl_agent, create_structured_chat_agent, create_xml_agent
 from graphexec.errors import InputError, LimitsError, ServerError
 from graphexec.models import ScriptedModel
+from tests.drivers import FakeClock
 from tests.executor.actors import (
     HOW,
     Running,
@@ -39,7 +40,6 @@ from tests.executor.actors import (
     until,
 )
 from tests.semantics.endings import FINAL, STOPPED
-from tests.three_drivers import FakeClock
 
 # ---- 3.3 Limits and stopping
 

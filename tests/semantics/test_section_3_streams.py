@@ -31,9 +31,9 @@ from graphexec.errors import InputError
 from graphexec.executor import Stepwise
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
+from tests.drivers import FakeClock
 from tests.executor.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
 from tests.semantics.endings import STOPPED
-from tests.three_drivers import FakeClock
 
 
 def two_steps(**options: Any) -> AgentExecutor:

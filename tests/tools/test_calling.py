@@ -19,6 +19,7 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models import ScriptedModel
 from graphexec.tools.calling import calling
+from tests.drivers import LIVE
 from tests.executor.actors import (
     AnyTool,
     act,
@@ -34,7 +35,6 @@ from tests.executor.actors import (
     statuses,
     told_by_every_driver,
 )
-from tests.three_drivers import LIVE
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 Run = Callable[[AgentExecutor], RunResult]

@@ -11,6 +11,7 @@ from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, 
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Usage
 from graphexec.runtime import arun, make_run_context, run
+from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -38,7 +39,6 @@ from tests.kernel.machines import (
     reporter,
     surveyors,
 )
-from tests.three_drivers import LIVE, Driver, Script, agreed, amnesiac, sync
 
 SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "clock": (
@@ -69,7 +69,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_driver_comes_to_the_same(name: str) -> None:
     script, outcome = SCRIPTS[name]
-    assert agreed(script).outcome == outcome
+    assert run_script(script).outcome == outcome
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -78,7 +78,7 @@ def test_every_driver_works_under_a_running_loop(name: str) -> None:
 
     async def notebook() -> object:
         # A sync run in the loop's own thread, as in a notebook's cell.
-        return sync(script()).outcome
+        return drive_sync(script()).outcome
 
     assert asyncio.run(notebook()) == outcome
 
@@ -103,7 +103,7 @@ def test_runs_of_one_graph_at_the_same_time_do_not_meet() -> None:
 
 
 def test_a_state_is_kept_for_each_effect_and_the_beginning() -> None:
-    told = agreed(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
+    told = run_script(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
     assert len(told.texts) == 4
     assert len(told.asked) == 3
 
@@ -131,18 +131,18 @@ FETCH = graph(edges(fetch, on(Fetched, END) | on(Stopped, END)), start=fetch)
 def test_drivers_that_disagree_are_found_out() -> None:
     replies = iter(range(5))
     different = make_run_context({Fetch: lambda _: next(replies)})
-    with pytest.raises(AssertionError, match=r"asynchronous: .*\n.*sync: "):
-        agreed(lambda: Script(FETCH, Left(1), different))
+    with pytest.raises(AssertionError, match=r"drive_async: .*\n.*drive_sync: "):
+        run_script(lambda: Script(FETCH, Left(1), different))
 
 
-@pytest.mark.parametrize("odd_one", [amnesiac, LIVE[1]], ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("odd_one", [drive_from_text, LIVE[1]], ids=lambda driver: driver.__name__)
 def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
     def failing(_: Fetch) -> int:
         raise OSError("the line is dead")
 
     scripts = iter([make_run_context({Fetch: lambda _: 1}), make_run_context({Fetch: failing})])
     with pytest.raises(AssertionError, match="the line is dead") as caught:
-        agreed(lambda: Script(FETCH, Left(1), next(scripts)), among=[sync, odd_one])
+        run_script(lambda: Script(FETCH, Left(1), next(scripts)), drivers=[drive_sync, odd_one])
     assert isinstance(caught.value.__cause__, OSError)
 
 
@@ -151,7 +151,7 @@ def test_what_every_driver_raises_is_raised() -> None:
         raise OSError("the line is dead")
 
     with pytest.raises(OSError, match="the line is dead"):
-        agreed(lambda: Script(FETCH, Left(1), make_run_context({Fetch: failing})))
+        run_script(lambda: Script(FETCH, Left(1), make_run_context({Fetch: failing})))
 
 
 @final
@@ -170,4 +170,4 @@ THING = object()
 
 def test_what_json_cannot_express_passes_through_the_live_drivers_as_it_is() -> None:
     machine = graph(edges(hold, on(Holding, END)), start=hold)
-    assert agreed(lambda: Script(machine, Left(1), nobody()), among=LIVE).outcome.thing is THING
+    assert run_script(lambda: Script(machine, Left(1), nobody()), drivers=LIVE).outcome.thing is THING
