@@ -22,7 +22,7 @@ class Runnable(Protocol):
         """Return an action, a list of actions or a finish, of these classes or with the same attributes."""
 
 
-def deciding(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
+def make_decide(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
     """Return a function of the steps and the inputs that invokes it; in an async run it gets a thread.
 
     A parser's error becomes a `ParseError`. The function raises `AgentError` for actions of native tool calls.
@@ -118,7 +118,7 @@ def chat_agent(
         return read(reply)
 
     def conclude_now(run: Run) -> CallModel:
-        return CallModel(concluding(ask(run).request))
+        return CallModel(conclude_request(ask(run).request))
 
     return Agent(
         ask,
@@ -131,14 +131,14 @@ def chat_agent(
     )
 
 
-def concluding(request: ModelRequest) -> ModelRequest:
+def conclude_request(request: ModelRequest) -> ModelRequest:
     """Return the question with the sentence that asks for a final answer, which nothing but an answer can follow."""
     if isinstance(request, CompletionRequest):
         return dataclasses.replace(request, prompt=f"{request.prompt}\n\n{FINAL}")
-    return dataclasses.replace(request, messages=to_conclude(request.messages), schema=None, tool_choice="none")
+    return dataclasses.replace(request, messages=conclude_messages(request.messages), schema=None, tool_choice="none")
 
 
-def to_conclude(messages: Sequence[Message]) -> tuple[Message, ...]:
+def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return a conversation at whose end the model is told to give its final answer."""
     *before, last = messages
     if isinstance(last, UserMessage):
@@ -167,7 +167,7 @@ def callable_agent(function: AgentFunction | Runnable) -> Agent:
     if getattr(function, "__module__", "").startswith(_MAKERS):
         name = getattr(function, "__name__", "")
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
-    decides = function if callable(function) else deciding(function)
+    decides = function if callable(function) else make_decide(function)
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))

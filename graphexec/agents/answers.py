@@ -18,7 +18,7 @@ _INVENTED = re.compile(r"\n[ \t*_#>]{0,4}(?:intermediate answer|observation)", r
 _HELD = 40
 
 
-def after(marker: str) -> AnswerReader:
+def make_label_reader(marker: str) -> AnswerReader:
     """Read what follows the first marker that begins a line, such as `Final Answer:`, in whatever case.
 
     Without the blanks around it, and without an observation that the model makes up, and what follows that.
@@ -48,10 +48,10 @@ def after(marker: str) -> AnswerReader:
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
-    return stripped(read)
+    return strip_blanks(read)
 
 
-def stripped(read: AnswerReader) -> AnswerReader:
+def strip_blanks(read: AnswerReader) -> AnswerReader:
     """Return the reader without the blanks around what it tells: those within wait for what follows them."""
     blanks: list[str] = []
     begun = False
@@ -83,7 +83,7 @@ def _may_be_invented(line: str) -> bool:
     return any(word.startswith(said) for word in ("intermediate answer", "observation"))
 
 
-def opening(action: str, key: str) -> re.Pattern[str]:
+def decision_pattern(action: str, key: str) -> re.Pattern[str]:
     """Return the pattern of a JSON decision up to where the answer's text begins: the action, and then the `key`."""
     gap = r"\s{0,9}"
     return re.compile(gap.join([r"\{", '"action"', ":", f'"{action}"', ",", f'"{key}"', ":", '"']))
@@ -97,7 +97,7 @@ _TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 
 
-def in_json(opened: re.Pattern[str], decides: Callable[[str], bool]) -> AnswerReader:
+def make_json_reader(opened: re.Pattern[str], decides: Callable[[str], bool]) -> AnswerReader:
     """Read the text of the answer in a JSON decision, where the decision is `opened` so that nothing else can come.
 
     `decides` says of a reply up to there whether it is the decision, and not some other JSON in the reply.

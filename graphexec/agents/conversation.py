@@ -48,7 +48,7 @@ class Conversation(Sequence[Message]):
         return repr(list(self))
 
 
-def optional(history: str, variables: Sequence[str]) -> tuple[str, ...]:
+def history_keys(history: str, variables: Sequence[str]) -> tuple[str, ...]:
     """The name of the input with an earlier conversation; no name where a template has it as a variable, as text.
 
     Raises `InputError` for what is no name.
@@ -59,11 +59,11 @@ def optional(history: str, variables: Sequence[str]) -> tuple[str, ...]:
     return () if history in variables else (history,)
 
 
-def earlier(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Message]:
+def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Message]:
     """Yield the messages in the inputs of these names, as far as they are there. Raises `InputError` for others."""
     for key in keys:
         if key in inputs:
-            messages = messages_of(inputs[key])
+            messages = parse_messages(inputs[key])
             if messages is None:
                 raise InputError(
                     f"the input {key} is {format_value(inputs[key])}; give messages, as a memory with as_messages=True "
@@ -72,7 +72,7 @@ def earlier(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Message]
             yield from messages
 
 
-def messages_of(given: Any) -> tuple[Message, ...] | None:
+def parse_messages(given: Any) -> tuple[Message, ...] | None:
     """The messages that a value is a sequence of, or `None`.
 
     Those of a run that was stored as JSON are objects with a `role`, which will do.
@@ -81,12 +81,12 @@ def messages_of(given: Any) -> tuple[Message, ...] | None:
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Sequence):
         return None
     try:
-        return tuple(map(_message, given))  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(map(_parse_message, given))  # pyright: ignore[reportUnknownArgumentType]
     except ValueError:
         return None
 
 
-def _message(given: Any) -> Message:
+def _parse_message(given: Any) -> Message:
     """A message, or the one that JSON data are. Raises `ValueError` for what is none.
 
     By hand: a run that goes on from JSON reads the messages at every step.
@@ -102,7 +102,7 @@ def _message(given: Any) -> Message:
             # JSON: its values are anything.
             calls: Any = others.get("tool_calls", ())
             if isinstance(calls, (list, tuple)):
-                return AssistantMessage(content, tuple(map(_call, calls)))  # pyright: ignore[reportUnknownArgumentType]
+                return AssistantMessage(content, tuple(map(_parse_call, calls)))  # pyright: ignore[reportUnknownArgumentType]
         case {"role": "tool", "call_id": str(call_id), "content": str(content)}:
             return ToolMessage(call_id, content)
         case _:
@@ -110,7 +110,7 @@ def _message(given: Any) -> Message:
     raise ValueError("it is no message")
 
 
-def _call(given: Any) -> ToolCall:
+def _parse_call(given: Any) -> ToolCall:
     match given:
         case ToolCall():
             return given

@@ -9,13 +9,13 @@ from functools import cached_property
 
 from graphexec._arguments import MODEL, TEXT, check
 from graphexec.actions import AgentStep
-from graphexec.agents.conversation import messages_of
+from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.formatting import format_observation
 
-__all__ = ["Template", "format_observation", "observed", "rendered_tools", "template"]
+__all__ = ["Template", "describe_tools", "format_observation", "observation_text", "parse_template"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Template:
         """The names of the variables, each once, in order."""
         return tuple(dict.fromkeys(name for _, name in self.parts if name is not None))
 
-    def filled(self, values: Mapping[str, object], *, ai: str = "AI") -> str:
+    def render(self, values: Mapping[str, object], *, ai: str = "AI") -> str:
         """Return the text with every variable replaced: messages as a memory writes them, with `ai` for the agent.
 
         An empty list is no messages, and so no text. Raises `InputError` for a variable without a value.
@@ -44,11 +44,11 @@ class Template:
 
 
 def _format_value(value: object, ai: str) -> str:
-    messages = messages_of(value)
+    messages = parse_messages(value)
     return f"{value}" if messages is None else transcript(messages, ai=ai)
 
 
-def template(text: str, *, required: Sequence[str], name: str = "prompt") -> Template:
+def parse_template(text: str, *, required: Sequence[str], name: str = "prompt") -> Template:
     """Read a template, which the user knows by its `name`.
 
     Raises `InputError` if a `required` variable is not in it, or if it cannot be read.
@@ -73,17 +73,17 @@ def template(text: str, *, required: Sequence[str], name: str = "prompt") -> Tem
     return read
 
 
-def rendered_tools(tools: Sequence[AnyTool]) -> str:
+def describe_tools(tools: Sequence[AnyTool]) -> str:
     """Describe tools to a model, one on a line: `name(argument: type) - description`."""
     return "\n".join(f"{tool.signature} - {' '.join(tool.description.split())}" for tool in tools)
 
 
-def observed(step: AgentStep) -> str:
+def observation_text(step: AgentStep) -> str:
     """What a model is told of a step: its observation as text, or what stands for one that is too long."""
     return format_observation(step.observation) if step.told is None else step.told
 
 
-def tools_of(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+def validate_tools(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     """Return the tools. Raises `ToolDefinitionError` as `named` does, and for a model in their place."""
     if MODEL.fits(tools):
         raise ToolDefinitionError(f"tools is the model {format_value(tools)}; give the model first, and then the tools")

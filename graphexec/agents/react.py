@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import after
-from graphexec.agents.prompt import tools_of
-from graphexec.agents.scratchpad import TextProtocol, form, text_agent, thoughts
-from graphexec.agents.text_parsing import FINAL, action_in, believed, decision, last
+from graphexec.agents.answers import make_label_reader
+from graphexec.agents.prompt import validate_tools
+from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
+from graphexec.agents.text_parsing import FINAL, find_action, find_last, make_decision, strip_invention
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -35,7 +35,7 @@ Question: {input}
 Thought: {agent_scratchpad}"""
 
 # Reads the answer while its reply comes.
-answering = partial(after, "Final Answer:")
+make_answer_reader = partial(make_label_reader, "Final Answer:")
 
 STOP = ("\nObservation",)
 
@@ -54,8 +54,10 @@ def create_react_agent(
     of a run. A reply ends before any of the `stop` texts. `protocol` is how the model is asked: as a chat, or to
     continue the text. Raises `ToolDefinitionError` for invalid tools, and `InputError` for any other invalid argument.
     """
-    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=thoughts)
-    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+    asked = make_form(
+        prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=format_thoughts
+    )
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
 
 
 def read(reply: ModelReply) -> Decision:
@@ -64,5 +66,5 @@ def read(reply: ModelReply) -> Decision:
     An `Observation:` of the model's own, and everything behind it, is never believed. Raises `ParseError` for neither
     an action nor an answer, for both, and for an action in a reply that was cut at the token limit.
     """
-    text = believed(reply.content)
-    return decision(text, action_in(text, reply), last(FINAL, text))
+    text = strip_invention(reply.content)
+    return make_decision(text, find_action(text, reply), find_last(FINAL, text))

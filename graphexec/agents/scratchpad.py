@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, check, each
 from graphexec.actions import Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent, to_conclude
+from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_messages
 from graphexec.agents.answers import AnswerReader
-from graphexec.agents.conversation import Conversation, earlier, optional
-from graphexec.agents.prompt import Template, observed, rendered_tools, template
+from graphexec.agents.conversation import Conversation, history_keys, history_messages
+from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.effects import CallModel
 from graphexec.messages import (
     ChatRequest,
@@ -39,19 +39,19 @@ PREVIOUS_WORK = (
 )
 
 
-def thoughts(steps: Steps) -> str:
+def format_thoughts(steps: Steps) -> str:
     """The steps as the text that the model continues: what it said, and what was observed."""
-    return "".join(f"{step.action.log}\nObservation: {observed(step)}\nThought: " for step in steps)
+    return "".join(f"{step.action.log}\nObservation: {observation_text(step)}\nThought: " for step in steps)
 
 
-def legacy_thoughts(steps: Steps) -> str:
+def format_legacy_thoughts(steps: Steps) -> str:
     """The steps as LangChain's older agents have them: without a blank behind `Thought:`."""
-    return "".join(f"{step.action.log}\nObservation: {observed(step)}\nThought:" for step in steps)
+    return "".join(f"{step.action.log}\nObservation: {observation_text(step)}\nThought:" for step in steps)
 
 
-def previous_work(steps: Steps) -> str:
+def format_previous_work(steps: Steps) -> str:
     """The steps as text that the user hands to the model, which has no memory of them."""
-    return PREVIOUS_WORK + legacy_thoughts(steps) if steps else ""
+    return PREVIOUS_WORK + format_legacy_thoughts(steps) if steps else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +69,29 @@ class Form:
         """The variables that a run has to supply."""
         return tuple(name for name in self.text.variables if name not in self.fixed and name != SCRATCHPAD)
 
-    def filled(self, run: Run) -> str:
+    def render(self, run: Run) -> str:
         """Return the text for a run. No input can take the place of the tools or of the scratchpad."""
         values: Mapping[str, object] = {**run.inputs, **self.fixed} if self.fixed else run.inputs
         if SCRATCHPAD in self.text.variables:
             values = {**values, SCRATCHPAD: self.scratchpad(run.steps)}
-        return self.text.filled(values, ai=self.ai)
+        return self.text.render(values, ai=self.ai)
 
 
-def form(
+def make_form(
     prompt: str,
     tools: Sequence[AnyTool],
     *,
     required: Sequence[str],
-    scratchpad: Scratchpad = legacy_thoughts,
+    scratchpad: Scratchpad = format_legacy_thoughts,
     name: str = "prompt",
 ) -> Form:
     """Read a prompt, with `{tools}` and `{tool_names}` filled in. Raises `InputError` as `template` does."""
-    text = template(prompt, required=required, name=name)
-    fixed = {"tools": rendered_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
+    text = parse_template(prompt, required=required, name=name)
+    fixed = {"tools": describe_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
     return Form(text, fixed, scratchpad)
 
 
-def text_agent(
+def make_text_agent(
     model: Model,
     read: Callable[[ModelReply], Decision],
     asked: Form,
@@ -108,7 +108,7 @@ def text_agent(
     stops = each("stop", stop, str, "texts")
 
     def ask(run: Run) -> CallModel:
-        text = asked.filled(run)
+        text = asked.render(run)
         if protocol == "completion":
             return CallModel(CompletionRequest(text, stops))
         return CallModel(ChatRequest((UserMessage(text),), stop=stops))
@@ -116,7 +116,7 @@ def text_agent(
     return chat_agent(ask, read, model, input_keys=asked.inputs, answer=answer)
 
 
-def instructed_agent(  # noqa: PLR0913
+def make_instructed_agent(  # noqa: PLR0913
     model: Model,
     read: Callable[[ModelReply], Decision],
     instructions: Form,
@@ -139,20 +139,20 @@ def instructed_agent(  # noqa: PLR0913
     """
     stops = each("stop", stop, str, "texts")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
-    before = optional(history, inputs)
+    before = history_keys(history, inputs)
     # Mostly the same in every run.
     depends = instructions.inputs or SCRATCHPAD in instructions.text.variables
-    constant = None if depends else SystemMessage(instructions.text.filled(instructions.fixed, ai=instructions.ai))
+    constant = None if depends else SystemMessage(instructions.text.render(instructions.fixed, ai=instructions.ai))
 
     def request(run: Run) -> ChatRequest:
-        system = constant or SystemMessage(instructions.filled(run))
-        head = (system, *examples, *earlier(run.inputs, before), UserMessage(question.filled(run)))
+        system = constant or SystemMessage(instructions.render(run))
+        head = (system, *examples, *history_messages(run.inputs, before), UserMessage(question.render(run)))
         messages = head if steps is None else Conversation(head, run.steps, steps)
         return ChatRequest(messages, tools=tools, stop=stops, schema=schema)
 
     def conclude(run: Run) -> CallModel:
         asked = request(run)
-        messages = to_conclude(asked.messages)
+        messages = conclude_messages(asked.messages)
         return CallModel(replace(asked, messages=messages, schema=last_schema, tool_choice="none"))
 
     return chat_agent(

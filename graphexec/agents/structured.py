@@ -15,10 +15,10 @@ from graphexec._arguments import each
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import AnswerReader, in_json, opening
-from graphexec.agents.prompt import format_observation, observed, template, tools_of
-from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
-from graphexec.agents.text_parsing import unreadable
+from graphexec.agents.answers import AnswerReader, decision_pattern, make_json_reader
+from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
+from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
+from graphexec.agents.text_parsing import unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool
@@ -58,17 +58,17 @@ def create_structured_agent(
     variables are the inputs of a run. About five worked `examples` that use these tools make a small model twice as
     good. `history`, and the errors raised, are those of `create_chat_agent`.
     """
-    tools = tools_of(tools)
+    tools = validate_tools(tools)
     if any(tool.name == FINAL_ANSWER for tool in tools):
         raise ToolDefinitionError(f"a tool is named {FINAL_ANSWER}, as the answer is; rename it with @tool(name=...)")
     several = each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
-    return instructed_agent(
+    return make_instructed_agent(
         model,
         read,
-        form(prompt, tools, required=("tools",)),
-        Form(template(question, required=(), name="question"), {}, thoughts),
+        make_form(prompt, tools, required=("tools",)),
+        Form(parse_template(question, required=(), name="question"), {}, format_thoughts),
         history=history,
-        answer=answering,
+        answer=make_answer_reader,
         steps=_step_messages,
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools),
@@ -80,7 +80,7 @@ def create_structured_agent(
 def _step_messages(steps: Steps) -> Iterator[Message]:
     for step in steps:
         yield AssistantMessage(step.action.log)
-        yield UserMessage(f"Observation: {observed(step)}")
+        yield UserMessage(f"Observation: {observation_text(step)}")
 
 
 def _example_messages(example: WorkedExample) -> Iterator[Message]:
@@ -129,12 +129,12 @@ def _prefix_references(schema: Any, prefix: str) -> Any:
     return schema
 
 
-_ANSWER = opening(FINAL_ANSWER, "(?:answer|action_input)")
+_ANSWER = decision_pattern(FINAL_ANSWER, "(?:answer|action_input)")
 
 
-def answering() -> AnswerReader:
+def make_answer_reader() -> AnswerReader:
     """Return what reads the answer while its reply comes, if the decision begins with the action."""
-    return in_json(_ANSWER, lambda said: _ANSWER.fullmatch(said.strip()) is not None)
+    return make_json_reader(_ANSWER, lambda said: _ANSWER.fullmatch(said.strip()) is not None)
 
 
 def read(reply: ModelReply) -> Decision:
@@ -149,7 +149,7 @@ def read(reply: ModelReply) -> Decision:
         cut = reply.finish_reason == "length"
         raise _unreadable(text, "it was cut at the token limit" if cut else f"it is not JSON: {error}") from None
     match decision.get("action"):
-        case "final_answer" if keys := [key for key in decision if _answers(key, decision[key])]:
+        case "final_answer" if keys := [key for key in decision if _is_answer(key, decision[key])]:
             return AgentFinish({"output": format_observation(decision[keys[0]])}, text)
         case str(tool) if isinstance(decision.get("action_input"), (dict, str)):
             return (AgentAction(tool, decision["action_input"], text),)
@@ -157,7 +157,7 @@ def read(reply: ModelReply) -> Decision:
             raise _unreadable(text, "it has neither an action with an action_input nor a final_answer with an answer")
 
 
-def _answers(key: str, value: object) -> bool:
+def _is_answer(key: str, value: object) -> bool:
     return key == "answer" or (key == "action_input" and isinstance(value, str))
 
 
@@ -166,7 +166,7 @@ def _unreadable(text: str, why: str) -> ParseError:
         'Reply with one JSON object: {"action": "<tool>", "action_input": {...}} or '
         '{"action": "final_answer", "answer": "..."}'
     )
-    return unreadable(why, text, form, prose="{" not in text)
+    return unreadable_error(why, text, form, prose="{" not in text)
 
 
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (

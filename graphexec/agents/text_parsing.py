@@ -17,7 +17,7 @@ BOTH = "Parsing LLM output produced both a final answer and a parse-able action:
 _NUMBER = r"[ \t]{0,3}\d{0,3}[ \t]{0,3}"
 
 
-def label(words: str) -> re.Pattern[str]:
+def make_label_pattern(words: str) -> re.Pattern[str]:
     """Return the pattern of a label: as it is written anywhere, in another case where a line begins with it.
 
     Numbers and blanks may stand behind each word: `Action 1 Input 1 :`.
@@ -26,26 +26,26 @@ def label(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?:{written}|(?im:^[ \t]{{0,4}}{written})){_NUMBER}:")
 
 
-ACTION = label("Action")
-INPUT = label("Action Input")
-FINAL = label("Final Answer")
+ACTION = make_label_pattern("Action")
+INPUT = make_label_pattern("Action Input")
+FINAL = make_label_pattern("Final Answer")
 
 
-def invention(words: str) -> re.Pattern[str]:
+def make_invention_pattern(words: str) -> re.Pattern[str]:
     """Return the pattern of a line that begins with what only the program may say, such as `Observation`."""
     return re.compile(rf"(?m)^(?:{words}|(?i:[ \t*_#>]{{0,4}}{words}{_NUMBER}:))")
 
 
-_OBSERVATION = invention("Observation")
+_OBSERVATION = make_invention_pattern("Observation")
 
 
-def believed(text: str, invented: re.Pattern[str] = _OBSERVATION) -> str:
+def strip_invention(text: str, invented: re.Pattern[str] = _OBSERVATION) -> str:
     """Return the text before an observation of the model's own: neither that nor what follows is ever believed."""
     found = invented.search(text)
     return text[: found.start()].removesuffix("\n") if found else text
 
 
-def last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+def find_last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     """Return the last place where the pattern matches."""
     found = None
     for found in pattern.finditer(text):  # noqa: B007 - the last one is wanted
@@ -53,7 +53,7 @@ def last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return found
 
 
-def action_in(text: str, reply: ModelReply) -> tuple[int, AgentAction] | None:
+def find_action(text: str, reply: ModelReply) -> tuple[int, AgentAction] | None:
     """Return where the first `Action:` with an `Action Input:` stands in the believed text, and what it says.
 
     Raises `ParseError` if the reply was cut at the token limit, in the middle of the input for all one can know.
@@ -62,14 +62,14 @@ def action_in(text: str, reply: ModelReply) -> tuple[int, AgentAction] | None:
     given = INPUT.search(text, action.end()) if action else None
     if action is None or given is None:
         return None
-    refuse_cut(reply, text)
-    tool = unfenced(text[action.end() : given.start()].strip()).strip("`").strip()
+    reject_cut_reply(reply, text)
+    tool = strip_fence(text[action.end() : given.start()].strip()).strip("`").strip()
     tool_input = text[given.end() :].strip()
-    inner = unfenced(tool_input)
-    return action.start(), AgentAction(tool, unquoted(tool_input) if inner == tool_input else inner, text)
+    inner = strip_fence(tool_input)
+    return action.start(), AgentAction(tool, strip_quotes(tool_input) if inner == tool_input else inner, text)
 
 
-def decision(text: str, found: tuple[int, AgentAction] | None, answer: re.Match[str] | None) -> Decision:
+def make_decision(text: str, found: tuple[int, AgentAction] | None, answer: re.Match[str] | None) -> Decision:
     """Return the action that was found, or the answer behind its label. Raises `ParseError` for neither or both."""
     if found and answer:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
@@ -82,7 +82,7 @@ def decision(text: str, found: tuple[int, AgentAction] | None, answer: re.Match[
     raise ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
 
 
-def unreadable(why: str, said: str, form: str, *, prose: bool) -> ParseError:
+def unreadable_error(why: str, said: str, form: str, *, prose: bool) -> ParseError:
     """Return the error of a reply that is no decision; the model is asked to write in the `form`."""
     return ParseError(
         f"the reply could not be read: {why}: {said}",
@@ -92,7 +92,7 @@ def unreadable(why: str, said: str, form: str, *, prose: bool) -> ParseError:
     )
 
 
-def refuse_cut(reply: ModelReply, text: str) -> None:
+def reject_cut_reply(reply: ModelReply, text: str) -> None:
     """Raise `ParseError` if the reply was cut at the token limit and `text` is all of it.
 
     What would have come is not known, so the action is not carried out.
@@ -102,7 +102,7 @@ def refuse_cut(reply: ModelReply, text: str) -> None:
         raise ParseError(f"the reply was cut at the token limit: {text}", observation=told, llm_output=text)
 
 
-def unquoted(text: str) -> str:
+def strip_quotes(text: str) -> str:
     """Text without the quotes around it, if they are around it: an unbalanced one belongs to it."""
     inner = text[1:-1]
     return inner if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in inner else text
@@ -114,7 +114,7 @@ _INLINE = re.compile(r"```(?:json(?=[ \t]{0,3}[\[{]))?", re.IGNORECASE)
 _FENCE = "```"
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """Text without the fence around it and the fence's language, if one fence is around all of it."""
     block = _BLOCK.match(text)
     opened = block or _INLINE.match(text)

@@ -9,8 +9,8 @@ from graphexec._arguments import TEXT, check
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.prompt import Template, observed, template, tools_of
-from graphexec.agents.scratchpad import Form, instructed_agent, thoughts
+from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
+from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.tools import AnyTool
@@ -35,16 +35,16 @@ def create_tool_calling_agent(
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
     invalid argument.
     """
-    specs = tuple(tool.spec for tool in tools_of(tools))
+    specs = tuple(tool.spec for tool in validate_tools(tools))
     check("", ("system", system, TEXT))
-    question = Form(template(prompt, required=()), {}, thoughts)
+    question = Form(parse_template(prompt, required=()), {}, format_thoughts)
     # Elsewhere the prompt is the instructions: a question would be lost without a word.
     if not question.inputs:
         raise InputError(
             "the prompt has no variable, so no input is used; write {input} in it, and pass instructions as system=..."
         )
-    instructions = Form(Template(((system, None),)), {}, thoughts)
-    return instructed_agent(model, read, instructions, question, history=history, steps=step_messages, tools=specs)
+    instructions = Form(Template(((system, None),)), {}, format_thoughts)
+    return make_instructed_agent(model, read, instructions, question, history=history, steps=step_messages, tools=specs)
 
 
 def step_messages(steps: Steps) -> Iterator[Message]:
@@ -58,12 +58,12 @@ def step_messages(steps: Steps) -> Iterator[Message]:
         answered = _steps_of_reply(steps, position)
         if step.action.message is None or not answered:
             yield AssistantMessage(step.action.log)
-            yield UserMessage(observed(step))
+            yield UserMessage(observation_text(step))
             position += 1
             continue
         yield AssistantMessage(step.action.message.content, tuple(call for call, _ in answered))
         for call, one in answered:
-            yield ToolMessage(call.id, observed(one))
+            yield ToolMessage(call.id, observation_text(one))
         position += len(answered)
 
 

@@ -92,7 +92,7 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
     if name is None and base_url is not None:
         raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.local.weights import CATALOGUE, DEFAULT, meant
+    from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
@@ -100,7 +100,7 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
     # The provider's own server would be asked, with the user's key.
     elsewhere = base_url or os.environ.get(OPENAI.base_url_variable)
-    if not elsewhere and (ours := meant(named)) is not None:
+    if not elsewhere and (ours := suggest_weights(named)) is not None:
         raise UsageError(
             f"there is no model {named}; did you mean --model {ours}? Else name its server with --base-url"
         )

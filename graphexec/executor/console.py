@@ -7,7 +7,7 @@ import sys
 from typing import Final, TextIO, final
 
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
-from graphexec.agents.prompt import format_observation, observed
+from graphexec.agents.prompt import format_observation, observation_text
 from graphexec.errors import described
 from graphexec.executor.iteration import NewSteps, calls_tools, name_in_batch
 from graphexec.executor.result import Ending
@@ -77,8 +77,8 @@ class ConsolePrinter:
 
     def _observation(self, step: AgentStep) -> str:
         if step.action.tool == EXCEPTION_TOOL:
-            return f"{step.action.log.strip()}\n<- could not be read: {observed(step)}"
-        return f"<- {observed(step)}"
+            return f"{step.action.log.strip()}\n<- could not be read: {observation_text(step)}"
+        return f"<- {observation_text(step)}"
 
     def _print_ending(self, ending: Ending) -> None:
         match ending:

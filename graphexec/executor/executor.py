@@ -37,7 +37,7 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_s
 from graphexec.runtime.loop import follow
 from graphexec.runtime.observers import OnEvent
 from graphexec.tools import AnyTool, tools_by_name
-from graphexec.tools.calling import Lookup, calling
+from graphexec.tools.calling import Lookup, make_tool_handler
 from graphexec.tools.tool import ErrorPolicy
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class AgentExecutor:
         self._memory = memory
         self._observers = Observers(validate_observers(observers), verbose)
         answers = answers_of(self.agent, memory)
-        answers[CallTool] = calling(
+        answers[CallTool] = make_tool_handler(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
         # Users without a type checker pass other things.

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from graphexec._arguments import check, whole
 from graphexec.actions import AgentStep, Run, Steps
-from graphexec.agents.prompt import observed
+from graphexec.agents.prompt import observation_text
 from graphexec.errors import InputError
 from graphexec.executor.table import LimitReached, Ready, plan, stopped_response
 from graphexec.kernel.graph import Graph, check_table, edges, edges_of, on
@@ -120,11 +120,12 @@ def _same(one: AgentStep, other: AgentStep) -> bool:
         # What could not be read is told by what the model said: the observation may be the same for all.
         and (one.status != "parse_error" or one.action.log == other.action.log)
         # As text: what == means is the observation's own affair.
-        and observed(dataclasses.replace(one, told=None)) == observed(dataclasses.replace(other, told=None))
+        and observation_text(dataclasses.replace(one, told=None))
+        == observation_text(dataclasses.replace(other, told=None))
     )
 
 
 def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
-    told = f"{observed(last)}\n{WARNING.format(times=times)}"
+    told = f"{observation_text(last)}\n{WARNING.format(times=times)}"
     return Run(run.inputs, Steps([*before, dataclasses.replace(last, told=told)]))

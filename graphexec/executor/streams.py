@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, final
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
-from graphexec.agents.prompt import observed
+from graphexec.agents.prompt import observation_text
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor.iteration import NewSteps, calls_tools
 from graphexec.executor.result import Ending
@@ -174,7 +174,7 @@ def _step_chunk(step: AgentStep) -> Chunk:
 
 def _observation_message(step: AgentStep) -> Message:
     call_id = step.action.call_id
-    return UserMessage(observed(step)) if call_id is None else ToolMessage(call_id, observed(step))
+    return UserMessage(observation_text(step)) if call_id is None else ToolMessage(call_id, observation_text(step))
 
 
 # The node that stores an ending, and returns it unchanged.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from graphexec._arguments import MODEL, TIMEOUT, check, maybe, whole
-from graphexec.agents.prompt import Template, template
+from graphexec.agents.prompt import Template, parse_template
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
@@ -93,7 +93,7 @@ class SummaryMemory(TurnMemory):
         )
         if self.summaries == self.history:
             raise InputError("SummaryMemory's summaries are its history; give them a history of their own")
-        read = template(self.prompt, required=("summary", "turns"))
+        read = parse_template(self.prompt, required=("summary", "turns"))
         odd = [name for name in read.variables if name not in ("summary", "turns", "human", "ai")]
         if odd:
             raise InputError(f"SummaryMemory's prompt has {{{odd[0]}}}, which nothing fills; write {{{{ for a brace")
@@ -156,7 +156,7 @@ class SummaryMemory(TurnMemory):
         if covered >= len(older):
             return None
         values = {"summary": summary or _NOTHING_YET, "turns": self._text(older[covered:])}
-        return ChatRequest((UserMessage(self._template.filled(values | {"human": self.human, "ai": self.ai})),))
+        return ChatRequest((UserMessage(self._template.render(values | {"human": self.human, "ai": self.ai})),))
 
     def _summary_of(self, turns: Sequence[Turn]) -> tuple[str, int]:
         summaries = {summary.input: summary.output for summary in self.summaries.turns()}

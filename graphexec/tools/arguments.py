@@ -26,7 +26,7 @@ class Arguments(NamedTuple):
     context_type: type | None
 
 
-def arguments_of(function: Callable[..., Any], name: str) -> Arguments:
+def read_signature(function: Callable[..., Any], name: str) -> Arguments:
     """Return the arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
     try:
         hints = resolved(function, extras=True)

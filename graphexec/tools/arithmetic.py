@@ -19,7 +19,7 @@ LARGEST = 10**308
 _BITS = 1024
 _DECIMALS = 30
 
-KNOWN = "+ - * / // % ** ( ), sqrt, abs, round, min, max, pi and e"
+SYNTAX = "+ - * / // % ** ( ), sqrt, abs, round, min, max, pi and e"
 
 
 class ExpressionError(ValueError):
@@ -103,10 +103,10 @@ def _check(text: str) -> None:
         found = _TOKEN.match(text, position)
         if found is None:
             odd = text[position:].split(maxsplit=1)[0]
-            raise ExpressionError(f"{_quote(odd)} is not arithmetic; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quote(odd)} is not arithmetic; write numbers with {SYNTAX}")
         name = found["name"]
         if name is not None and name not in _FUNCTIONS and name not in _CONSTANTS:
-            raise ExpressionError(f"{_quote(name)} is not known here; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quote(name)} is not known here; write numbers with {SYNTAX}")
         position = found.end()
 
 
@@ -127,7 +127,7 @@ def _value(tree: ast.expr) -> Number:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _check_range(_call_function(name, [_value(argument) for argument in arguments]))
         case _:
-            raise ExpressionError(f"{_quote(ast.unparse(tree))} is not arithmetic; write numbers with {KNOWN}")
+            raise ExpressionError(f"{_quote(ast.unparse(tree))} is not arithmetic; write numbers with {SYNTAX}")
 
 
 def _check_range(number: Number) -> Number:

@@ -33,14 +33,14 @@ from graphexec.tools.tool import (
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
 
 # What comes of an attempt.
-Came: TypeAlias = ToolResult | ToolRaisedError
+AttemptResult: TypeAlias = ToolResult | ToolRaisedError
 
 # Whether the name of a tool must be called as it is written.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
 _LOOKUP = Constraint("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
 
 
-def calling(
+def make_tool_handler(
     tools: Mapping[str, AnyTool],
     *,
     on_error: ErrorPolicy = "observe",
@@ -123,7 +123,7 @@ def _unknown(requested: str, names: Iterable[str]) -> str:
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 
-async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
+async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
     if tool.retry is None:
         return await _attempt(tool, arguments, io)
 
@@ -148,7 +148,7 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
         return raised.with_traceback(None)
 
 
-async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
+async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
     if tool.timeout is None:
         return await _call(tool, arguments, io)
     came = await io.within(partial(_call, tool, arguments, io), tool.timeout)
@@ -158,14 +158,14 @@ async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Came:
     return came
 
 
-def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, Came]:
+def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
     if not io.blocking and (tool.is_async or tool.async_function is not None):
         # Not through `io.either`, whose coroutine each waiting call would keep.
         return _await_tool(tool, arguments)
     return io.call(_call_tool, tool, arguments)
 
 
-def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
+def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
     try:
         if tool.is_async:
             return _make_result(tool, own_loop(partial(tool.function, **arguments)))
@@ -181,7 +181,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
         return ToolRaisedError(error)
 
 
-async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> Came:
+async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
     try:
         return _make_result(tool, await (tool.async_function or tool.function)(**arguments))
     except BaseException as error:

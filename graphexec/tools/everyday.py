@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from graphexec.tools.arithmetic import evaluate, write
 from graphexec.tools.tool import AnyTool, Tool, tool
-from graphexec.tools.units import convert, unit
+from graphexec.tools.units import convert, find_unit
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -21,7 +21,7 @@ def calculator(expression: str) -> str:
 @tool
 def convert_units(value: float, from_unit: str, to_unit: str) -> str:
     """Convert a value from one unit to another: length, mass, temperature, volume, time, speed or data."""
-    source, target = unit(from_unit), unit(to_unit)
+    source, target = find_unit(from_unit), find_unit(to_unit)
     return f"{_format_number(value)} {source.symbol} = {_format_number(convert(value, source, target))} {target.symbol}"
 
 
@@ -29,7 +29,7 @@ def _format_number(number: float) -> str:
     return f"{number:.{min(15, max(6, len(f'{abs(number):.0f}')))}g}"
 
 
-def today_by(clock: Callable[[], dt.date]) -> Tool[[], str]:
+def make_today(clock: Callable[[], dt.date]) -> Tool[[], str]:
     """Make the tool that tells the date by `clock`."""
 
     @tool
@@ -42,6 +42,6 @@ def today_by(clock: Callable[[], dt.date]) -> Tool[[], str]:
     return today
 
 
-today = today_by(dt.date.today)
+today = make_today(dt.date.today)
 
 EVERYDAY_TOOLS: tuple[AnyTool, ...] = (calculator, convert_units, today)

@@ -126,7 +126,7 @@ class Tool(Generic[P, R_co]):
         properties: Mapping[str, Mapping[str, Any]] = self.parameters["properties"]
         required = self.parameters.get("required", ())
         shown = ", ".join(
-            f"{name}{'' if name in required else '?'}: {_kind(schema)}" for name, schema in properties.items()
+            f"{name}{'' if name in required else '?'}: {_format_schema(schema)}" for name, schema in properties.items()
         )
         return f"{self.name}({shown})"
 
@@ -265,11 +265,11 @@ def tool(  # noqa: PLR0913
         ("async_function", async_function, maybe(_ASYNC_FUNCTION, "the function, in a thread")),
         error=ToolDefinitionError,
     )
-    retry = _retry(retries, retry_on, retry_wait, subject)
+    retry = _make_retry_policy(retries, retry_on, retry_wait, subject)
 
-    def made(undecorated: Callable[..., Any]) -> AnyTool:
+    def decorate(undecorated: Callable[..., Any]) -> AnyTool:
         return dataclasses.replace(
-            _tool(undecorated, name, description),
+            _make_tool(undecorated, name, description),
             return_direct=return_direct,
             timeout=timeout,
             on_error=on_error,
@@ -278,10 +278,10 @@ def tool(  # noqa: PLR0913
             async_function=async_function,
         )
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _format_schema(schema: Mapping[str, Any]) -> str:
     """A JSON schema in a word or two: `string`, `"C" | "F"`, `list of number`, the name of a class."""
     match schema:
         case {"enum": [*values]}:
@@ -291,14 +291,16 @@ def _kind(schema: Mapping[str, Any]) -> str:
         case {"$ref": str(reference)}:
             return reference.rpartition("/")[2]
         case {"anyOf": [*kinds]}:
-            return " | ".join(_kind(kind) for kind in kinds)
+            return " | ".join(_format_schema(kind) for kind in kinds)
         case {"type": "array", "items": items}:
-            return f"list of {_kind(items)}"
+            return f"list of {_format_schema(items)}"
         case _:
             return str(schema.get("type", "any"))
 
 
-def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str) -> RetryPolicy | None:
+def _make_retry_policy(
+    times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str
+) -> RetryPolicy | None:
     classes = on if isinstance(on, tuple) else (on,)
     for one in classes:
         # Users without a type checker give texts, and classes that are no Exception.
@@ -316,7 +318,7 @@ def _retry(times: int, on: type[Exception] | tuple[type[Exception], ...], wait: 
     )
 
 
-def _tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
+def _make_tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
     if not callable(function):
@@ -326,9 +328,9 @@ def _tool(function: Callable[..., Any], name: str | None, description: str | Non
     if not described:
         raise ToolDefinitionError(f"{called} has no docstring, so no model knows what it does; write one line")
     # pydantic, which reads the annotations, is loaded by those who make tools.
-    from graphexec.tools.arguments import arguments_of
+    from graphexec.tools.arguments import read_signature
 
-    read = arguments_of(function, called)
+    read = read_signature(function, called)
     schema = read.arguments.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})

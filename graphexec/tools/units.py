@@ -56,7 +56,7 @@ def convert(value: float, source: Unit, target: Unit) -> float:
         ) from None
 
 
-def unit(name: str) -> Unit:
+def find_unit(name: str) -> Unit:
     """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnitError` with those that are close."""
     # The case tells Mb from MB, so it is looked at first.
     key = _normalize(name)

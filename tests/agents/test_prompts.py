@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent
-from graphexec.agents.prompt import template
+from graphexec.agents.prompt import parse_template
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, UserMessage
 from graphexec.models import ScriptedModel
@@ -46,13 +46,13 @@ def test_a_react_prompt_that_lacks_a_variable_is_refused_when_the_agent_is_made(
 )
 def test_braces_that_are_no_variable_are_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(InputError, match=r"write \{\{ and \}\} for braces"):
-        template(text, required=())
+        parse_template(text, required=())
 
 
 def test_double_braces_are_braces_and_values_are_never_templates() -> None:
-    filled = template("{{x}} {a} {b} {a}", required=("a",))
+    filled = parse_template("{{x}} {a} {b} {a}", required=("a",))
     assert filled.variables == ("a", "b")
-    assert filled.filled({"a": "{b}", "b": "{{tools}}", "c": 3}) == "{x} {b} {{tools}} {b}"
+    assert filled.render({"a": "{b}", "b": "{{tools}}", "c": 3}) == "{x} {b} {{tools}} {b}"
 
 
 def travelling(model: ScriptedModel, kind: str) -> Agent:

@@ -23,7 +23,7 @@ from graphexec import (
     snapshot_of,
 )
 from graphexec.actions import Steps
-from graphexec.agents.agent import FINAL, concluding, to_conclude
+from graphexec.agents.agent import FINAL, conclude_messages, conclude_request
 from graphexec.agents.structured import decision_schema
 from graphexec.effects import CallModel
 from graphexec.errors import ModelError
@@ -75,7 +75,7 @@ def test_a_react_agent_is_asked_its_next_question_with_the_sentence_behind_it(pr
     assert model.requests[:2] == other.requests[:2]
     assert len(other.requests) == 3
     assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL}"
-    assert other.requests[2] == concluding(model.requests[2])
+    assert other.requests[2] == conclude_request(model.requests[2])
     assert isinstance(other.requests[2], CompletionRequest if protocol == "completion" else ChatRequest)
 
 
@@ -126,8 +126,8 @@ def test_a_tool_calling_agent_keeps_its_tools_and_may_not_call_them() -> None:
 
 
 def test_a_user_who_spoke_last_is_not_made_to_speak_twice() -> None:
-    assert to_conclude([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL}"),)
-    assert to_conclude([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL))
+    assert conclude_messages([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL}"),)
+    assert conclude_messages([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL))
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])

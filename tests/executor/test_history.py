@@ -24,7 +24,7 @@ from graphexec.agents import (
     create_structured_chat_agent,
     create_xml_agent,
 )
-from graphexec.agents.conversation import messages_of
+from graphexec.agents.conversation import parse_messages
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
@@ -149,7 +149,7 @@ MESSAGES = st.lists(
 @given(MESSAGES)
 def test_messages_stored_as_json_are_read_as_they_were(said: list[Message]) -> None:
     stored = json.loads(json.dumps([dataclasses.asdict(message) for message in said]))
-    assert messages_of(stored) == messages_of(said) == tuple(said)
+    assert parse_messages(stored) == parse_messages(said) == tuple(said)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_messages_stored_as_json_are_read_as_they_were(said: list[Message]) -> N
     ],
 )
 def test_json_that_is_half_a_message_is_none(other: Any) -> None:
-    assert messages_of([*BEFORE, other]) is None
+    assert parse_messages([*BEFORE, other]) is None
 
 
 TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), max_size=4)

@@ -40,8 +40,8 @@ from graphexec.agents import (
     create_structured_chat_agent,
     create_xml_agent,
 )
-from graphexec.agents.answers import AnswerReader, after
-from graphexec.agents.langchain.xml import escaped
+from graphexec.agents.answers import AnswerReader, make_label_reader
+from graphexec.agents.langchain.xml import escape_tags
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.kernel import renamed
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
@@ -329,7 +329,7 @@ def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], s
 
 
 def in_tags(answer: str, closed: bool) -> str:
-    return f"So: <final_answer>{escaped(answer)}{'</final_answer>' if closed else ''}"
+    return f"So: <final_answer>{escape_tags(answer)}{'</final_answer>' if closed else ''}"
 
 
 def behind_a_label(answer: str, lower: bool) -> str:
@@ -427,20 +427,20 @@ def test_a_text_cut_anywhere_gives_what_follows_the_marker(
 ) -> None:
     said = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
-        assert read_in(after("Final Answer:"), said, cuts) == answer.strip()
+        assert read_in(make_label_reader("Final Answer:"), said, cuts) == answer.strip()
         # What the model makes up behind it is no part of it.
         invented = f"{said}\nObservation: {more}\nFinal Answer: {more}"
-        assert read_in(after("Final Answer:"), invented, cuts) == answer.strip()
+        assert read_in(make_label_reader("Final Answer:"), invented, cuts) == answer.strip()
 
 
 @pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
 def test_a_marker_within_a_line_is_none(word: str) -> None:
-    assert read_in(after("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+    assert read_in(make_label_reader("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
 
 
 def test_a_line_that_is_not_made_up_after_all_is_told() -> None:
     text = "AI: one\nobs two\n  Observe!\nObservation: x"
-    assert read_in(after("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
+    assert read_in(make_label_reader("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
 
 
 # Within an action, in a second object, in prose, behind an observation of the model's own, or behind a tool.

@@ -35,10 +35,10 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import refusal
+from graphexec.models.http.failures import classify_response
 from graphexec.models.providers.anthropic import ANTHROPIC
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
-from graphexec.models.providers.anthropic_request import closed, encode, headers, route
+from graphexec.models.providers.anthropic_request import close_schema, encode, headers, route
 from tests.models.actors import HELLO
 
 PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
@@ -350,14 +350,14 @@ def test_an_error_within_a_stream_is_the_one_that_it_names(kind: str, error: typ
 )
 def test_an_overflow_tells_its_numbers(message: str, prompt: int, context: int) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}, "request_id": "req_1"}
-    error = refusal(PEER, 400, httpx.Headers(), json.dumps(body).encode(), now=0.0).error
+    error = classify_response(PEER, 400, httpx.Headers(), json.dumps(body).encode(), now=0.0).error
     assert isinstance(error, ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
 def test_errors_name_anthropics_own_variables() -> None:
-    assert "ANTHROPIC_API_KEY" in str(refusal(PEER, 401, httpx.Headers(), b"", now=0.0).error)
-    lost = str(refusal(PEER, 404, httpx.Headers(), b"", now=0.0).error)
+    assert "ANTHROPIC_API_KEY" in str(classify_response(PEER, 401, httpx.Headers(), b"", now=0.0).error)
+    lost = str(classify_response(PEER, 404, httpx.Headers(), b"", now=0.0).error)
     assert "ANTHROPIC_BASE_URL), which ends before /v1/messages" in lost
     with pytest.raises(InvalidReplyError, match="server for Anthropic's Messages API"):
         decode(b'{"choices": []}', PEER)
@@ -369,7 +369,7 @@ def test_a_schema_is_closed_all_the_way_down_and_tells_what_it_may_not_say() -> 
         "$defs": {"Person": {"type": "object", "properties": {"age": age}, "additionalProperties": True}},
         "oneOf": [{"$ref": "#/$defs/Person", "description": "the one"}, {"type": "array", "items": {"type": "object"}}],
     }
-    assert closed(schema) == {
+    assert close_schema(schema) == {
         "$defs": {
             "Person": {
                 "type": "object",
@@ -413,4 +413,4 @@ ANY = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["properties", "anyOf", "allOf", "items", "format", "minItems", "type"]), ANY))
 def test_closing_a_schema_twice_changes_nothing_more_whatever_it_is(schema: dict[str, Any]) -> None:
-    assert closed(closed(schema)) == closed(schema)
+    assert close_schema(close_schema(schema)) == close_schema(schema)

@@ -23,7 +23,14 @@ from graphexec.errors import (
 )
 from graphexec.models import OpenAICompatible
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import LONGEST_ADVISED, breakdown, key_missing, key_unusable, refusal, retry_after
+from graphexec.models.http.failures import (
+    LONGEST_ADVISED,
+    classify_exception,
+    classify_response,
+    invalid_key_error,
+    missing_key_error,
+    parse_retry_after,
+)
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 
@@ -32,7 +39,7 @@ PEER = Endpoint("gpt-9", "https://api.example/v1", "sk-secret")
 
 def refused(status: int, body: bytes = b"", **headers: str) -> ModelError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return refusal(PEER, status, httpx.Headers(named), body, now=0.0).error
+    return classify_response(PEER, status, httpx.Headers(named), body, now=0.0).error
 
 
 @pytest.mark.parametrize(
@@ -64,12 +71,14 @@ def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: 
 
 def test_errors_name_things_as_neither_python_nor_a_shell_does() -> None:
     headers = httpx.Headers({"location": "https://there/v1", "retry-after": "120"})
-    errors = [refusal(PEER, status, headers, b"", now=0.0).error for status in range(199, 600) if status != 200]
+    errors = [
+        classify_response(PEER, status, headers, b"", now=0.0).error for status in range(199, 600) if status != 200
+    ]
     for raised in (httpx.ReadTimeout, httpx.UnsupportedProtocol, httpx.DecodingError, httpx.ConnectError, OSError):
-        failure = breakdown(PEER, raised(""), seconds=3.0)
+        failure = classify_exception(PEER, raised(""), seconds=3.0)
         assert failure is not None
         errors.append(failure.error)
-    errors += [key_missing(PEER), key_unusable(PEER)]
+    errors += [missing_key_error(PEER), invalid_key_error(PEER)]
     for error in errors:
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
@@ -159,7 +168,7 @@ def test_a_redirect_tells_where_to() -> None:
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
-    assert retry_after(header, now=0.0) == seconds
+    assert parse_retry_after(header, now=0.0) == seconds
 
 
 def test_a_rate_limit_carries_the_wait() -> None:
@@ -171,7 +180,7 @@ def test_a_rate_limit_carries_the_wait() -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_wait_longer_than_the_clients_is_told_as_that(status: int) -> None:
-    failure = refusal(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
+    failure = classify_response(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
     assert not failure.transient
     assert "the server asks for 120 s, more than this client waits (60 s): try again in 120 s" in str(failure.error)
 
@@ -203,7 +212,7 @@ def test_the_longest_wait_is_documented() -> None:
     ],
 )
 def test_each_exception_of_the_client_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
-    failure = breakdown(PEER, error, seconds=3.0)
+    failure = classify_exception(PEER, error, seconds=3.0)
     assert failure is not None
     assert type(failure.error) is kind
     assert text in str(failure.error)
@@ -213,7 +222,7 @@ def test_exceptions_of_others_are_left_alone() -> None:
     class ConnectError(Exception):
         """Named as httpx's, and not httpx's."""
 
-    assert breakdown(PEER, ConnectError(), seconds=3.0) is None
+    assert classify_exception(PEER, ConnectError(), seconds=3.0) is None
     with pytest.raises(ZeroDivisionError):
         scripted_server(ZeroDivisionError()).complete(HELLO)
 

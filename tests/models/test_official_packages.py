@@ -26,7 +26,7 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.providers import anthropic_request, openai_responses
-from graphexec.models.providers.anthropic_request import closed
+from graphexec.models.providers.anthropic_request import close_schema
 from tests.models.recorded_dialects import (
     MESSAGE,
     MESSAGE_REPLY,
@@ -178,7 +178,7 @@ def assert_same_message(message: Message, reply: ModelReply) -> None:
     ],
 )
 def test_anthropics_package_makes_the_same_of_a_schema(schema: dict[str, Any]) -> None:
-    assert closed(schema) == transform_schema(schema)
+    assert close_schema(schema) == transform_schema(schema)
 
 
 # A whole schema of a conversation's items is dear to build.

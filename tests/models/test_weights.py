@@ -22,7 +22,7 @@ from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMessage
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
 from graphexec.models.local.llama_process import Settings
-from graphexec.models.local.weights import CATALOGUE, DEFAULT, gguf, meant
+from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf, suggest_weights
 from tests.models.actors import HELLO, Act, Loopback, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
 
@@ -249,7 +249,7 @@ class TestFilesOfTheUsers:
     def test_a_gguf_file_is_taken_as_it_is(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(BYTES)
-        assert gguf(path) == path
+        assert check_gguf(path) == path
 
     @pytest.mark.parametrize("content", [b"", b"GGU", b"PK\x03\x04"])
     def test_any_other_file_is_refused(self, tmp_path: Path, content: bytes) -> None:
@@ -260,9 +260,9 @@ class TestFilesOfTheUsers:
 
     def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(WeightsError, match=r"cannot be read \(No such file or directory\); check the path"):
-            gguf(tmp_path / "mine.gguf")
+            check_gguf(tmp_path / "mine.gguf")
         with pytest.raises(WeightsError, match=f"did you mean model='{DEFAULT}'?"):
-            gguf(Path(DEFAULT))
+            check_gguf(Path(DEFAULT))
 
     def test_a_model_may_be_told_not_to_fetch(self) -> None:
         with pytest.raises(WeightsError, match=r"download=False; fetch them with graphexec\.models\.pull"):
@@ -286,7 +286,7 @@ class TestFilesOfTheUsers:
         path = tmp_path / "mine.gguf"
         path.write_bytes(b"PK")
         with pytest.raises(WeightsError) as wrong:
-            gguf(path)
+            check_gguf(path)
         with pytest.raises(WeightsError) as unknown:
             pull("unknown")
         for error in (wrong.value, unknown.value):
@@ -302,7 +302,7 @@ class TestMisspeltNames:
         "name", ["smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct", "HuggingFaceTB/SmolLM2-360M"]
     )
     def test_a_name_like_one_of_ours_is_told_which(self, name: str) -> None:
-        assert meant(name) == DEFAULT
+        assert suggest_weights(name) == DEFAULT
 
     @pytest.mark.parametrize(
         "name",
@@ -317,7 +317,7 @@ class TestMisspeltNames:
         ],
     )
     def test_a_providers_model_is_never_taken_for_one_of_ours(self, name: str) -> None:
-        assert meant(name) is None
+        assert suggest_weights(name) is None
 
 
 WITH_TOOLS = ChatRequest([UserMessage("hello")], (ToolSpec("add", "Add.", {"type": "object"}),))

@@ -18,7 +18,7 @@ from graphexec import AgentExecutor, AgentFinish, RunResult, Tool, create_react_
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models import ScriptedModel
-from graphexec.tools.calling import calling
+from graphexec.tools.calling import make_tool_handler
 from tests.drivers import LIVE
 from tests.executor.actors import (
     AnyTool,
@@ -248,14 +248,14 @@ def titled(*names: str) -> dict[str, AnyTool]:
 def test_an_unknown_name_is_answered_with_the_closest_one_behind_langchains_sentence(
     requested: str, suggested: str
 ) -> None:
-    result = reply_of(calling(titled("web_search", "Calculate")), CallTool(requested, "x"))
+    result = reply_of(make_tool_handler(titled("web_search", "Calculate")), CallTool(requested, "x"))
     first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
     assert result == ToolResult(first + suggested, "unknown_tool")
 
 
 @given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
 def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name: str, names: list[str]) -> None:
-    result = reply_of(calling(titled(*names)), CallTool(name, "x"))
+    result = reply_of(make_tool_handler(titled(*names)), CallTool(name, "x"))
     if name in names:
         assert result == ToolResult("x")
     else:
@@ -265,26 +265,26 @@ def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name:
 
 def test_names_in_another_case_are_found_if_so_wanted() -> None:
     tools = titled("Web_Search", "Straße")
-    handler = calling(tools, lookup="case_insensitive")
+    handler = make_tool_handler(tools, lookup="case_insensitive")
     for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
         assert reply_of(handler, CallTool(name, "x")) == ToolResult("x")
     assert reply_of(handler, CallTool("websearch", "x")).observation == (
         "websearch is not a valid tool, try one of [Web_Search, Straße]. Did you mean Web_Search?"
     )
-    assert reply_of(calling(tools), CallTool("web_search", "x")).status == "unknown_tool"
+    assert reply_of(make_tool_handler(tools), CallTool("web_search", "x")).status == "unknown_tool"
 
 
 def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() -> None:
     tools = titled("search", "Search")
-    assert reply_of(calling(tools), CallTool("Search", "x")) == ToolResult("x")
+    assert reply_of(make_tool_handler(tools), CallTool("Search", "x")) == ToolResult("x")
     with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
-        calling(tools, lookup="case_insensitive")
+        make_tool_handler(tools, lookup="case_insensitive")
 
 
 @pytest.mark.parametrize("wrong", ["fuzzy", ["exact"], None])
 def test_a_lookup_that_is_none_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
-        calling({}, lookup=wrong)
+        make_tool_handler({}, lookup=wrong)
 
 
 class Opaque:
@@ -349,7 +349,7 @@ def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -
 
 
 def test_the_handler_of_tools_answers_without_an_executor() -> None:
-    handler = calling({"echo": echo})
+    handler = make_tool_handler({"echo": echo})
     assert reply_of(handler, CallTool("echo", "hi")) == ToolResult("hi")
     assert reply_of(handler, CallTool("echo", {"text": "hi"})) == ToolResult("hi")
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, write
-from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, today, today_by
-from graphexec.tools.units import UNITS, UnknownUnitError, convert, unit
+from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, make_today, today
+from graphexec.tools.units import UNITS, UnknownUnitError, convert, find_unit
 
 _NUMBERS = st.one_of(
     st.integers(0, 10**6).map(str),
@@ -209,23 +209,23 @@ def test_converting_there_and_back_changes_nothing(value: float, source: object,
 def test_every_unit_is_found_by_each_of_its_names() -> None:
     for one in UNITS:
         for name in one.names:
-            assert unit(name) is one, name
-            assert unit(f" {name.upper()} ").dimension == one.dimension, name
+            assert find_unit(name) is one, name
+            assert find_unit(f" {name.upper()} ").dimension == one.dimension, name
 
 
 @given(st.text())
 def test_no_unit_is_anything_but_found_or_unknown(name: str) -> None:
     with contextlib.suppress(UnknownUnitError):
-        assert unit(name) in UNITS
+        assert find_unit(name) in UNITS
 
 
 def test_today_tells_the_date_and_the_weekday_by_its_clock() -> None:
-    assert today_by(lambda: dt.date(2026, 2, 28))() == "Saturday, 2026-02-28"
+    assert make_today(lambda: dt.date(2026, 2, 28))() == "Saturday, 2026-02-28"
 
 
 def test_the_clock_is_not_shown_to_the_model() -> None:
     assert today.parameters["properties"] == {}
-    assert today_by(dt.date.today).signature == "today()"
+    assert make_today(dt.date.today).signature == "today()"
 
 
 def test_the_worked_examples_are_true() -> None:

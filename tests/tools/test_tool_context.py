@@ -12,7 +12,7 @@ from pydantic import Field
 from graphexec import AgentExecutor, tool
 from graphexec.actions import Run
 from graphexec.effects import CallTool
-from graphexec.tools.calling import calling
+from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, scripted, told_by_every_driver
 
@@ -97,12 +97,15 @@ def test_no_model_can_give_a_run(one: AnyTool) -> None:
 
 @EACH
 def test_a_text_alone_is_the_argument_that_the_model_gives(one: AnyTool) -> None:
-    assert reply_of(calling({one.name: one}), CallTool(one.name, "a", Run({"input": "q"}))).observation == "a for q: "
+    assert (
+        reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", Run({"input": "q"}))).observation
+        == "a for q: "
+    )
 
 
 @EACH
 def test_a_tool_that_is_called_outside_a_run_gets_an_empty_one(one: AnyTool) -> None:
-    assert reply_of(calling({one.name: one}), CallTool(one.name, "a")).observation == "a for None: "
+    assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a")).observation == "a for None: "
 
 
 def test_who_calls_the_tool_directly_passes_the_run() -> None:
@@ -130,7 +133,9 @@ def test_a_method_may_ask_for_the_run() -> None:
 
     one = tool(Notes().add)
     assert one.given_the_run == ("run",)
-    assert reply_of(calling({"add": one}), CallTool("add", "a", Run({"input": "q"}))).observation == "a for q: "
+    assert (
+        reply_of(make_tool_handler({"add": one}), CallTool("add", "a", Run({"input": "q"}))).observation == "a for q: "
+    )
 
 
 def test_each_attempt_gets_the_run() -> None:
@@ -145,5 +150,5 @@ def test_each_attempt_gets_the_run() -> None:
         return "done"
 
     run = Run({"input": "q"})
-    reply_of(calling({"flaky": flaky}), CallTool("flaky", {}, run))
+    reply_of(make_tool_handler({"flaky": flaky}), CallTool("flaky", {}, run))
     assert seen[0] is seen[1] is run

@@ -17,7 +17,7 @@ from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import Observed
 from graphexec.kernel import Entered
-from graphexec.tools.calling import calling
+from graphexec.tools.calling import make_tool_handler
 from tests.executor.actors import (
     AnyTool,
     act,
@@ -52,7 +52,9 @@ def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
 def executor_with(one: AnyTool, **defaults: Any) -> AgentExecutor:
     """An executor whose agent calls the tool once, twice at once, and has an answer then."""
     turns = act(one.name), [act(one.name)] * 2, answer()
-    return AgentExecutor(agent=scripted(*turns), tools=[one], handlers={CallTool: calling({one.name: one}, **defaults)})
+    return AgentExecutor(
+        agent=scripted(*turns), tools=[one], handlers={CallTool: make_tool_handler({one.name: one}, **defaults)}
+    )
 
 
 def kindly(error: Exception) -> str:
@@ -76,7 +78,7 @@ def test_the_executors_policy_is_for_the_tools_that_have_none_of_their_own() -> 
         (kindly, "raise", "that did not work: no page"),
     ]
     for own, default, observed in policies:
-        handler = calling({"raises": raising(error, on_error=own)}, on_error=default)
+        handler = make_tool_handler({"raises": raising(error, on_error=own)}, on_error=default)
         assert reply_of(handler, CallTool("raises", {})).observation == observed
 
 
@@ -116,7 +118,7 @@ def test_a_cancellation_that_a_tool_runs_into_is_no_exception_for_the_function(k
 
 
 def test_bad_arguments_unknown_names_and_timeouts_are_not_the_functions_affair() -> None:
-    handler = calling({"raises": raising(LookupError("no"))}, on_error=kindly)
+    handler = make_tool_handler({"raises": raising(LookupError("no"))}, on_error=kindly)
     assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
     assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
 
@@ -143,13 +145,13 @@ def test_timed_out_result_keeps_the_timeouts_class() -> None:
         released.wait(20)
         return "late"
 
-    result = reply_of(calling({"slow": slow}), CallTool("slow", {}))
+    result = reply_of(make_tool_handler({"slow": slow}), CallTool("slow", {}))
     released.set()
     assert (result.status, result.error) == ("timed_out", "TimeoutError")
 
 
 def test_other_results_have_no_error() -> None:
-    handler = calling({"raises": raising(LookupError("no")), "echo": echo})
+    handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": echo})
     for name, arguments in (("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})):
         assert reply_of(handler, CallTool(name, arguments)).error is None
     assert CallTool("echo", {}).cut(Exhausted("seconds", 1, 1)).error is None
@@ -180,7 +182,7 @@ def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=r"raises has on_error=.*; give 'observe', 'raise', or a function"):
         raising(LookupError("no"), on_error=policy)
     with pytest.raises(InputError, match=r"^handle_tool_errors is .*; give 'observe', 'raise', or a function"):
-        calling({}, on_error=policy)
+        make_tool_handler({}, on_error=policy)
 
 
 def test_a_policy_that_would_have_to_be_awaited_is_refused() -> None:

@@ -20,7 +20,7 @@ from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models import ScriptedModel
-from graphexec.tools.calling import calling
+from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.formatting import format_observation
 from tests.executor.actors import (
     AnyTool,
@@ -114,7 +114,7 @@ def gives(returned: object, **settings: Any) -> AnyTool:
 
 
 def told_of(one: AnyTool, **defaults: Any) -> str | None:
-    result = reply_of(calling({"give": one}, **defaults), CallTool("give", {}))
+    result = reply_of(make_tool_handler({"give": one}, **defaults), CallTool("give", {}))
     told: str | None = result.told
     return told
 
@@ -140,7 +140,7 @@ def test_the_executors_length_is_for_the_tools_that_have_none_of_their_own() -> 
 
 def test_what_is_told_of_an_object_is_cut_as_its_json() -> None:
     station = Station("north")
-    result = reply_of(calling({"give": gives(station, max_observation=9)}), CallTool("give", {}))
+    result = reply_of(make_tool_handler({"give": gives(station, max_observation=9)}), CallTool("give", {}))
     assert result.observation is station
     assert result.told == '{"name":"\n[... 19 more characters were cut; ask for less]'
 
@@ -156,20 +156,20 @@ def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
         """Fail with a page."""
         raise ValueError("<html>" * 1_000)
 
-    result = reply_of(calling({"give": give}), CallTool("give", {}))
+    result = reply_of(make_tool_handler({"give": give}), CallTool("give", {}))
     assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
     assert result.told == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
 
 
 def test_what_helps_to_mend_a_call_is_told_whole() -> None:
-    handler = calling({"give": gives("x", max_observation=1)}, max_observation=1)
+    handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
         assert reply_of(handler, call).told is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_what_is_told_is_never_longer_than_asked_for_and_its_note(observation: Any, most: int) -> None:
-    result = reply_of(calling({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
+    result = reply_of(make_tool_handler({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
     whole = format_observation(observation)
     assert result.observation is observation
     assert (result.told is None) == (len(whole) <= most)
@@ -209,4 +209,4 @@ def test_a_length_that_is_none_is_refused(most: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=f"a tool has max_observation=.*; {says} the executor's"):
         tool(max_observation=most)
     with pytest.raises(InputError, match=f"^max_observation is .*; {says} no limit"):
-        calling({}, max_observation=most)
+        make_tool_handler({}, max_observation=most)

@@ -22,7 +22,7 @@ from graphexec.runtime.progress import Listener, heard_by
 from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
-from graphexec.tools.calling import calling
+from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.tool import LONGEST_WAIT
 from tests.executor.actors import (
     AnyTool,
@@ -61,12 +61,12 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[A
 
 
 def called(one: AnyTool) -> ToolResult:
-    result: ToolResult = reply_of(calling({one.name: one}), CALL)
+    result: ToolResult = reply_of(make_tool_handler({one.name: one}), CALL)
     return result
 
 
 async def acalled(one: AnyTool) -> ToolResult:
-    result: ToolResult = await calling({one.name: one}).answer(CALL, call_of(CALL), ASYNC)
+    result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, call_of(CALL), ASYNC)
     return result
 
 
@@ -230,7 +230,7 @@ def test_a_timeout_error_of_the_tools_own_is_tried_again() -> None:
 
 def test_bad_arguments_are_not_tried_again() -> None:
     one, calls = flaky(retries=3)
-    assert reply_of(calling({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
+    assert reply_of(make_tool_handler({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
     assert calls == []
 
 

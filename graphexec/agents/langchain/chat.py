@@ -7,11 +7,11 @@ from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import after
-from graphexec.agents.langchain.json_action import acts, blobs, not_one_action, read_decision, refuse_answer_tool
-from graphexec.agents.prompt import tools_of
-from graphexec.agents.scratchpad import form, instructed_agent, previous_work
-from graphexec.agents.text_parsing import BOTH, FINAL, believed, last
+from graphexec.agents.answers import make_label_reader
+from graphexec.agents.langchain.json_action import action_error, find_json, is_action, read_decision, reject_answer_tool
+from graphexec.agents.prompt import validate_tools
+from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
+from graphexec.agents.text_parsing import BOTH, FINAL, find_last, strip_invention
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -38,7 +38,7 @@ Final Answer: the answer to the question"""
 CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
 # Reads the answer while its reply comes.
-answering = partial(after, "Final Answer:")
+make_answer_reader = partial(make_label_reader, "Final Answer:")
 
 STOP = ("Observation:",)
 
@@ -62,11 +62,13 @@ def create_chat_agent(
     Raises `ToolDefinitionError` for invalid tools and for one with the answer's name, and `InputError` for any other
     invalid argument.
     """
-    tools = tools_of(tools)
-    refuse_answer_tool(tools)
-    instructions = form(prompt, tools, required=("tools",))
-    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
-    return instructed_agent(model, read, instructions, asked, stop=stop, history=history, answer=answering)
+    tools = validate_tools(tools)
+    reject_answer_tool(tools)
+    instructions = make_form(prompt, tools, required=("tools",))
+    asked = make_form(question, tools, required=("agent_scratchpad",), scratchpad=format_previous_work, name="question")
+    return make_instructed_agent(
+        model, read, instructions, asked, stop=stop, history=history, answer=make_answer_reader
+    )
 
 
 def read(reply: ModelReply) -> Decision:
@@ -74,25 +76,25 @@ def read(reply: ModelReply) -> Decision:
 
     Raises `ParseError` for neither, for both, for two actions, and for JSON that is cut short.
     """
-    text = believed(reply.content)
-    final = last(FINAL, _without_blobs(text))
+    text = strip_invention(reply.content)
+    final = find_last(FINAL, _without_blobs(text))
     if final:
-        around = (*blobs(text[: final.start()]), *blobs(text[final.end() :]))
-        if any(acts(blob) for blob in around):
+        around = (*find_json(text[: final.start()]), *find_json(text[final.end() :]))
+        if any(is_action(blob) for blob in around):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
         return AgentFinish({"output": text[final.end() :].strip()}, text)
-    found = blobs(text)
+    found = find_json(text)
     if not found:
-        raise not_one_action("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
+        raise action_error("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
     if len(found) > 1:
-        raise not_one_action(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+        raise action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     return read_decision(found[0], text, reply)
 
 
 def _without_blobs(text: str) -> str:
     parts: list[str] = []
     position = 0
-    for blob in blobs(text):
+    for blob in find_json(text):
         parts += (text[position : blob.start], " " * (blob.end - blob.start))
         position = blob.end
     return "".join(parts) + text[position:]

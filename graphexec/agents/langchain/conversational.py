@@ -9,10 +9,10 @@ from functools import partial
 
 from graphexec._arguments import TEXT, check
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import after
-from graphexec.agents.prompt import tools_of
-from graphexec.agents.scratchpad import TextProtocol, form, text_agent
-from graphexec.agents.text_parsing import action_in, believed, decision
+from graphexec.agents.answers import make_label_reader
+from graphexec.agents.prompt import validate_tools
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.text_parsing import find_action, make_decision, strip_invention
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -65,11 +65,18 @@ def create_conversational_agent(
         raise InputError(
             f"ai_prefix is {ai_prefix!r}; give the word that stands before what the agent says, such as AI"
         )
-    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
+    asked = make_form(
+        prompt, validate_tools(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad")
+    )
     asked = replace(asked, fixed={**asked.fixed, "ai_prefix": ai_prefix}, ai=label)
     said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
-    return text_agent(
-        model, lambda reply: read(reply, said), asked, stop=stop, protocol=protocol, answer=partial(after, f"{label}:")
+    return make_text_agent(
+        model,
+        lambda reply: read(reply, said),
+        asked,
+        stop=stop,
+        protocol=protocol,
+        answer=partial(make_label_reader, f"{label}:"),
     )
 
 
@@ -81,5 +88,5 @@ def read(reply: ModelReply, said: re.Pattern[str] = _SAID) -> Decision:
 
     Raises `ParseError` if there is neither, or both, and for an action in a reply that was cut at the token limit.
     """
-    text = believed(reply.content)
-    return decision(text, action_in(text, reply), said.search(text))
+    text = strip_invention(reply.content)
+    return make_decision(text, find_action(text, reply), said.search(text))

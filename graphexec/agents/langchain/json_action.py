@@ -10,16 +10,16 @@ from typing import Any, TypeGuard
 from graphexec._json import read_container
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
-from graphexec.agents.answers import AnswerReader, in_json, opening
+from graphexec.agents.answers import AnswerReader, decision_pattern, make_json_reader
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.text_parsing import ACTION, believed, unreadable
+from graphexec.agents.text_parsing import ACTION, strip_invention, unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply
 from graphexec.tools import AnyTool
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
+class JSONText:
     """JSON in a text, as far as one can see, and where it starts and ends there, with its fence."""
 
     text: str
@@ -38,25 +38,25 @@ _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _OBJECT = re.compile(r"\s*(?:\[\s{0,99})?\{\s{0,99}(?:[\"'}]|\Z)")
 
 
-def blobs(text: str) -> list[Blob]:
+def find_json(text: str) -> list[JSONText]:
     """Return the JSON with which a text begins, or what is behind `Action:`, and the JSON in fences.
 
     What does not end reaches to the end: the JSON in a fence may be whole all the same.
     """
     fence = text.find(_FENCE)
     label = ACTION.search(text, 0, fence if fence >= 0 else len(text))
-    bare = list(_bare(text, 0)) or list(_bare(text, label.end() if label else 0))
+    bare = list(_find_bare(text, 0)) or list(_find_bare(text, label.end() if label else 0))
     return [*bare, *_find_fenced(text, bare[-1].end if bare else 0)]
 
 
-def _bare(text: str, start: int) -> Iterator[Blob]:
+def _find_bare(text: str, start: int) -> Iterator[JSONText]:
     while _OBJECT.match(text, start):
-        end = _end(text, start)
-        yield Blob(text[start:end].strip(), start, end)
+        end = _find_end(text, start)
+        yield JSONText(text[start:end].strip(), start, end)
         start = end
 
 
-def _end(text: str, start: int) -> int:
+def _find_end(text: str, start: int) -> int:
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text, start):
         if token[0] in _BRACKETS:
@@ -66,14 +66,14 @@ def _end(text: str, start: int) -> int:
     return len(text)
 
 
-def _find_fenced(text: str, position: int) -> Iterator[Blob]:
+def _find_fenced(text: str, position: int) -> Iterator[JSONText]:
     while opening := _OPENING.search(text, position):
         begin = opening.end()
         if text.startswith(("{", "["), begin):
             tokens = _STRING_OR_FENCE.finditer(text, begin)
             end = next((token.start() for token in tokens if token[0] == _FENCE), len(text))
             position = min(end + len(_FENCE), len(text))
-            yield Blob(text[begin:end].strip(), opening.start(), position)
+            yield JSONText(text[begin:end].strip(), opening.start(), position)
             continue
         end = text.find(_FENCE, begin)
         if end < 0:
@@ -81,7 +81,7 @@ def _find_fenced(text: str, position: int) -> Iterator[Blob]:
         position = end + len(_FENCE)
 
 
-def read_decision(blob: Blob, said: str, reply: ModelReply) -> Decision:
+def read_decision(blob: JSONText, said: str, reply: ModelReply) -> Decision:
     """Read the decision in a blob: an action, or the action `Final Answer`, whose input is the answer.
 
     A missing input is an empty object; the only item of a list is the decision. Raises `ParseError` for anything else.
@@ -90,15 +90,15 @@ def read_decision(blob: Blob, said: str, reply: ModelReply) -> Decision:
         value = read_container(blob.text)
     except ValueError as error:
         cut = reply.finish_reason == "length"
-        raise not_one_action("it was cut at the token limit" if cut else f"it is not JSON: {error}", said) from None
+        raise action_error("it was cut at the token limit" if cut else f"it is not JSON: {error}", said) from None
     match [value] if isinstance(value, dict) else value:
         case [{"action": str(action), **others}]:
             # JSON: its values are anything.
             given: Any = others.get("action_input")
         case [_]:
-            raise not_one_action("it is not an object with an action", said)
+            raise action_error("it is not an object with an action", said)
         case several:
-            raise not_one_action(f"it is a list of {len(several)}; decide on one action at a time", said)
+            raise action_error(f"it is a list of {len(several)}; decide on one action at a time", said)
     if _is_answer(action):
         return AgentFinish({"output": "" if given is None else format_observation(given)}, said)
     tool_input: ToolInput = {} if given is None else given if _is_input(given) else format_observation(given)
@@ -110,18 +110,18 @@ def _is_input(given: Any) -> TypeGuard[ToolInput]:
     return isinstance(given, (dict, str))
 
 
-_ANSWER = opening(r"\s{0,9}(?i:final[ _]answer)\s{0,9}", "action_input")
+_ANSWER = decision_pattern(r"\s{0,9}(?i:final[ _]answer)\s{0,9}", "action_input")
 
 
-def answering() -> AnswerReader:
+def make_answer_reader() -> AnswerReader:
     """Return what reads the answer while its reply comes, if the only JSON there so far begins with the action."""
-    return in_json(_ANSWER, _decides)
+    return make_json_reader(_ANSWER, _is_decision)
 
 
-def _decides(said: str) -> bool:
-    if believed(said) != said:
+def _is_decision(said: str) -> bool:
+    if strip_invention(said) != said:
         return False
-    match blobs(said):
+    match find_json(said):
         case [blob]:
             # The only item of a list, perhaps.
             return _ANSWER.fullmatch(blob.text.removeprefix("[").lstrip()) is not None
@@ -129,7 +129,7 @@ def _decides(said: str) -> bool:
             return False
 
 
-def acts(blob: Blob) -> bool:
+def is_action(blob: JSONText) -> bool:
     """Whether a blob is an action that is not the answer."""
     try:
         return not isinstance(read_decision(blob, "", ModelReply("")), AgentFinish)
@@ -137,17 +137,17 @@ def acts(blob: Blob) -> bool:
         return False
 
 
-def refuse_answer_tool(tools: Sequence[AnyTool]) -> None:
+def reject_answer_tool(tools: Sequence[AnyTool]) -> None:
     """Raise `ToolDefinitionError` if a tool has the name by which an answer is given."""
     for tool in tools:
         if _is_answer(tool.name):
             raise ToolDefinitionError(f"a tool is named {tool.name}, as the answer is; rename it with @tool(name=...)")
 
 
-def not_one_action(why: str, said: str) -> ParseError:
+def action_error(why: str, said: str) -> ParseError:
     """Return the error that says to people and to the model what is wrong."""
     form = 'To act, write one JSON object, {"action": "<tool>", "action_input": <its input>}.'
-    return unreadable(why, said, form, prose="{" not in said)
+    return unreadable_error(why, said, form, prose="{" not in said)
 
 
 def _is_answer(action: str) -> bool:

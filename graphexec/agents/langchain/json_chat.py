@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import answering, blobs, not_one_action, read_decision, refuse_answer_tool
-from graphexec.agents.prompt import observed, template, tools_of
-from graphexec.agents.scratchpad import Form, form, instructed_agent, thoughts
-from graphexec.agents.text_parsing import believed
+from graphexec.agents.langchain.json_action import (
+    action_error,
+    find_json,
+    make_answer_reader,
+    read_decision,
+    reject_answer_tool,
+)
+from graphexec.agents.prompt import observation_text, parse_template, validate_tools
+from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
+from graphexec.agents.text_parsing import strip_invention
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool
@@ -56,30 +62,30 @@ def create_json_chat_agent(
     message; `tool_response`, with `{observation}` and no other variable, that of the user's message after each action.
     The other options, and the errors raised, are those of `create_chat_agent`.
     """
-    tools = tools_of(tools)
-    refuse_answer_tool(tools)
-    instructions = form(prompt, tools, required=("tools", "tool_names"), scratchpad=thoughts)
-    asked = Form(template(question, required=(), name="question"), {}, thoughts)
-    response = template(tool_response, required=("observation",), name="tool_response")
+    tools = validate_tools(tools)
+    reject_answer_tool(tools)
+    instructions = make_form(prompt, tools, required=("tools", "tool_names"), scratchpad=format_thoughts)
+    asked = Form(parse_template(question, required=(), name="question"), {}, format_thoughts)
+    response = parse_template(tool_response, required=("observation",), name="tool_response")
     if others := [name for name in response.variables if name != "observation"]:
         raise InputError(f"the tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
 
     def messages(steps: Steps) -> Iterator[Message]:
         for step in steps:
             yield AssistantMessage(step.action.log)
-            yield UserMessage(response.filled({"observation": observed(step)}))
+            yield UserMessage(response.render({"observation": observation_text(step)}))
 
-    return instructed_agent(
-        model, read, instructions, asked, stop=stop, history=history, answer=answering, steps=messages
+    return make_instructed_agent(
+        model, read, instructions, asked, stop=stop, history=history, answer=make_answer_reader, steps=messages
     )
 
 
 def read(reply: ModelReply) -> Decision:
     """Read the one JSON object of the reply; a list of one action is that action. Raises `ParseError` for others."""
-    text = believed(reply.content)
-    found = blobs(text)
+    text = strip_invention(reply.content)
+    found = find_json(text)
     if len(found) != 1:
-        raise not_one_action(
+        raise action_error(
             f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object", text
         )
     return read_decision(found[0], text, reply)

@@ -7,10 +7,10 @@ from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import after
-from graphexec.agents.prompt import tools_of
-from graphexec.agents.scratchpad import TextProtocol, form, text_agent
-from graphexec.agents.text_parsing import FINAL, action_in, believed, decision, last
+from graphexec.agents.answers import make_label_reader
+from graphexec.agents.prompt import validate_tools
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.text_parsing import FINAL, find_action, find_last, make_decision, strip_invention
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -36,7 +36,7 @@ Question: {input}
 Thought:{agent_scratchpad}"""
 
 # Reads the answer while its reply comes.
-answering = partial(after, "Final Answer:")
+make_answer_reader = partial(make_label_reader, "Final Answer:")
 
 STOP = ("\nObservation:", "\n\tObservation:")
 
@@ -54,8 +54,8 @@ def create_mrkl_agent(
     `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`. The options, and the errors raised,
     are those of `create_react_agent`.
     """
-    asked = form(prompt, tools_of(tools), required=("tools", "tool_names", "agent_scratchpad"))
-    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+    asked = make_form(prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"))
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
 
 
 def read(reply: ModelReply) -> Decision:
@@ -64,16 +64,16 @@ def read(reply: ModelReply) -> Decision:
     Such an answer ends at the next blank line, at the latest where the action begins. Raises `ParseError` for neither,
     for an answer behind the action, and for an action in a reply that was cut at the token limit.
     """
-    text = believed(reply.content)
+    text = strip_invention(reply.content)
     first = FINAL.search(text)
-    final = last(FINAL, text)
-    found = action_in(text[: first.start()] if first else text, reply)
+    final = find_last(FINAL, text)
+    found = find_action(text[: first.start()] if first else text, reply)
     before = _answer_before_action(text, first.end()) if first and not found else None
-    return before or decision(text, found, final)
+    return before or make_decision(text, found, final)
 
 
 def _answer_before_action(text: str, begin: int) -> AgentFinish | None:
-    followed = action_in(text[begin:], ModelReply(""))
+    followed = find_action(text[begin:], ModelReply(""))
     if followed is None:
         return None
     start, _ = followed

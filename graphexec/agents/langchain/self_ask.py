@@ -8,10 +8,10 @@ from functools import partial
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import after
-from graphexec.agents.prompt import observed, tools_of
-from graphexec.agents.scratchpad import TextProtocol, form, text_agent
-from graphexec.agents.text_parsing import BOTH, believed, invention, refuse_cut
+from graphexec.agents.answers import make_label_reader
+from graphexec.agents.prompt import observation_text, validate_tools
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.text_parsing import BOTH, make_invention_pattern, reject_cut_reply, strip_invention
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -37,14 +37,14 @@ Question: {input}
 Are follow up questions needed here:{agent_scratchpad}"""
 
 # Reads the answer while its reply comes.
-answering = partial(after, "So the final answer is:")
+make_answer_reader = partial(make_label_reader, "So the final answer is:")
 
 STOP = ("\nIntermediate answer:",)
 
 # The name that the one tool has to have.
 INTERMEDIATE_ANSWER = "Intermediate Answer"
 
-_INVENTED = invention("Intermediate answer")
+_INVENTED = make_invention_pattern("Intermediate answer")
 _FOLLOW_UP = re.compile(r"(?i)follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}:")
 _FINISH = re.compile(r"(?i)so the final answer is[ \t]{0,3}:")
 
@@ -62,7 +62,7 @@ def create_self_ask_agent(
     `tools` is one tool, named "Intermediate Answer"; `InputError` is raised for others. `prompt` is a template with
     `{agent_scratchpad}`. The options, and the errors raised, are those of `create_react_agent`.
     """
-    tools = tools_of(tools)
+    tools = validate_tools(tools)
     names = [tool.name for tool in tools]
     if names != [INTERMEDIATE_ANSWER]:
         given = ", ".join(names) or "no tool"
@@ -70,13 +70,13 @@ def create_self_ask_agent(
             f"the self-ask agent is given {given}; give it exactly one tool, named with "
             f'@tool(name="{INTERMEDIATE_ANSWER}")'
         )
-    asked = form(prompt, tools, required=("agent_scratchpad",), scratchpad=scratchpad)
-    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+    asked = make_form(prompt, tools, required=("agent_scratchpad",), scratchpad=format_scratchpad)
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
 
 
-def scratchpad(steps: Steps) -> str:
+def format_scratchpad(steps: Steps) -> str:
     """The steps as the text that the model continues: its questions, and the answers to them."""
-    return "".join(f"{step.action.log}\nIntermediate answer: {observed(step)}\n" for step in steps)
+    return "".join(f"{step.action.log}\nIntermediate answer: {observation_text(step)}\n" for step in steps)
 
 
 def read(reply: ModelReply) -> Decision:
@@ -84,7 +84,7 @@ def read(reply: ModelReply) -> Decision:
 
     Raises `ParseError` if the line is neither or both, for a blank question, and for one cut at the token limit.
     """
-    text = believed(reply.content, _INVENTED)
+    text = strip_invention(reply.content, _INVENTED)
     line = text.strip().rpartition("\n")[2]
     follow_up = _FOLLOW_UP.search(line)
     finish = _FINISH.search(line)
@@ -97,5 +97,5 @@ def read(reply: ModelReply) -> Decision:
         told = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
         prose = _FOLLOW_UP.search(text) is None
         raise ParseError(f"Could not parse LLM output: `{text}`", observation=told, llm_output=text, prose=prose)
-    refuse_cut(reply, text)
+    reject_cut_reply(reply, text)
     return (AgentAction(INTERMEDIATE_ANSWER, question, text),)

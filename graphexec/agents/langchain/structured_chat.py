@@ -6,10 +6,16 @@ from collections.abc import Sequence
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import answering, blobs, not_one_action, read_decision, refuse_answer_tool
-from graphexec.agents.prompt import tools_of
-from graphexec.agents.scratchpad import form, instructed_agent, previous_work
-from graphexec.agents.text_parsing import believed
+from graphexec.agents.langchain.json_action import (
+    action_error,
+    find_json,
+    make_answer_reader,
+    read_decision,
+    reject_answer_tool,
+)
+from graphexec.agents.prompt import validate_tools
+from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
+from graphexec.agents.text_parsing import strip_invention
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -54,11 +60,13 @@ def create_structured_chat_agent(
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
     message, with `{agent_scratchpad}`. The options, and the errors raised, are those of `create_chat_agent`.
     """
-    tools = tools_of(tools)
-    refuse_answer_tool(tools)
-    instructions = form(prompt, tools, required=("tools", "tool_names"))
-    asked = form(question, tools, required=("agent_scratchpad",), scratchpad=previous_work, name="question")
-    return instructed_agent(model, read, instructions, asked, stop=stop, history=history, answer=answering)
+    tools = validate_tools(tools)
+    reject_answer_tool(tools)
+    instructions = make_form(prompt, tools, required=("tools", "tool_names"))
+    asked = make_form(question, tools, required=("agent_scratchpad",), scratchpad=format_previous_work, name="question")
+    return make_instructed_agent(
+        model, read, instructions, asked, stop=stop, history=history, answer=make_answer_reader
+    )
 
 
 def read(reply: ModelReply) -> Decision:
@@ -66,12 +74,12 @@ def read(reply: ModelReply) -> Decision:
 
     Raises `ParseError` for an empty text, several objects, an invalid decision, and JSON that is cut short.
     """
-    text = believed(reply.content)
-    found = blobs(text)
+    text = strip_invention(reply.content)
+    found = find_json(text)
     if len(found) > 1:
-        raise not_one_action(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+        raise action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
         return read_decision(found[0], text, reply)
     if not text.strip():
-        raise not_one_action("it is empty", text)
+        raise action_error("it is empty", text)
     return AgentFinish({"output": text.strip()}, text)

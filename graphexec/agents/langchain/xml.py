@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import AnswerReader, stripped
-from graphexec.agents.prompt import format_observation, observed, tools_of
-from graphexec.agents.scratchpad import TextProtocol, form, text_agent
-from graphexec.agents.text_parsing import BOTH, refuse_cut, unreadable
+from graphexec.agents.answers import AnswerReader, strip_blanks
+from graphexec.agents.prompt import format_observation, observation_text, validate_tools
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.text_parsing import BOTH, reject_cut_reply, unreadable_error
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -59,13 +59,17 @@ def create_xml_agent(
     `prompt` is a template with `{tools}` and `{agent_scratchpad}`. The options, and the errors raised, are those of
     `create_react_agent`.
     """
-    asked = form(prompt, tools_of(tools), required=("tools", "agent_scratchpad"), scratchpad=scratchpad)
-    return text_agent(model, read, asked, stop=stop, protocol=protocol, answer=answering)
+    asked = make_form(
+        prompt, validate_tools(tools), required=("tools", "agent_scratchpad"), scratchpad=format_scratchpad
+    )
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
 
 
-def scratchpad(steps: Steps) -> str:
+def format_scratchpad(steps: Steps) -> str:
     """The steps in tags. The stop text took the end of each action, which is written again."""
-    return "".join(f"{_format_step(step)}\n<observation>{escaped(observed(step))}</observation>\n" for step in steps)
+    return "".join(
+        f"{_format_step(step)}\n<observation>{escape_tags(observation_text(step))}</observation>\n" for step in steps
+    )
 
 
 def _format_step(step: AgentStep) -> str:
@@ -73,8 +77,8 @@ def _format_step(step: AgentStep) -> str:
     if step.status == "parse_error":
         return action.log
     thought = _TOOL.split(action.log, maxsplit=1)[0]
-    given = escaped(format_observation(action.tool_input))
-    return f"{thought}<tool>{escaped(action.tool)}</tool><tool_input>{given}</tool_input>"
+    given = escape_tags(format_observation(action.tool_input))
+    return f"{thought}<tool>{escape_tags(action.tool)}</tool><tool_input>{given}</tool_input>"
 
 
 def read(reply: ModelReply) -> Decision:
@@ -94,14 +98,14 @@ def read(reply: ModelReply) -> Decision:
     begin = first + 2 if action else first
     endings = ("/tool_input", "observation") if action else ("/final_answer",)
     end = next((at for at in range(begin + 1, len(names)) if names[at] in endings), None)
-    inner = unescaped(said[tags[begin].end() : len(said) if end is None else tags[end].start()].strip())
+    inner = unescape_tags(said[tags[begin].end() : len(said) if end is None else tags[end].start()].strip())
     # Without its end, everything is inside, and what is tagged there is more.
-    _refuse_more(names[begin + 1 if end is None else end :], said, action=action)
+    _reject_more(names[begin + 1 if end is None else end :], said, action=action)
     if not action:
         return AgentFinish({"output": inner}, said)
     if end is None:
-        refuse_cut(reply, said)
-    tool = unescaped(said[tags[first].end() : tags[first + 1].start()].strip())
+        reject_cut_reply(reply, said)
+    tool = unescape_tags(said[tags[first].end() : tags[first + 1].start()].strip())
     return (AgentAction(tool, inner, said if end is None else said[: tags[end].start()]),)
 
 
@@ -111,7 +115,7 @@ _BEGUN = re.compile(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]
 _LONGEST = 18
 
 
-def answering() -> AnswerReader:
+def make_answer_reader() -> AnswerReader:
     """Return what reads the answer while its reply comes: what stands in the first `<final_answer>`.
 
     Nothing where a tool or an observation comes before it.
@@ -138,12 +142,12 @@ def answering() -> AnswerReader:
         ended = end is not None
         until = end.start() if end else open_tag.start() if open_tag else len(waiting)
         text, waiting = waiting[:until], waiting[until:]
-        return unescaped(text)
+        return unescape_tags(text)
 
-    return stripped(read)
+    return strip_blanks(read)
 
 
-def _refuse_more(names: Sequence[str], said: str, *, action: bool) -> None:
+def _reject_more(names: Sequence[str], said: str, *, action: bool) -> None:
     before = names[: names.index("observation")] if "observation" in names else names
     if ("final_answer" if action else "tool") in before:
         raise ParseError(f"{BOTH}: {said}", llm_output=said)
@@ -151,16 +155,16 @@ def _refuse_more(names: Sequence[str], said: str, *, action: bool) -> None:
         raise _unreadable("it has several actions; use one tool at a time", said)
 
 
-def escaped(text: str) -> str:
+def escape_tags(text: str) -> str:
     """Text in which no tag is one of the agent's: their `<` is written `&lt;`."""
     return _PLAIN.sub(lambda found: "&lt;" if found[1] == "<" else f"&amp;{found[1][1:]}", text)
 
 
-def unescaped(text: str) -> str:
+def unescape_tags(text: str) -> str:
     """The text of which `escaped` made this."""
     return _ESCAPED.sub(lambda found: f"&{found[1].removeprefix('amp;')}lt;" if found[1] else "<", text)
 
 
 def _unreadable(why: str, said: str) -> ParseError:
     form = "Write <tool>the tool</tool><tool_input>its input</tool_input>, or <final_answer>the answer</final_answer>."
-    return unreadable(why, said, form, prose=_TAG.search(said) is None)
+    return unreadable_error(why, said, form, prose=_TAG.search(said) is None)

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from graphexec.errors import ModelError, RateLimitError, ServerError
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import LONGEST_ADVISED, CallFailure, breakdown, refusal, timed_out
+from graphexec.models.http.failures import (
+    LONGEST_ADVISED,
+    CallFailure,
+    classify_exception,
+    classify_response,
+    timeout_error,
+)
 from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_while_waited_for
@@ -73,14 +79,14 @@ class Attempts:
         self._tried_anew = False
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """The seconds left for the whole call, or `None` where it has no deadline."""
         return None if math.isinf(self._deadline) else self._deadline - self._clock.monotonic()
 
     @property
     def timeouts(self) -> tuple[float, float, float, float]:
         """The client's timeouts for the next attempt, in seconds: connect, read, write, and for a free connection."""
-        left = math.inf if self.left is None else max(self.left, 0.001)
+        left = math.inf if self.seconds_left is None else max(self.seconds_left, 0.001)
         return min(CONNECT, left), min(self._read, left), min(self._read, left), min(self._read, left)
 
     @contextmanager
@@ -97,7 +103,7 @@ class Attempts:
             raise
         # Any exception of the client's; those of others go on as they are.
         except Exception as error:
-            failure = breakdown(self.endpoint, error, seconds=min(self._read, self._timeout or math.inf))
+            failure = classify_exception(self.endpoint, error, seconds=min(self._read, self._timeout or math.inf))
             if failure is None:
                 raise
             self._failure = failure
@@ -105,12 +111,12 @@ class Attempts:
 
     def check_time(self) -> None:
         """Raise `ModelTimeoutError` where the deadline has passed."""
-        if self.left is not None and self.left <= 0:
-            raise timed_out(self.endpoint, self._timeout or 0)
+        if self.seconds_left is not None and self.seconds_left <= 0:
+            raise timeout_error(self.endpoint, self._timeout or 0)
 
-    def refuse(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    def response_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         """Return the error of an answer that is no 200, and note whether another attempt may succeed."""
-        self._failure = refusal(self.endpoint, status, headers, body, now=self._clock.wall())
+        self._failure = classify_response(self.endpoint, status, headers, body, now=self._clock.wall())
         return self._failure.error
 
     async def sleep(self, seconds: float) -> None:
@@ -119,10 +125,10 @@ class Attempts:
 
     def allows(self, seconds: float) -> bool:
         """Return whether the call may go on after that many seconds."""
-        left = self.left
+        left = self.seconds_left
         return left is None or seconds < left
 
-    def begin_anew(self) -> bool:
+    def should_reconnect(self) -> bool:
         """Return whether to try anew because a connection was closed while it lay idle: at most once for a call.
 
         That says nothing about the server, so it is no retry.

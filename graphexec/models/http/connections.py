@@ -33,7 +33,7 @@ class HTTPClient(Protocol):
 
 
 @dataclass(slots=True)
-class Used:
+class OpenClient:
     """A client in use. `warm` once it has had an answer: from then on a connection may lie idle before it is used."""
 
     client: Any  # a client of either protocol
@@ -46,14 +46,14 @@ class Connections:
     """The clients of one model. A client of the user's is used as it is, and never closed here."""
 
     def __init__(self, client: HTTPClient | None, async_client: HTTPClient | None) -> None:
-        self._given = None if client is None else Used(client)
-        self._given_async = None if async_client is None else Used(async_client)
-        self._own: Used | None = None
-        self._own_async: dict[asyncio.AbstractEventLoop, Used] = {}
+        self._given = None if client is None else OpenClient(client)
+        self._given_async = None if async_client is None else OpenClient(async_client)
+        self._own: OpenClient | None = None
+        self._own_async: dict[asyncio.AbstractEventLoop, OpenClient] = {}
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._lock = threading.Lock()
 
-    def blocking(self) -> Used:
+    def blocking_client(self) -> OpenClient:
         """Return the blocking client."""
         if self._given is not None:
             return self._given
@@ -62,12 +62,12 @@ class Connections:
                 import httpx
 
                 client = httpx.Client()
-                self._own = Used(client)
+                self._own = OpenClient(client)
                 # Closes the connections of a model that nobody closed.
                 self._finalizer = weakref.finalize(self, client.close)
             return self._own
 
-    async def of_this_loop(self) -> Used:
+    async def async_client(self) -> OpenClient:
         """Return the async client of the running event loop."""
         if self._given_async is not None:
             return self._given_async
@@ -75,7 +75,7 @@ class Connections:
         used = self._own_async.get(loop)
         if used is None:
             keeper = _keep_client()
-            used = Used(await anext(keeper), keeper=keeper)
+            used = OpenClient(await anext(keeper), keeper=keeper)
             with self._lock:
                 # Those of loops that ended were closed with them.
                 for ended in [known for known in self._own_async if known.is_closed()]:

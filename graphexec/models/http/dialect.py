@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from graphexec.messages import FinishReason, ModelReply, ModelRequest, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.endpoint import Endpoint, Provider
-from graphexec.models.http.json_bodies import bad
+from graphexec.models.http.json_bodies import invalid_reply
 
 # What a stream gives: pieces, and last the whole.
 Piece: TypeAlias = ReplyDelta | ModelReply
@@ -25,17 +25,17 @@ class Sampling:
 
 
 @dataclass(slots=True)
-class Pieces:
+class PartialCall:
     """A tool call while it comes."""
 
     id: str
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
 
-    def whole(self, endpoint: Endpoint) -> ToolCall:
+    def to_call(self, endpoint: Endpoint) -> ToolCall:
         """Return the call. Raises `InvalidReplyError` where it has no name."""
         if not self.name:
-            raise bad(endpoint, "sent a tool call without a name")
+            raise invalid_reply(endpoint, "sent a tool call without a name")
         return ToolCall(self.id, self.name, "".join(self.arguments))
 
 
@@ -53,7 +53,7 @@ class Draft(ABC):
 
     endpoint: Endpoint
     said: list[str] = field(default_factory=list[str], init=False)
-    calls: list[Pieces] = field(default_factory=list[Pieces], init=False)
+    calls: list[PartialCall] = field(default_factory=list[PartialCall], init=False)
     finish: FinishReason | None = field(default=None, init=False)
     usage: Usage | None = field(default=None, init=False)
     model: str = field(default="", init=False)
@@ -67,7 +67,7 @@ class Draft(ABC):
     def call(self, call_id: str | None, name: str | None) -> Iterator[ReplyDelta]:
         """Begin a call, the last one so far."""
         position = len(self.calls)
-        pieces = Pieces(call_id or make_call_id(position), name or "")
+        pieces = PartialCall(call_id or make_call_id(position), name or "")
         self.calls.append(pieces)
         yield ReplyDelta(index=position, call_id=pieces.id, name=pieces.name)
 
@@ -89,8 +89,8 @@ class Draft(ABC):
     def reply(self) -> ModelReply:
         """Return the whole reply. Raises `InvalidReplyError` if it is incomplete, or a call has no name."""
         if not self.complete:
-            raise bad(self.endpoint, "ended its stream before the reply was complete")
-        calls = tuple(pieces.whole(self.endpoint) for pieces in self.calls)
+            raise invalid_reply(self.endpoint, "ended its stream before the reply was complete")
+        calls = tuple(pieces.to_call(self.endpoint) for pieces in self.calls)
         return ModelReply("".join(self.said), calls, self.usage or Usage(), self.finish or "other", self.model)
 
 

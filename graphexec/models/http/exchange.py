@@ -13,7 +13,7 @@ from typing import Any
 from graphexec.errors import ModelConnectionError, ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import Attempts
-from graphexec.models.http.connections import Connections, Used
+from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.progress_reports import report_retry
 from graphexec.runtime.io import IO, Items
@@ -21,7 +21,7 @@ from graphexec.runtime.retry import retry
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenStream:
     """A stream whose first piece has come. Until then nothing was handed out, so it could be tried anew."""
 
     response: Any  # the client's own class of responses
@@ -50,14 +50,14 @@ class Exchange:
         assert isinstance(reply, ModelReply), "no stream was asked for"
         return reply
 
-    async def open(self) -> Opened | ModelReply:
+    async def open(self) -> OpenStream | ModelReply:
         """Send the request, and wait for the first piece. A server that does not stream gives the whole reply."""
 
-        async def once() -> Opened | ModelReply:
+        async def once() -> OpenStream | ModelReply:
             try:
                 return await self._open()
             except ModelConnectionError:
-                if not self.attempts.begin_anew():
+                if not self.attempts.should_reconnect():
                     raise
             await self.attempts.sleep(0.0)
             return await self._open()
@@ -67,11 +67,11 @@ class Exchange:
             once, attempts.policy, self._io, announce=report_retry, sleep=attempts.sleep, allows=attempts.allows
         )
 
-    async def following(self, opened: Opened) -> tuple[ReplyDelta, ...] | None:
+    async def next_deltas(self, opened: OpenStream) -> tuple[ReplyDelta, ...] | None:
         """Return what the next event adds, or `None` at the end."""
         try:
             with self.attempts.attempt():
-                async with self._io.timeout(self.attempts.left):
+                async with self._io.timeout(self.attempts.seconds_left):
                     event = await anext(opened.events, None)
         except ModelError:
             # Once the reply is whole, a connection that breaks loses nothing.
@@ -80,7 +80,7 @@ class Exchange:
             raise
         return None if event is None else tuple(opened.fold.take(event.data))
 
-    async def close(self, opened: Opened) -> None:
+    async def close(self, opened: OpenStream) -> None:
         """Let the connection go: back to the others if the stream was taken to its end."""
         await self._close(opened.response, opened.events)
 
@@ -88,10 +88,10 @@ class Exchange:
     def _io(self) -> IO:
         return self.attempts.io
 
-    async def _open(self) -> Opened | ModelReply:
-        used = await self._io.either(self.connections.blocking, self.connections.of_this_loop)
+    async def _open(self) -> OpenStream | ModelReply:
+        used = await self._io.either(self.connections.blocking_client, self.connections.async_client)
         with self.attempts.attempt(reused=used.warm):
-            async with self._io.timeout(self.attempts.left):
+            async with self._io.timeout(self.attempts.seconds_left):
                 response = await self._post(used)
                 events: Items[Any] | None = None
                 try:
@@ -111,9 +111,9 @@ class Exchange:
                 except BaseException:
                     await self._close(response, events)
                     raise
-            return Opened(response, events, fold, deltas)
+            return OpenStream(response, events, fold, deltas)
 
-    async def _post(self, used: Used) -> Any:  # the client's own class of responses
+    async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
         url = f"{self.attempts.endpoint.base_url}/{self.dialect.route(self.asked)}"
         request = used.client.build_request(
             "POST", url, content=self.body, headers=self.headers, timeout=self.attempts.timeouts
@@ -142,7 +142,7 @@ class Exchange:
 
     def _reply(self, response: Any, body: bytes) -> ModelReply:
         if not response.is_success:
-            raise self.attempts.refuse(response.status_code, response.headers, body)
+            raise self.attempts.response_error(response.status_code, response.headers, body)
         return self.dialect.decode(body, self.asked, self.attempts.endpoint)
 
 

@@ -62,7 +62,7 @@ _Parsed: TypeAlias = dict[str, Any] | list[Any] | str | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class ErrorReport:
     """What a server says went wrong, as far as its body can be read. `code`, `kind`: its own words for it, if any."""
 
     message: str
@@ -72,7 +72,7 @@ class Complaint:
     members: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def of(cls, body: _Parsed) -> Complaint:
+    def of(cls, body: _Parsed) -> ErrorReport:
         """Read a parsed body of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
         inner = _first(_first(body, "error", "detail", "message"))
         within = inner if isinstance(inner, dict) else {}
@@ -81,7 +81,7 @@ class Complaint:
         return cls(said if isinstance(said, str) else json.dumps(said, default=repr), code, kind, within)
 
     @classmethod
-    def read(cls, body: bytes) -> Complaint:
+    def read(cls, body: bytes) -> ErrorReport:
         """Read a raw body: JSON if it is any, else its text."""
         text = body.decode("utf-8", "replace")
         try:
@@ -90,12 +90,14 @@ class Complaint:
             return cls(text)
 
 
-def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> CallFailure:
+def classify_response(
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float
+) -> CallFailure:
     """Return why a server did not answer 200. `now` is the wall clock's time, for a `Retry-After` that is a date."""
-    complaint = Complaint.read(body)
-    advised = retry_after(headers.get("retry-after"), now=now)
+    complaint = ErrorReport.read(body)
+    advised = parse_retry_after(headers.get("retry-after"), now=now)
     said = f"{status}: {endpoint.quote(complaint.message) or 'without a word'}"
-    overflowed = overflow(endpoint, complaint, status=status)
+    overflowed = overflow_error(endpoint, complaint, status=status)
     if overflowed is not None:
         return CallFailure(overflowed)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -107,7 +109,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
             else f"has had too many requests ({said}); {_advice(advised)}, or ask less often"
         )
         limited = RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised)
-        return CallFailure(limited) if spent else _passing(limited, advised)
+        return CallFailure(limited) if spent else _transient_failure(limited, advised)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         kind: type[ModelError] = AuthenticationError
         fact = f"refuses the API key ({said}); check that {_key(endpoint)} is one of this server's"
@@ -116,7 +118,7 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
         fact = f"was not found ({said}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
     elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         fact = f"failed ({said}); {_advice(advised)}, or look at the server's log"
-        return _passing(ServerError(f"{endpoint} {fact}", status=status), advised)
+        return _transient_failure(ServerError(f"{endpoint} {fact}", status=status), advised)
     elif status >= HTTPStatus.BAD_REQUEST:
         kind = BadRequestError
         fact = f"refuses the request ({said}); change what it names"
@@ -130,11 +132,11 @@ def refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     return CallFailure(kind(f"{endpoint} {fact}", status=status))
 
 
-def _passing(error: ModelError, advised: float | None) -> CallFailure:
+def _transient_failure(error: ModelError, advised: float | None) -> CallFailure:
     return CallFailure(error, transient=advised is None or advised <= LONGEST_ADVISED, advised=advised)
 
 
-def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFailure | None:
+def classify_exception(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFailure | None:
     """Return what an exception of the HTTP client means, or `None` where it is none of the client's.
 
     By the classes' names: httpx and httpx2 are different packages with the same ones. `seconds` is how long the attempt
@@ -143,9 +145,9 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFa
     names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
     fact = endpoint.quote(str(error)) or type(error).__name__
     if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
-        return CallFailure(timed_out(endpoint, seconds))
+        return CallFailure(timeout_error(endpoint, seconds))
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        return CallFailure(address_unusable(endpoint, fact))
+        return CallFailure(invalid_address_error(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
         unreadable = f"{endpoint} sent what cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
         return CallFailure(InvalidReplyError(unreadable))
@@ -164,14 +166,14 @@ def breakdown(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFa
     return None
 
 
-def timed_out(endpoint: Endpoint, seconds: float) -> ModelTimeoutError:
+def timeout_error(endpoint: Endpoint, seconds: float) -> ModelTimeoutError:
     """Return the error of a server that took longer than `seconds`."""
     return ModelTimeoutError(
         f"{endpoint} did not answer within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
     )
 
 
-def address_unusable(endpoint: Endpoint, fact: str) -> ModelConnectionError:
+def invalid_address_error(endpoint: Endpoint, fact: str) -> ModelConnectionError:
     """Return the error of a base URL that nothing can be sent to."""
     return ModelConnectionError(
         f"{endpoint} cannot be asked ({fact}); {_base_url(endpoint)} must be an address such as "
@@ -179,7 +181,7 @@ def address_unusable(endpoint: Endpoint, fact: str) -> ModelConnectionError:
     )
 
 
-def key_missing(endpoint: Endpoint) -> MissingAPIKeyError:
+def missing_key_error(endpoint: Endpoint) -> MissingAPIKeyError:
     """Return the error of a request that would go out without a key."""
     return MissingAPIKeyError(
         f"{endpoint} needs an API key; set {endpoint.provider.key_variable} to it, "
@@ -187,7 +189,7 @@ def key_missing(endpoint: Endpoint) -> MissingAPIKeyError:
     )
 
 
-def key_unusable(endpoint: Endpoint) -> AuthenticationError:
+def invalid_key_error(endpoint: Endpoint) -> AuthenticationError:
     """Return the error of a key that no HTTP header can carry."""
     return AuthenticationError(
         f"{endpoint} cannot be given the API key, which holds blanks or characters beyond ASCII; "
@@ -195,12 +197,12 @@ def key_unusable(endpoint: Endpoint) -> AuthenticationError:
     )
 
 
-def error_in_body(endpoint: Endpoint, complaint: Complaint) -> ModelError:
+def error_in_body(endpoint: Endpoint, complaint: ErrorReport) -> ModelError:
     """Return the error that a server tells of in a body, or an event of a stream, that came with status 200.
 
     A `ServerError` and a `RateLimitError` may pass.
     """
-    overflowed = overflow(endpoint, complaint, status=200)
+    overflowed = overflow_error(endpoint, complaint, status=200)
     if overflowed is not None:
         return overflowed
     said = endpoint.quote(complaint.message)
@@ -214,7 +216,7 @@ def error_in_body(endpoint: Endpoint, complaint: Complaint) -> ModelError:
     return InvalidReplyError(f"{endpoint} reports an error in its reply: {said}; try again", status=200)
 
 
-def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> ContextOverflowError | None:
+def overflow_error(endpoint: Endpoint, complaint: ErrorReport, *, status: int) -> ContextOverflowError | None:
     """Return the error of a prompt that is too long, where the complaint is about that."""
     prompt = _tokens(complaint.members.get("n_prompt_tokens")) or _number(_PROMPT, complaint.message)
     context = _tokens(complaint.members.get("n_ctx")) or _number(_CONTEXT, complaint.message)
@@ -231,7 +233,7 @@ def overflow(endpoint: Endpoint, complaint: Complaint, *, status: int) -> Contex
     )
 
 
-def retry_after(header: str | None, *, now: float) -> float | None:
+def parse_retry_after(header: str | None, *, now: float) -> float | None:
     """Return the seconds that a `Retry-After` header asks for: a number, or an HTTP date (RFC 9110, 10.2.3)."""
     if header is None:
         return None

@@ -54,10 +54,10 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
         place = ".".join(str(part) for part in first["loc"])
         fault = f"{place}: {first['msg']}" if place else first["msg"]
         shown = endpoint.quote(body.decode("utf-8", "replace"))
-        raise bad(endpoint, f"sent what is no reply ({fault}): {shown or 'nothing'}") from error
+        raise invalid_reply(endpoint, f"sent what is no reply ({fault}): {shown or 'nothing'}") from error
 
 
-def bad(endpoint: Endpoint, fact: str) -> InvalidReplyError:
+def invalid_reply(endpoint: Endpoint, fact: str) -> InvalidReplyError:
     """Return the error of a reply that is not what the protocol says."""
     return InvalidReplyError(
         f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200
@@ -65,12 +65,12 @@ def bad(endpoint: Endpoint, fact: str) -> InvalidReplyError:
 
 
 # Any: an object's values are arbitrary JSON.
-def text_of(arguments: str | dict[str, Any] | None) -> str:
+def arguments_text(arguments: str | dict[str, Any] | None) -> str:
     """Return a call's arguments as text, where some servers send the object itself."""
     return json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
 
 
-def object_of(arguments: str) -> JSON:
+def parse_arguments(arguments: str) -> JSON:
     """Return the object that a call's arguments are the text of; an empty one where they are none."""
     try:
         return read_object(arguments)
@@ -78,12 +78,12 @@ def object_of(arguments: str) -> JSON:
         return {}
 
 
-def arguments_sent(arguments: str) -> str:
+def valid_arguments(arguments: str) -> str:
     """Return a call's arguments as a conversation sends them, an empty object where they are none.
 
     llama.cpp fails (500) on a history whose arguments are no JSON. What the model wrote is in the tool's answer to it.
     """
-    return arguments if object_of(arguments) else "{}"
+    return arguments if parse_arguments(arguments) else "{}"
 
 
 def tool_choice(request: ChatRequest) -> str | None:

@@ -15,7 +15,7 @@ from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
 from graphexec.models.http.endpoint import Endpoint, has_scheme
 from graphexec.models.http.exchange import Exchange
-from graphexec.models.http.failures import address_unusable, key_missing, key_unusable
+from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 TEMPERATURE = number("a number, 0 or more")
@@ -152,7 +152,7 @@ class RemoteModel(ClosableModel):
             while deltas is not None:
                 for delta in deltas:
                     yield delta
-                deltas = await call.following(opened)
+                deltas = await call.next_deltas(opened)
         finally:
             await call.close(opened)
         yield opened.fold.reply()
@@ -179,9 +179,9 @@ class RemoteModel(ClosableModel):
         # A key read from a file ends in a newline.
         endpoint = Endpoint(self._sampling.model, self._base_url, given.strip(), provider)
         if not has_scheme(endpoint.base_url):
-            raise address_unusable(endpoint, "it begins with neither http:// nor https://")
+            raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not endpoint.key and self._api_key is None and not endpoint.is_local:
-            raise key_missing(endpoint)
+            raise missing_key_error(endpoint)
         if not (endpoint.key.isascii() and endpoint.key.isprintable()) or " " in endpoint.key:
-            raise key_unusable(endpoint)
+            raise invalid_key_error(endpoint)
         return endpoint

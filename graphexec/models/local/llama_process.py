@@ -18,7 +18,7 @@ from typing import IO
 
 from graphexec.errors import ModelError, WeightsError
 from graphexec.models.http.endpoint import one_line
-from graphexec.models.local.weights import extra_missing
+from graphexec.models.local.weights import missing_extra_error
 
 # The servers that are to end with this program.
 _RUNNING: set[subprocess.Popen[str]] = set()
@@ -47,16 +47,16 @@ class LlamaProcess:
 
     def __init__(self, settings: Settings) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
-            raise extra_missing("xllamacpp")
+            raise missing_extra_error("xllamacpp")
         # Where llama.cpp's errors go: nothing of them on the user's terminal, all of them into ours.
         with tempfile.TemporaryFile() as log:
             process = _start(log)
             # Ends it when nobody holds this any more; at the program's end, see `_leave`.
-            self._stop = weakref.finalize(self, _end, process)
+            self._stop = weakref.finalize(self, _kill, process)
             self._stop.atexit = False
             _RUNNING.add(process)
             try:
-                self.url = _converse(process, settings, log)
+                self.url = _await_address(process, settings, log)
             except BaseException:
                 self._stop()
                 raise
@@ -91,7 +91,7 @@ def _start(log: IO[bytes]) -> subprocess.Popen[str]:
         raise ModelError(f"the local model's process cannot be started ({error}); check {sys.executable!r}") from error
 
 
-def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]) -> str:
+def _await_address(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
     # A process that died already has closed the pipe; its answer, none, says so.
@@ -116,7 +116,7 @@ def _converse(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]
     )
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[str]) -> None:
     _RUNNING.discard(process)
     if process.stdin is not None:
         # It may have gone before us.
@@ -128,7 +128,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 @atexit.register
-def _leave() -> None:
+def _close_pipes() -> None:
     """Let the servers end with this program: when the system closes the pipe to them, and not before.
 
     Threads may still be listening to them, and would complain of a broken connection.

@@ -17,7 +17,7 @@ from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, 
 from graphexec.models.http.dialect import Piece, Sampling, bearer
 from graphexec.models.http.remote import TEMPERATURE, ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
-from graphexec.models.local.weights import DEFAULT, gguf, pull, weights_path
+from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import OpenAICompatible, encode
 from graphexec.runtime.io import IO
 
@@ -35,11 +35,11 @@ class _Running:
     process: LlamaProcess
     client: OpenAICompatible
     key: str
-    tells_tools: bool = False
+    supports_tools: bool = False
 
-    def serves(self, request: ModelRequest) -> bool:
+    def can_serve(self, request: ModelRequest) -> bool:
         """Whether it can be given that request without a further look."""
-        return self.process.alive and (self.tells_tools or not _has_tools(request))
+        return self.process.alive and (self.supports_tools or not _has_tools(request))
 
 
 class LocalModel(ClosableModel):
@@ -129,7 +129,7 @@ class LocalModel(ClosableModel):
 
     async def _client(self, request: ModelRequest, io: IO) -> OpenAICompatible:
         running = self._running
-        if running is not None and running.serves(request):
+        if running is not None and running.can_serve(request):
             return running.client
         # Starting blocks, and fetching does for long: an event loop goes on meanwhile.
         return await io.call(partial(self._start_if_needed, request))
@@ -139,13 +139,13 @@ class LocalModel(ClosableModel):
             if self._running is None or not self._running.process.alive:
                 self._running = self._start()
             running = self._running
-            if not running.serves(request):
-                if not _prompts_tools(running.process.url, running.key):
+            if not running.can_serve(request):
+                if not _template_supports_tools(running.process.url, running.key):
                     raise BadRequestError(
                         f"the chat template of {self._name} knows no tools, so the model would see none; use the "
                         "structured agent, or give a chat template that knows tools"
                     )
-                running.tells_tools = True
+                running.supports_tools = True
             return running.client
 
     def _start(self) -> _Running:
@@ -155,7 +155,7 @@ class LocalModel(ClosableModel):
 
     def _weights(self) -> Path:
         if self._path is not None:
-            return gguf(self._path)
+            return check_gguf(self._path)
         there = weights_path(self._name)
         if self._download:
             return pull(self._name)
@@ -171,7 +171,7 @@ def _has_tools(request: ModelRequest) -> bool:
     return isinstance(request, ChatRequest) and bool(request.tools)
 
 
-def _prompts_tools(url: str, key: str) -> bool:
+def _template_supports_tools(url: str, key: str) -> bool:
     """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
     import httpx
 

@@ -94,7 +94,7 @@ def pull(name: str = DEFAULT) -> Path:
     try:
         from filelock import FileLock
     except ImportError as error:
-        raise extra_missing("filelock") from error
+        raise missing_extra_error("filelock") from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time; the system frees the lock of a process that dies.
@@ -111,7 +111,7 @@ def pull(name: str = DEFAULT) -> Path:
     return path
 
 
-def meant(name: str) -> str | None:
+def suggest_weights(name: str) -> str | None:
     """Return the named weights that a model's name is a misspelling or a part of; `None` where it is another's."""
     families = {known.partition("-")[0]: known for known in CATALOGUE}
     # Without an owner before a slash, and a size behind a hyphen or colon.
@@ -120,7 +120,7 @@ def meant(name: str) -> str | None:
     return families[close[0]] if close else None
 
 
-def gguf(path: Path) -> Path:
+def check_gguf(path: Path) -> Path:
     """Return the path of a GGUF file of the user's. Raises `WeightsError` where it is none."""
     try:
         with path.open("rb") as file:
@@ -133,7 +133,7 @@ def gguf(path: Path) -> Path:
     return path
 
 
-def extra_missing(package: str) -> WeightsError:
+def missing_extra_error(package: str) -> WeightsError:
     """Return the error of a missing optional dependency."""
     return WeightsError(f'a local model needs {package}, which is not installed; pip install "graphexec-agents[local]"')
 
@@ -152,7 +152,7 @@ def _cache() -> Path:
     try:
         import platformdirs
     except ImportError as error:
-        raise extra_missing("platformdirs") from error
+        raise missing_extra_error("platformdirs") from error
     return platformdirs.user_cache_path("graphexec")
 
 

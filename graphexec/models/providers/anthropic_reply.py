@@ -12,8 +12,8 @@ from typing import Any
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import Complaint, error_in_body
-from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.failures import ErrorReport, error_in_body
+from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, invalid_reply, read
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -79,9 +79,9 @@ def decode(body: bytes, endpoint: Endpoint) -> ModelReply:
     """Return the reply in the body of a 200. Raises `InvalidReplyError` where it is not what the protocol says."""
     message = read(body, _Message, endpoint)
     if message.error is not None:
-        raise error_in_body(endpoint, Complaint.of({"error": message.error}))
+        raise error_in_body(endpoint, ErrorReport.of({"error": message.error}))
     if message.content is None:
-        raise bad(endpoint, "sent a reply without content")
+        raise invalid_reply(endpoint, "sent a reply without content")
     fold = AnthropicStream(endpoint)
     for _ in fold.take_message(message):
         # Its pieces are in the fold.
@@ -118,7 +118,7 @@ class AnthropicStream(Draft):
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
         if event.error is not None:
-            raise error_in_body(self.endpoint, Complaint.of({"error": event.error}))
+            raise error_in_body(self.endpoint, ErrorReport.of({"error": event.error}))
         match event.type:
             case "message_start" if event.message is not None:
                 self.model = event.message.model or ""
@@ -171,4 +171,4 @@ class AnthropicStream(Draft):
 
 
 def _input(block: _Block) -> str:
-    return text_of(block.input if block.input is not None else {})
+    return arguments_text(block.input if block.input is not None else {})

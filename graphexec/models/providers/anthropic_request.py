@@ -22,7 +22,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_bodies import JSON, conversation, instructions, object_of, tool_choice, write
+from graphexec.models.http.json_bodies import JSON, conversation, instructions, parse_arguments, tool_choice, write
 
 # What stays as it is; what holds schemas is in `closed`.
 _KEPT = {"$ref", "type", "enum", "const", "title", "required"}
@@ -30,17 +30,17 @@ _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri",
 
 
 # Any: a schema's values are arbitrary JSON.
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema with every object closed, and with what the API does not know told in descriptions."""
     found: dict[str, Any] = {}
     untold: dict[str, Any] = {}
     for word, value in schema.items():
         if word in {"$defs", "properties"} and _is_object(value):
-            found[word] = {name: _inner(inner) for name, inner in value.items()}
+            found[word] = {name: _close_inner(inner) for name, inner in value.items()}
         elif word in {"anyOf", "oneOf", "allOf"} and _is_list(value):
-            found["anyOf" if word == "oneOf" else word] = [_inner(inner) for inner in value]
+            found["anyOf" if word == "oneOf" else word] = [_close_inner(inner) for inner in value]
         elif word == "items":
-            found[word] = _inner(value)
+            found[word] = _close_inner(value)
         elif word in _KEPT or (word == "format" and value in _FORMATS) or (word == "minItems" and value in (0, 1)):
             found[word] = value
         elif word not in {"additionalProperties", "description"}:
@@ -60,8 +60,8 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Any: what stands where a schema belongs. `true` and `false` are schemas too, which the server may refuse.
-def _inner(schema: Any) -> Any:
-    return closed(schema) if _is_object(schema) else schema
+def _close_inner(schema: Any) -> Any:
+    return close_schema(schema) if _is_object(schema) else schema
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
@@ -114,7 +114,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
         if choice := tool_choice(request):
             body["tool_choice"] = {"type": choice}
         if request.schema is not None:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": closed(request.schema)}}
+            body["output_config"] = {"format": {"type": "json_schema", "schema": close_schema(request.schema)}}
     return write(body)
 
 
@@ -174,7 +174,7 @@ def _text(content: str) -> list[JSON]:
 
 def _call(call: ToolCall) -> JSON:
     # The API takes objects only. What the model had written instead is in the tool's answer to it.
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": object_of(call.arguments)}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call.arguments)}
 
 
 def _tool(tool: ToolSpec) -> JSON:

@@ -15,7 +15,7 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
-from graphexec.models.http.json_bodies import JSON, arguments_sent, tool_choice, write
+from graphexec.models.http.json_bodies import JSON, tool_choice, valid_arguments, write
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_reply import ChatStream, decode
 
@@ -62,7 +62,7 @@ def _message(message: Message) -> JSON:
 
 
 def _call(call: ToolCall) -> JSON:
-    function = {"name": call.name, "arguments": arguments_sent(call.arguments)}
+    function = {"name": call.name, "arguments": valid_arguments(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 
 

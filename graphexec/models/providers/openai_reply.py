@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.http.dialect import Draft, Pieces, make_call_id
+from graphexec.models.http.dialect import Draft, PartialCall, make_call_id
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import Complaint, error_in_body
-from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.failures import ErrorReport, error_in_body
+from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, invalid_reply, read
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -41,7 +41,7 @@ class _Call(Wire):
     function: _Function = _Function()
 
 
-class _Said(Wire):
+class _Message(Wire):
     content: str | None = None
     # OpenAI puts its "I cannot help with that" here, and leaves the content null.
     refusal: str | None = None
@@ -50,8 +50,8 @@ class _Said(Wire):
 
 class _Choice(Wire):
     # A chat's whole message, a piece of one, or a completion's text.
-    message: _Said | None = None
-    delta: _Said | None = None
+    message: _Message | None = None
+    delta: _Message | None = None
     text: str | None = None
     finish_reason: str | None = None
 
@@ -68,20 +68,22 @@ def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
     """Return the reply in the body of a 200. Raises `InvalidReplyError` where it is not what the protocol says."""
     parsed = _parse(body, endpoint)
     if not parsed.choices:
-        raise bad(endpoint, "sent a reply without choices")
+        raise invalid_reply(endpoint, "sent a reply without choices")
     choice = parsed.choices[0]
     if chat and choice.message is None:
-        raise bad(endpoint, "sent a choice without a message")
+        raise invalid_reply(endpoint, "sent a choice without a message")
     if not chat and choice.text is None:
-        raise bad(endpoint, "sent a completion without text")
-    message = choice.message if chat and choice.message is not None else _Said(content=choice.text)
+        raise invalid_reply(endpoint, "sent a completion without text")
+    message = choice.message if chat and choice.message is not None else _Message(content=choice.text)
     calls = tuple(
-        Pieces(call.id or make_call_id(position), call.function.name or "", [text_of(call.function.arguments)])
+        PartialCall(
+            call.id or make_call_id(position), call.function.name or "", [arguments_text(call.function.arguments)]
+        )
         for position, call in enumerate(message.tool_calls or ())
     )
     return ModelReply(
         _content(message),
-        tuple(call.whole(endpoint) for call in calls),
+        tuple(call.to_call(endpoint) for call in calls),
         _usage(parsed.usage),
         _FINISH_REASONS.get(choice.finish_reason or "", "other"),
         parsed.model or "",
@@ -122,7 +124,7 @@ class ChatStream(Draft):
         pieces = self.calls[position]
         # Joined, as the openai package's `accumulate_delta` does.
         name = call.function.name or ""
-        arguments = text_of(call.function.arguments)
+        arguments = arguments_text(call.function.arguments)
         pieces.name += name
         pieces.arguments.append(arguments)
         return ReplyDelta(index=position, call_id=call.id or "", name=name, arguments=arguments)
@@ -137,7 +139,7 @@ class ChatStream(Draft):
         known = self._positions.get(call.index) if call.index is not None else (last if last >= 0 else None)
         if known is not None and call.id in {None, "", calls[known].id}:
             return known
-        calls.append(Pieces(call.id or make_call_id(len(calls))))
+        calls.append(PartialCall(call.id or make_call_id(len(calls))))
         if call.index is not None:
             self._positions[call.index] = len(calls) - 1
         return len(calls) - 1
@@ -151,11 +153,11 @@ class ChatStream(Draft):
 def _parse(body: bytes, endpoint: Endpoint) -> _Body:
     parsed = read(body, _Body, endpoint)
     if parsed.error is not None:
-        raise error_in_body(endpoint, Complaint.of({"error": parsed.error}))
+        raise error_in_body(endpoint, ErrorReport.of({"error": parsed.error}))
     return parsed
 
 
-def _content(said: _Said) -> str:
+def _content(said: _Message) -> str:
     return said.content or said.refusal or ""
 
 

@@ -15,7 +15,7 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
-from graphexec.models.http.json_bodies import JSON, arguments_sent, conversation, instructions, tool_choice, write
+from graphexec.models.http.json_bodies import JSON, conversation, instructions, tool_choice, valid_arguments, write
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.responses_reply import ResponsesStream, StopCutter, decode
 
@@ -67,7 +67,7 @@ def _of(message: Message) -> list[JSON]:
 
 
 def _call(call: ToolCall) -> JSON:
-    called = {"call_id": call.id, "name": call.name, "arguments": arguments_sent(call.arguments)}
+    called = {"call_id": call.id, "name": call.name, "arguments": valid_arguments(call.arguments)}
     return {"type": "function_call"} | called
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import Complaint, error_in_body
-from graphexec.models.http.json_bodies import TokenCount, Wire, bad, read, text_of
+from graphexec.models.http.failures import ErrorReport, error_in_body
+from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, invalid_reply, read
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> Mo
         # Its pieces are in the fold.
         pass
     if response.output is None:
-        raise bad(endpoint, "sent a reply without output")
+        raise invalid_reply(endpoint, "sent a reply without output")
     return fold.reply()
 
 
@@ -149,7 +149,7 @@ class ResponsesStream(Draft):
             case "error":
                 raise error_in_body(self.endpoint, _complaint(event))
             case _ if event.error is not None:
-                raise error_in_body(self.endpoint, Complaint.of({"error": event.error}))
+                raise error_in_body(self.endpoint, ErrorReport.of({"error": event.error}))
             case _:
                 # Events that say nothing new, and those that there will be one day.
                 pass
@@ -160,9 +160,9 @@ class ResponsesStream(Draft):
         Raises the `ModelError` that a failed one tells of.
         """
         if response.error is not None:
-            raise error_in_body(self.endpoint, Complaint.of({"error": response.error}))
+            raise error_in_body(self.endpoint, ErrorReport.of({"error": response.error}))
         if response.status == "failed":
-            raise bad(self.endpoint, "reports that it failed, without a word")
+            raise invalid_reply(self.endpoint, "reports that it failed, without a word")
         if not self._begun:
             for number, item in enumerate(response.output or ()):
                 if item.type == "message":
@@ -189,7 +189,7 @@ class ResponsesStream(Draft):
             position = self._positions[key] = len(self.calls)
             yield from self.call(item.call_id or item.id, item.name)
         if not self.calls[position].arguments:
-            yield from self.extend(position, text_of(item.arguments))
+            yield from self.extend(position, arguments_text(item.arguments))
 
 
 def _key(event: _Event) -> int | str | None:
@@ -198,7 +198,7 @@ def _key(event: _Event) -> int | str | None:
     return event.item.id if event.item is not None else event.item_id
 
 
-def _complaint(event: _Event) -> Complaint:
+def _complaint(event: _Event) -> ErrorReport:
     if event.error is not None:
-        return Complaint.of({"error": event.error})
-    return Complaint(event.message or "without a word", event.code or "")
+        return ErrorReport.of({"error": event.error})
+    return ErrorReport(event.message or "without a word", event.code or "")

@@ -55,7 +55,7 @@ def rate_limited(
             gate.leave(turn)
 
     async def wait_for_turn(turn: Future[None], call: ModelCall) -> None:
-        began, left = clock.monotonic(), call.left
+        began, left = clock.monotonic(), call.seconds_left
         try:
             await call.io.wait(turn, None if left is None else max(left, 0.0))
         except TimeoutError:
@@ -66,7 +66,7 @@ def rate_limited(
         report(Waited(clock.monotonic() - began, f"{at_once} at once"))
 
     async def wait_for_pace(call: ModelCall) -> None:
-        began, left = clock.monotonic(), call.left
+        began, left = clock.monotonic(), call.seconds_left
         start, why = pace.take(began, latest=None if left is None else began + left)
         if start is None:
             raise TurnTimeoutError(

@@ -40,13 +40,13 @@ class ModelCall:
         self._check = io.make_check()
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """The seconds left, or `None` for as many as it takes."""
         return None if self.timeout is None else self._deadline - self._clock.monotonic()
 
     def allows(self, seconds: float) -> bool:
         """Return whether a model may be asked again after that many seconds."""
-        left = self.left
+        left = self.seconds_left
         return not self.begun and (left is None or seconds < left)
 
     async def ask(self, model: Model) -> ModelReply:
@@ -55,7 +55,7 @@ class ModelCall:
         Raises `AbandonedError` for a caller who does not wait any more, and `InvalidReplyError` for what is no reply.
         """
         self._check()
-        left, request = self.left, self.request
+        left, request = self.seconds_left, self.request
         # Any: a protocol with it would refuse the models that cannot stream, or can in one of the two ways only.
         stream: Any = getattr(model, "stream" if self.io.blocking else "astream", None) if self._streamed else None
         # Any: a model of the user's own may know no better than to return something else.
