@@ -86,7 +86,7 @@ def path_of(effects: int) -> Path:
     """Return the path of a run that asks for so many effects."""
     # Any: an engine's path is of any machine; and it is sent nothing before it has begun.
     execution: Any = Execution(MACHINE, begin(MACHINE, Go(0)), Limits(iterations=effects))
-    path: Path = execution.path()
+    path: Path = execution.run()
     return path
 
 

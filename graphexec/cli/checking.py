@@ -192,14 +192,14 @@ def audit(
 def _records(trace: str) -> list[dict[str, Any]]:
     """The records of a trace, which need not begin with a machine. Raises `UsageError`, with the line that is none."""
     from graphexec.draw.runs.record_schema import whole
-    from graphexec.kernel.serialization import UNFIT, parse_json
+    from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
     records: list[dict[str, Any]] = []
     for number, line in enumerate(read(trace).splitlines(), 1):
         try:
             record: dict[str, Any] = parse_json(line)
             records.append({**record, "event": str(record["event"])})
-        except UNFIT:
+        except INVALID_DATA_ERRORS:
             text = f"line {number} of {trace} is no record; give what graphexec run --json printed"
             raise UsageError(text) from None
         try:

@@ -61,7 +61,7 @@ def nested_runs(tools: Iterable[AnyTool]) -> NestedRuns | None:
         for one in tools
         if one.nested is not None
     ]
-    return NestedRuns.joined(found)
+    return NestedRuns.merge(found)
 
 
 def _answer(result: RunResult) -> Any:

@@ -28,7 +28,7 @@ from graphexec.executor.table import (
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.graph import Graph, Route, Routes, Table, check_table
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import END, Edge, Node, charged, node, renamed, reserved
+from graphexec.kernel.node import END, Edge, Node, charged, node, rename, reserved
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -131,7 +131,7 @@ def save_endings(table: Table[F], machine: Graph[Any, Any]) -> Table[F]:
     def to_save(way: Route) -> Route:
         return dataclasses.replace(way, target=save) if way.target is END and way.outcome in save.takes else way
 
-    return Table(tuple((source, Routes(tuple(map(to_save, routes.ways)))) for source, routes in table.rows))
+    return Table(tuple((source, Routes(tuple(map(to_save, routes.routes)))) for source, routes in table.rows))
 
 
 def is_saving(name: str) -> bool:
@@ -150,7 +150,7 @@ def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
     for name in targets:
         if machine[name].kind == "pure":
             return machine[name]
-    return renamed(stopped_response, "stopped_unloaded") if targets else stopped_response
+    return rename(stopped_response, "stopped_unloaded") if targets else stopped_response
 
 
 # Of the nodes that end a run, those that give every ending its run.

@@ -18,7 +18,7 @@ from graphexec.errors import InputError, ParseError
 from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.graph import Graph, edges, graph, on
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import END, charged, metered, node, renamed, reserved
+from graphexec.kernel.node import END, charged, metered, node, rename, reserved
 from graphexec.kernel.surgery import replace
 from graphexec.messages import ModelReply
 
@@ -245,9 +245,9 @@ AGENT_EXECUTOR = graph(
 
 # The variants are the same table with other nodes. They are proved where an executor is made of them, not at import.
 # `handle_parsing_errors=False`: without the edge from parse back to plan.
-_raising = renamed(parse_or_raise, "parse")
+_raising = rename(parse_or_raise, "parse")
 # `early_stopping_method="generate"`: the model has the last word.
-_generating = renamed(generate_response, "stopped_response")
+_generating = rename(generate_response, "stopped_response")
 
 STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _raising, narrowed=True, allow_nonterminating=True)
 GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generating, allow_nonterminating=True)

@@ -6,7 +6,7 @@ from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Faile
 from graphexec.kernel.execution import Cut
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
-from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, renamed, reserved
+from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, rename, reserved
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
 from graphexec.kernel.surgery import bind, drop_edge, embed, replace, splice, wrap
@@ -58,7 +58,7 @@ __all__ = [
     "node",
     "on",
     "opaque",
-    "renamed",
+    "rename",
     "replace",
     "replay",
     "reserved",

@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from graphexec.errors import CertificateError, InputError
-from graphexec.kernel.effects import Around, Effect, Request, measure_reply, members_of
+from graphexec.kernel.effects import Effect, OuterRuns, Request, measure_reply, members_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
-from graphexec.kernel.program import Charge, Step, Tariff, compiled
+from graphexec.kernel.program import Charge, Step, Tariff, compile_program
 
 # No charges: most runs have no runs within or around them.
-_NONE: Mapping[str, float] = MappingProxyType({})
+_NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 
 # `plan: ((3, ("iterations",)), (1, ()))`: in component 3, with the iterations that are left; within it, in part 1.
 Level: TypeAlias = tuple[int, tuple[str, ...]]
@@ -35,7 +35,7 @@ HIGHEST: tuple[float, ...] = (math.inf,)
 Line: TypeAlias = tuple[int, int, int]
 
 
-def lines_of(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
+def linearize(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
     """Return the ranks as lines over the iterations that are left of `most`; `None` if they count others too.
 
     A rank of the component c, r iterations left of n, and the part p is (c * (n + 1) + r) * P + p, where P is above
@@ -59,11 +59,11 @@ class Counters:
 
     # Without a dictionary a run that waits is a tenth smaller.
     __slots__ = (
-        "_around",
         "_counts",
         "_limits",
         "_lines",
         "_others",
+        "_outer",
         "_outer_seconds",
         "_over",
         "_program",
@@ -79,11 +79,11 @@ class Counters:
     _step: Step
 
     def __init__(
-        self, graph: Graph[Any, Any], spent: Spent, limits: Limits, ranks: Ranks | None, around: Around | None
+        self, graph: Graph[Any, Any], spent: Spent, limits: Limits, ranks: Ranks | None, outer: OuterRuns | None
     ) -> None:
         self._limits = limits
-        self._around = around
-        program = self._program = compiled(graph, limits)
+        self._outer = outer
+        program = self._program = compile_program(graph, limits)
         check_spent(spent, graph.meters)
         self._counts: list[float] = [
             spent.iterations,
@@ -91,8 +91,8 @@ class Counters:
             *(spent.meters.get(name, 0) for name in program.meters),
         ].copy()  # which keeps no room to grow
         # What runs within calls have charged: of the open request, and before of meters that are not this run's.
-        self._within = _NONE
-        self._others = {name: count for name, count in spent.meters.items() if name not in program.slots} or _NONE
+        self._within = _NO_CHARGES
+        self._others = {name: count for name, count in spent.meters.items() if name not in program.slots} or _NO_CHARGES
         self.seconds = spent.seconds
         # Read more often than it changes.
         self._spent: Spent | None = None
@@ -101,12 +101,12 @@ class Counters:
         over = limits.restarts is not None and spent.restarts > limits.restarts
         self._over = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
         # The second at which the deadline of a run around is.
-        self._outer_seconds = None if around is None else around.seconds
-        if around is not None:
-            self._over = self._over or around.refused
+        self._outer_seconds = None if outer is None else outer.seconds
+        if outer is not None:
+            self._over = self._over or outer.refusal
         self._timed = limits.seconds is not None or self._outer_seconds is not None
         self._ranks = ranks
-        self._lines = None if ranks is None else lines_of(ranks, limits.iterations)
+        self._lines = None if ranks is None else linearize(ranks, limits.iterations)
 
     def spent(self) -> Spent:
         """Return what is spent so far."""
@@ -124,7 +124,7 @@ class Counters:
                     for name in names
                 ]
             # As `Spent(...)`, without a look at what is counted here.
-            self._spent = Spent.counted(
+            self._spent = Spent.unchecked(
                 int(counts[0]),
                 self.seconds,
                 self._restarts,
@@ -140,7 +140,7 @@ class Counters:
         own = None if seconds is None else seconds + self._step.grace
         return outer if own is None else own if outer is None else min(own, outer)
 
-    def refuses(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+    def find_exhausted(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Return what does not allow charging these amounts, by meter; `stops` must be below their limits."""
         caps = self._program.caps
         for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
@@ -170,7 +170,7 @@ class Counters:
                 self._counts[slots[name]] = add_counts(self._counts[slots[name]], amount)
             else:
                 others[name] = add_counts(others.get(name, 0), amount)
-        self._within, self._others = _NONE, others or _NONE
+        self._within, self._others = _NO_CHARGES, others or _NO_CHARGES
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
         seconds, outer = self._limits.seconds, self._outer_seconds
@@ -224,7 +224,7 @@ class Counters:
         if asked > step.fan_out:
             wanted = len(members_of(effect))
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        if tariff is None or tariff.stops or self._around is not None:
+        if tariff is None or tariff.stops or self._outer is not None:
             return self._charge_together(step, members_of(effect))
         for slot, amount, limit in tariff.charges:
             if counts[slot] + amount > limit:
@@ -251,11 +251,11 @@ class Counters:
         for slot, limit in stops.items():
             if counts[slot] >= limit:
                 return self._exhaust(slot, limit, 1)
-        if self._around is not None:
+        if self._outer is not None:
             names, own = self._program.names, self._program.own
             amounts = {names[slot]: total for slot, total in wanted.items() if slot >= own}
             compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
-            exhausted = self._around.charge(amounts, compared)
+            exhausted = self._outer.charge(amounts, compared)
             if exhausted is not None:
                 return exhausted
         for slot, total in wanted.items():
@@ -287,5 +287,5 @@ class Counters:
                 more[meter.name] = beyond
         for name, beyond in more.items():
             counts[slots[name]] = add_counts(counts[slots[name]], beyond)
-        if more and self._around is not None:
-            self._around.settle(more)
+        if more and self._outer is not None:
+            self._outer.settle(more)

@@ -138,7 +138,7 @@ class NestedRuns:
     unproved: tuple[str, ...] = ()
 
     @staticmethod
-    def joined(several: Sequence[NestedRuns]) -> NestedRuns | None:
+    def merge(several: Sequence[NestedRuns]) -> NestedRuns | None:
         """Return what runs of several kinds charge, which calls of one meter start; `None` of none."""
         if not several:
             return None
@@ -331,14 +331,14 @@ class CallContext(Generic[D_co]):
 
     def __reduce__(self) -> tuple[type[CallContext[Any]], tuple[object, ...]]:
         # The run's context is stored nowhere, and its clock belongs to this process.
-        scope = Detached(self.run_id)
+        scope = DetachedScope(self.run_id)
         return type(self), (scope, self.node, self.effect, self.request, self.sequence, self.member)
 
     def __repr__(self) -> str:
         return f"<call {self.id} of {self.node}>"
 
 
-def call_parameter_of(hints: Mapping[str, Any]) -> tuple[str | None, type | None]:
+def find_call_parameter(hints: Mapping[str, Any]) -> tuple[str | None, type | None]:
     """Return the parameter that is annotated `CallContext`, and the class of context that it wants, if it says one."""
     for name, annotation in hints.items():
         hint = _bare(annotation)
@@ -377,7 +377,7 @@ class Batch:
 
 
 @final
-class Detached:
+class DetachedScope:
     """The scope of a run without a clock: one that is stepped by its caller, or replayed."""
 
     __slots__ = ("context", "run_id")
@@ -391,7 +391,7 @@ class Detached:
         return None
 
 
-class Around(Protocol):
+class OuterRuns(Protocol):
     """The runs around a run that is within a call of theirs: what they allow, and what is charged to them."""
 
     @property
@@ -400,7 +400,7 @@ class Around(Protocol):
         ...
 
     @property
-    def refused(self) -> Exhausted | None:
+    def refusal(self) -> Exhausted | None:
         """Why the inner run may not do anything: it is too deep within others."""
         ...
 

@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 from graphexec.kernel.effects import CallContext, Effect, RunScope
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.kernel.snapshot import Snapshot, found_at
+from graphexec.kernel.snapshot import Snapshot, find_attached
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class MemberBegun:
+class MemberStarted:
     """Sent to the path of a run: the member at this position of the open batch is being carried out."""
 
     member: int
@@ -89,14 +89,14 @@ class Journal:
         return zip(parts, parts, parts, strict=True)
 
 
-def keep(error: BaseException, journal: Journal) -> None:
+def attach_journal(error: BaseException, journal: Journal) -> None:
     """Attach the replies of a run so far to the exception that ends it."""
     error.__dict__["graphexec_journal"] = journal
 
 
 def journal_of(error: BaseException) -> Journal | None:
     """Return the journal of the run that this exception ended, or `None`: `recording_of(error)` draws it."""
-    found = found_at(error, "graphexec_journal")
+    found = find_attached(error, "graphexec_journal")
     return found if isinstance(found, Journal) else None
 
 

@@ -23,22 +23,22 @@ from graphexec.errors import (
 from graphexec.kernel.counters import HIGHEST, Counters, Ranks
 from graphexec.kernel.effects import (
     All,
-    Around,
     Batch,
     CallContext,
-    Detached,
+    DetachedScope,
     Effect,
+    OuterRuns,
     Perform,
     Request,
     RunScope,
     members_of,
 )
-from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, MemberBegun, MemberReply, Moved
+from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
 from graphexec.kernel.program import Step, check_request
-from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, Stored
+from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply
 
 # A set, because a checker that narrowed a node to the class would forget what it yields.
 _GENERATORS = frozenset({GeneratorType})
@@ -84,11 +84,11 @@ class Execution(Counters):
         ranks: Ranks | None = None,
         *,
         scope: RunScope | None = None,
-        around: Around | None = None,
+        outer: OuterRuns | None = None,
     ) -> None:
         self.graph = graph
-        self.scope = Detached(snapshot.run_id) if scope is None else scope
-        super().__init__(graph, snapshot.spent, limits, ranks, around)
+        self.scope = DetachedScope(snapshot.run_id) if scope is None else scope
+        super().__init__(graph, snapshot.spent, limits, ranks, outer)
         if snapshot.node not in self._program.steps:
             raise SnapshotError(
                 f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
@@ -126,13 +126,13 @@ class Execution(Counters):
         """Return the context of the visit: the id is that of its first request, in a resumed visit, too."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)
 
-    def path(
+    def run(
         self, *, observed: bool = False, by_member: bool = False, notify: Callable[[Any], object] | None = None
     ) -> Generator[Any, tuple[Any, float, float], Any]:
         """Follow the run from here to its end.
 
         What is yielded is a call, a `Batch`, or, `observed`, an `Event` (answered with anything). A batch is yielded
-        until it is answered: `by_member` with `MemberBegun` and `MemberReply`, else as a whole. With a `notify`, that
+        until it is answered: `by_member` with `MemberStarted` and `MemberReply`, else as a whole. With a `notify`, that
         is called with the events instead, and none is yielded.
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
@@ -209,7 +209,7 @@ class Execution(Counters):
             if self._replies:
                 self._replies = []
 
-    def answered(self, effect: Request, answer: object, at: float) -> Snapshot:
+    def apply_answer(self, effect: Request, answer: object, at: float) -> Snapshot:
         """Return the run with `effect`, for which it stands waiting, answered."""
         # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
         if isinstance(effect, All):
@@ -219,7 +219,7 @@ class Execution(Counters):
             self._close(self._settle(effect, answer, at))
         return self.snapshot()
 
-    def answered_member(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
+    def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
         """Return the run with one member of the batch `request` answered, for which it stands waiting."""
         states = self._open = self._states(request)
         states[member] = self._settle(request.effects[member], answer, at)
@@ -230,7 +230,7 @@ class Execution(Counters):
     def _states(self, request: All[Effect[Any]]) -> list[object]:
         """Return the replies to the members of the open batch, and which are open."""
         return [
-            state.read(effect, self.graph.outcomes) if type(state) is Stored else state
+            state.read(effect, self.graph.outcomes) if type(state) is StoredReply else state
             for state, effect in zip(self._open or (PAID,) * len(request.effects), request.effects, strict=True)
         ]
 
@@ -284,7 +284,7 @@ class Execution(Counters):
                 asked += wanted
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
-                    reply = stored.read(effect, self.graph.outcomes) if type(stored) is Stored else stored
+                    reply = stored.read(effect, self.graph.outcomes) if type(stored) is StoredReply else stored
                 else:
                     replay = None
                     exhausted = (
@@ -335,7 +335,7 @@ class Execution(Counters):
                 (yield event) if notify is None else notify(event)
         while batch.open:
             answer, at, took = yield batch
-            if type(answer) is MemberBegun:
+            if type(answer) is MemberStarted:
                 if observed:
                     event = Asked(step.name, request.effects[answer.member], calls[answer.member])
                     (yield event) if notify is None else notify(event)

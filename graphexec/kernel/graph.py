@@ -15,7 +15,7 @@ from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_m
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, require_node
-from graphexec.kernel.subgraphs import inlined
+from graphexec.kernel.subgraphs import inline_subgraphs
 from graphexec.kernel.validation import faults_of
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class Route:
 class Routes(Generic[H_contra, F_co]):
     """Where outcomes go: handles the classes `H`, of which `F` end the run. Made by `on`, joined with `|`."""
 
-    __slots__ = ("ways",)
+    __slots__ = ("routes",)
 
-    def __init__(self, ways: tuple[Route, ...]) -> None:
-        self.ways = ways
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        self.routes = routes
 
     def __call__(self, outcome: H_contra) -> F_co:
         """Return an outcome that ends the run. Raises `LookupError` for one that goes on, or has no route."""
-        if any(way.outcome is type(outcome) and way.target is END for way in self.ways):
+        if any(route.outcome is type(outcome) and route.target is END for route in self.routes):
             value: Any = outcome
             # An outcome of a class that is routed to the end is an F.
             ending: F_co = value
@@ -68,7 +68,7 @@ class Routes(Generic[H_contra, F_co]):
         raise LookupError(f"{type(outcome).__name__} does not end the run")
 
     def __or__(self: Routes[A, F], other: Routes[B, G]) -> Routes[A | B, F | G]:
-        return Routes(self.ways + other.ways)
+        return Routes(self.routes + other.routes)
 
 
 class Table(Generic[F_co]):
@@ -111,7 +111,7 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     # from it, and let an outcome that has none pass.
     if not isinstance(routes, Routes):
         raise NodeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
-    return Table(((source, Routes(routes.ways)),))
+    return Table(((source, Routes(routes.routes)),))
 
 
 @final
@@ -322,7 +322,7 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     """Build a machine of a table that may be wrong, to draw it; `verify()` finds the faults."""
     faults, nodes, found = _read_table(table, start)
-    nodes, found, first = inlined(nodes, found, start.name)
+    nodes, found, first = inline_subgraphs(nodes, found, start.name)
     return Graph(nodes.values(), found, first, faults)
 
 
@@ -341,7 +341,7 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
             continue
         nodes[source.name] = source
         found.extend(edges_of(source, routes))
-    targets = [way.target for _, routes in table.rows for way in routes.ways]
+    targets = [route.target for _, routes in table.rows for route in routes.routes]
     doubled = [
         node.name
         for node in (*targets, start)
@@ -356,7 +356,7 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
 
 def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
     """The edges of a row."""
-    return [Edge(source.name, way.outcome, way.target.name, way.resets) for way in routes.ways]
+    return [Edge(source.name, route.outcome, route.target.name, route.resets) for route in routes.routes]
 
 
 def check_table(
@@ -366,7 +366,7 @@ def check_table(
     by_name = {node.name: node for node in nodes}
     every = [*faults, *faults_of(by_name, found, start)]
     if not every and any(node.inner is not None for node in by_name.values()):
-        by_name, found, start = inlined(by_name, found, start)
+        by_name, found, start = inline_subgraphs(by_name, found, start)
         every = faults_of(by_name, found, start)
     if every:
         raise GraphError(every)

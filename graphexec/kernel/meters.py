@@ -347,7 +347,7 @@ class Spent:
         _check_counts("Spent", counts)
 
     @staticmethod
-    def counted(iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
+    def unchecked(iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
         """Return what the engine has counted, without looking at it again."""
         spent = object.__new__(Spent)
         object.__setattr__(spent, "iterations", iterations)

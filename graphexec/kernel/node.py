@@ -24,9 +24,9 @@ from typing import (
 )
 
 from graphexec.errors import NodeError, format_value
-from graphexec.kernel.effects import Effect, O, Perform, call_parameter_of
+from graphexec.kernel.effects import Effect, O, Perform, find_call_parameter
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
-from graphexec.kernel.signatures import accepts, classes_of, effects_of, hints_of, name_of, spent_outcome_of
+from graphexec.kernel.signatures import accepts, name_of, read_classes, read_effects, read_hints, read_spent_outcome
 
 
 @final
@@ -199,7 +199,7 @@ class _Charge(Generic[W_co]):
 
     def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
         require_node(charged_node, "put @node below @charged or @metered")
-        spent_outcome, takes = spent_outcome_of(self._when_spent)
+        spent_outcome, takes = read_spent_outcome(self._when_spent)
         strangers = [given.__name__ for given in charged_node.takes if not accepts(takes, given)]
         if strangers:
             remedy = "widen the annotation of its first parameter"
@@ -317,12 +317,12 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     name = name_of(function)
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; define its function with def")
-    hints = hints_of(function, name)
+    hints = read_hints(function, name)
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not positional:
         raise NodeError(f"{name} takes no value; write def {name}(value: In) -> Out")
-    call_parameter, context_type = call_parameter_of({name: hint for name, hint in hints.items() if name != "return"})
+    call_parameter, context_type = find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     settings = [
         p.name
@@ -347,16 +347,16 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
             raise NodeError(f"{name} yields, but returns {returns!r}; write -> Asks[Effect, Outcome]")
         kind = "asks"
         asked, _, returns = get_args(returns)
-        effects = effects_of(name, asked)
+        effects = read_effects(name, asked)
     elif blocking or waits:
         kind = "opaque"
         effects = (Perform,)
-    declared = classes_of(name, "returns", returns)
+    declared = read_classes(name, "returns", returns)
     return Node(
         name,
         kind,
         function,
-        takes=classes_of(name, f"takes {positional[0].name}", hints[positional[0].name]),
+        takes=read_classes(name, f"takes {positional[0].name}", hints[positional[0].name]),
         outcomes=declared,
         returns=declared,
         effects=effects,
@@ -365,7 +365,7 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         most={"pure": 0, "opaque": 1}.get(kind),
         call_parameter=call_parameter,
         context_type=context_type,
-        settings={setting: classes_of(name, f"takes {setting}", hints[setting]) for setting in settings},
+        settings={setting: read_classes(name, f"takes {setting}", hints[setting]) for setting in settings},
     )
 
 
@@ -378,7 +378,7 @@ def require_node(given: object, remedy: str) -> None:
         raise NodeError(f"{getattr(given, '__name__', repr(given))} is not a node; {remedy}")
 
 
-def renamed(source: Node[I, O], name: str) -> Node[I, O]:
+def rename(source: Node[I, O], name: str) -> Node[I, O]:
     """Return the node under another name, for a second place in a graph. Raises `NodeError` for an invalid name."""
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")

@@ -162,7 +162,7 @@ _programs: WeakKeyDictionary[Graph[Any, Any], dict[Limits, Program]] = WeakKeyDi
 _KEPT = 8
 
 
-def compiled(graph: Graph[Any, Any], limits: Limits) -> Program:
+def compile_program(graph: Graph[Any, Any], limits: Limits) -> Program:
     """Return the program of a graph under these limits. It is compiled once: some 20 µs for five nodes."""
     programs = _programs.get(graph, {})
     program = programs.get(limits)

@@ -15,14 +15,14 @@ from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.meters import Exhausted, Spent
 
 # What pydantic raises for data, and for classes, that have no form in JSON.
-INEXPRESSIBLE = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
+SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
 
 # What is raised for data that are not what they should be.
-UNFIT = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
-    """The reply to `effect` that `stored_reply` stored. Raises `SnapshotError` if it cannot be one."""
+    """The reply to `effect` that `dump_reply` stored. Raises `SnapshotError` if it cannot be one."""
     try:
         if isinstance(effect, All):
             return tuple(_read_reply(one, each) for one, each in zip(effect.effects, data["data"], strict=True))
@@ -31,13 +31,13 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
         return _read_reply(effect, data["data"])
     except SnapshotError:
         raise
-    except UNFIT as error:
+    except INVALID_DATA_ERRORS as error:
         raise SnapshotError(f"a stored reply is not a reply to {type(effect).__name__}: {error}") from error
 
 
 def dump_value(value: object) -> dict[str, Any]:
     """An outcome or a reply as JSON: its class's name and its data."""
-    return {"class": type(value).__name__, "data": plain(value)}
+    return {"class": type(value).__name__, "data": to_json_data(value)}
 
 
 def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -45,10 +45,10 @@ def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
     name = data["class"]
     if name not in outcomes:
         raise SnapshotError(f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own")
-    return read_as(outcomes[name], data["data"])
+    return load_as(outcomes[name], data["data"])
 
 
-def spent_data(spent: Spent) -> dict[str, Any]:
+def dump_spent(spent: Spent) -> dict[str, Any]:
     """Return what is spent as JSON data."""
     return {
         "iterations": spent.iterations,
@@ -60,8 +60,8 @@ def spent_data(spent: Spent) -> dict[str, Any]:
 
 
 # Any: one of JSON's values, which `Spent` looks at.
-def read_spent(data: Any) -> Spent:
-    """Return what `spent_data` stored. Raises what `UNFIT` has."""
+def load_spent(data: Any) -> Spent:
+    """Return what `spent_data` stored. Raises what `INVALID_DATA_ERRORS` has."""
     return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "budgets", "meters")})
 
 
@@ -132,28 +132,28 @@ def _class_of(value: object) -> type[object]:
     return type(value)
 
 
-def stored_reply(reply: object) -> dict[str, Any]:
+def dump_reply(reply: object) -> dict[str, Any]:
     """A reply as JSON, or the `Exhausted` that stands in the place of one."""
-    return {"exhausted": plain(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
+    return {"exhausted": to_json_data(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
     # mypy does not take a class for hashable.
     kind: Any = type(effect)
-    return _validate(reply_type(kind), data)
+    return _validate(reply_adapter(kind), data)
 
 
-def plain(value: object) -> Any:
+def to_json_data(value: object) -> Any:
     """The data of a value, as JSON knows it; each of the replies to a batch is dumped as what it is."""
     if type(value) in (tuple, list):
         values: Any = value
-        return [plain(one) for one in values]
+        return [to_json_data(one) for one in values]
     # mypy does not take a class for hashable.
     kind: Any = type(value)
     return _adapter(kind).dump_python(value, mode="json")
 
 
-def read_as(kind: Any, data: object) -> Any:
+def load_as(kind: Any, data: object) -> Any:
     """Return the value of the class `kind` that JSON data are. Raises `ValidationError`, also for `true` as 1."""
     return _validate(_adapter(kind), data)
 
@@ -189,7 +189,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 @cache
-def reply_type(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
+def reply_adapter(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
     """The type of an effect's reply, of `class Fetch(Effect[Page])`. Raises `NodeError` if it has none for JSON."""
     for base in effect.__mro__:
         for generic in getattr(base, "__orig_bases__", ()):

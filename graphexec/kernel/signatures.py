@@ -16,7 +16,7 @@ from graphexec.kernel.meters import Exhausted
 _PACKAGE = __name__.partition(".")[0]
 
 
-def resolved(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
+def resolve_hints(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
     """Return the annotations by name, `return` included; with `extras`, what `Annotated` adds is kept.
 
     Raises `NameError` for a name that is in no scope, and `TypeError` for what is not a function.
@@ -35,10 +35,10 @@ def _outside() -> Mapping[str, Any]:
     return frame.f_locals if frame else {}
 
 
-def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+def read_hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     """Return the annotations of the node `name` by name. Raises `NodeError` for those that cannot be resolved."""
     try:
-        return resolved(function)
+        return resolve_hints(function)
     except TypeError as error:
         raise NodeError(f"{name} is not a function; define it with def") from error
     except NameError as error:
@@ -54,7 +54,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
-def classes_of(name: str, what: str, annotation: Any) -> tuple[type, ...]:
+def read_classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
     """Return the classes of an annotation. Raises `NodeError` for what is none by which values can be told."""
     members: tuple[Any, ...] = _members(annotation)
     for member in members:
@@ -75,7 +75,7 @@ def _is_class(member: Any) -> bool:
         return False
 
 
-def effects_of(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
+def read_effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
     """Return the effects in the annotation of what a node asks for.
 
     Raises `NodeError` for what is none, and for effects whose charges are not those of their class.
@@ -97,18 +97,18 @@ def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
     return isinstance(member, type) and issubclass(member, Effect)
 
 
-def spent_outcome_of(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
+def read_spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
     """Return the class of `when_spent`'s outcome, and the classes of values it takes, or raise `NodeError`."""
     name = name_of(when_spent)
     called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
-    hints = hints_of(called, name)
+    hints = read_hints(called, name)
     parameters = [p for p in inspect.signature(when_spent).parameters if p in hints]
     takes = hints[parameters[0]] if parameters else object
     if isinstance(when_spent, type):
         return when_spent, _members(takes)
     if "return" not in hints:
         raise NodeError(f"{name} does not annotate its outcome; write def {name}(value: In, limit: Exhausted) -> Out")
-    outcomes = classes_of(name, "returns", hints["return"])
+    outcomes = read_classes(name, "returns", hints["return"])
     if len(outcomes) != 1:
         raise NodeError(f"{name} returns {len(outcomes)} outcomes; a spent limit takes one edge, so return one class")
     (outcome,) = outcomes

@@ -74,7 +74,7 @@ class Snapshot:
     def to_json(self) -> str:
         """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
         # pydantic, which does it, is loaded by those who store.
-        from graphexec.kernel.serialization import INEXPRESSIBLE, dump_value, format_json, spent_data
+        from graphexec.kernel.serialization import SERIALIZATION_ERRORS, dump_spent, dump_value, format_json
 
         try:
             data = {
@@ -82,20 +82,20 @@ class Snapshot:
                 "node": self.node,
                 "value": dump_value(self.value),
                 "replies": [_reply_data(reply) for reply in self.replies],
-                "spent": spent_data(self.spent),
+                "spent": dump_spent(self.spent),
                 "entered": self.entered,
                 "open": [state.value if isinstance(state, OpenCall) else _reply_data(state) for state in self.open],
                 "sequence": self.sequence,
                 "run": self.run_id,
             }
             return format_json(data)
-        except INEXPRESSIBLE as error:
+        except SERIALIZATION_ERRORS as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
         """Read a snapshot of `graph`. Raises `SnapshotError` if it is none."""
-        from graphexec.kernel.serialization import UNFIT, load_value, parse_json, read_as, read_spent
+        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, load_as, load_spent, load_value, parse_json
 
         try:
             data = parse_json(text)
@@ -119,32 +119,32 @@ class Snapshot:
                 node,
                 load_value(value, graph.outcomes),
                 tuple(_read_reply(reply) for reply in replies),
-                read_spent(spent),
-                read_as(bool, entered),
-                tuple(read_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
+                load_spent(spent),
+                load_as(bool, entered),
+                tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
                 sequence,
-                read_as(str, run_id),
+                load_as(str, run_id),
             )
         except SnapshotError:
             raise
-        except UNFIT as error:
+        except INVALID_DATA_ERRORS as error:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
 
 
 def _reply_data(reply: object) -> dict[str, Any]:
-    from graphexec.kernel.serialization import stored_reply
+    from graphexec.kernel.serialization import dump_reply
 
-    return {"reply": reply.data} if type(reply) is Stored else stored_reply(reply)
+    return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply)
 
 
 # Any: one of JSON's values.
 def _read_reply(data: Any) -> object:
     # Not by pydantic, which takes `true` for 1.
-    return Exhausted(**data["exhausted"]) if "exhausted" in data else Stored(data["reply"])
+    return Exhausted(**data["exhausted"]) if "exhausted" in data else StoredReply(data["reply"])
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredReply:
     """A reply as it came from JSON; it is read when the effect that it answers is known."""
 
     # Any JSON value.
@@ -162,7 +162,7 @@ class Stored:
         return load_reply(effect, self.data, outcomes)
 
 
-def remember(error: BaseException, snapshot: Snapshot) -> None:
+def attach_snapshot(error: BaseException, snapshot: Snapshot) -> None:
     """Attach to an exception that ends a run where the run was; the traceback says it too."""
     seen = "graphexec_snapshot" in error.__dict__
     error.__dict__["graphexec_snapshot"] = snapshot
@@ -180,11 +180,11 @@ def snapshot_of(error: BaseException) -> Snapshot | None:
 
     `error` may also be what asyncio raises in the place of a run's cancellation: `TimeoutError`, `KeyboardInterrupt`.
     """
-    found = found_at(error, "graphexec_snapshot")
+    found = find_attached(error, "graphexec_snapshot")
     return found if isinstance(found, Snapshot) else None
 
 
-def found_at(error: BaseException, name: str) -> object:
+def find_attached(error: BaseException, name: str) -> object:
     """Return the attribute of this name of an exception, or of the cancellation in whose place it was raised."""
     seen: BaseException | None = error
     # Not of an `Exception` that was being handled: that may have ended another run, before this one.

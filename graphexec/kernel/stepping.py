@@ -70,7 +70,7 @@ class PendingEffect:
                 asked = len(self.effect.effects)
                 raise InputError(f"a batch of {asked} is answered by {value!r}; give a tuple with a reply to each")
             value = tuple(replies)
-        return self._execution().answered(self.effect, value, self._second(at))
+        return self._execution().apply_answer(self.effect, value, self._second(at))
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run with one call of a batch answered; the others wait on. `Cut()` cuts it.
@@ -82,7 +82,7 @@ class PendingEffect:
         waiting = [call.member for call in self.calls]
         if member not in waiting:
             raise InputError(f"the batch waits for the members {waiting}, not for {member!r}; answer one of them")
-        return self._execution().answered_member(self.effect, member, value, self._second(at))
+        return self._execution().apply_member_answer(self.effect, member, value, self._second(at))
 
     def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
         """Return the run with the effect cut by the deadline; `finished` is as in `Cut`.
@@ -96,7 +96,7 @@ class PendingEffect:
             asked, given = len(self.effect.effects), len(finished)
             if given != asked:
                 raise InputError(f"a batch of {asked} is cut with {given} replies; give a reply or a Cut() for each")
-        return self._execution().answered(self.effect, Cut(finished), _not_before_the_run(at))
+        return self._execution().apply_answer(self.effect, Cut(finished), _not_before_the_run(at))
 
 
 def _not_before_the_run(at: float) -> float:
@@ -128,7 +128,7 @@ def advance(
     `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and what a node raises.
     """
     execution = Execution(graph, snapshot, limits, ranks)
-    path = execution.path()
+    path = execution.run()
     try:
         item: CallContext[Any] | Batch = next(path)
     except StopIteration as end:
@@ -143,7 +143,7 @@ def advance(
 def replay(journal: Journal) -> Iterator[Event[Any]]:
     """Follow a run again by its replies, and yield its events, without reports; pure nodes are called anew."""
     execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
-    path = execution.path(observed=True, by_member=True)
+    path = execution.run(observed=True, by_member=True)
     replies = iter(journal)
     answer: JournalEntry | None = None
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from graphexec.kernel.node import END, Edge, Node, Subgraph
 
 
-def inlined(
+def inline_subgraphs(
     nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start: str
 ) -> tuple[dict[str, Node[Any, Any]], list[Edge], str]:
     """Return the nodes, edges and start of the table with every nested graph in its node's place."""

@@ -12,7 +12,7 @@ from graphexec.errors import Fault, GraphError, InputError, NodeError, format_va
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, Table, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Budget, Limits, Meter
-from graphexec.kernel.node import END, Edge, I, Node, Subgraph, renamed
+from graphexec.kernel.node import END, Edge, I, Node, Subgraph, rename
 from graphexec.kernel.validation import reachable
 
 S = TypeVar("S")
@@ -192,7 +192,7 @@ def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budge
         returns=endings,
         inner=Subgraph(tuple(machine), machine.edges, machine.start, tuple(own)),
     )
-    return renamed(whole, name)
+    return rename(whole, name)
 
 
 def wrap(

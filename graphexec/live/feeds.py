@@ -13,7 +13,7 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import whole
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
-from graphexec.kernel.serialization import UNFIT, parse_json
+from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
 # Where a run is read from.
 Source: TypeAlias = Recorder | str | os.PathLike[str]
@@ -120,7 +120,7 @@ class _FileFeed(Feed):
                 whole(record, place)
         except InputError as error:
             self._stop(str(error))
-        except UNFIT:
+        except INVALID_DATA_ERRORS:
             self._stop(f"{place} is not a record; give what graphexec run --record wrote")
         else:
             if begins:

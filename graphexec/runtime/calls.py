@@ -167,7 +167,7 @@ def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collect
         for call in calls:
             if call.closed:
                 raise AbandonedError(f"{call!r} is over, so what runs within it goes no further")
-            exhausted = scope_of(call).execution.refuses(amounts, stops)
+            exhausted = scope_of(call).execution.find_exhausted(amounts, stops)
             if exhausted is not None:
                 return exhausted
         _add(calls, amounts)
@@ -182,9 +182,9 @@ def _settle(host: CallContext[Any], amounts: Mapping[str, float]) -> None:
 
 @final
 class Nesting:
-    """The runs around a run, from the call `host` outwards: `Around` for the engine."""
+    """The runs around a run, from the call `host` outwards: `OuterRuns` for the engine."""
 
-    __slots__ = ("_host", "refused", "seconds")
+    __slots__ = ("_host", "refusal", "seconds")
 
     def __init__(self, scope: Scope, host: CallContext[Any], started: float) -> None:
         self._host = host
@@ -195,7 +195,7 @@ class Nesting:
         # The second of the inner run's clock.
         self.seconds = None if left is None else started + left
         too_deep = scope.depth > scope.deepest
-        self.refused = (
+        self.refusal = (
             Exhausted("depth", scope.levels, scope.levels, outer=True)
             if too_deep
             else self.charge({"nested_runs": 1}, ())

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, TypedDict, final
 from graphexec._arguments import NAME, Constraint, check, maybe
 from graphexec.errors import InputError, MissingHandlerError, an
 from graphexec.kernel.counters import Ranks
-from graphexec.kernel.effects import CallContext, Effect, Perform, call_parameter_of
+from graphexec.kernel.effects import CallContext, Effect, Perform, find_call_parameter
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.signatures import resolved
+from graphexec.kernel.signatures import resolve_hints
 from graphexec.runtime.io import IO
 
 
@@ -62,10 +62,10 @@ def answering(function: HandlerLike) -> Handler:
 def _call_parameter(function: Callable[..., Any]) -> tuple[str | None, type | None]:
     """Return the parameter for the call's context, if the annotations say one; those of a handler may be missing."""
     try:
-        hints = resolved(function)
+        hints = resolve_hints(function)
     except (NameError, TypeError):
         return None, None
-    return call_parameter_of({name: hint for name, hint in hints.items() if name != "return"})
+    return find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})
 
 
 # Any: the function's own argument and result.

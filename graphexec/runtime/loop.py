@@ -14,10 +14,10 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext, members_of
-from graphexec.kernel.events import Done, Failed, Journal, MemberReply, Reported, keep
+from graphexec.kernel.events import Done, Failed, Journal, MemberReply, Reported, attach_journal
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.snapshot import Snapshot, remember
+from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.calls import (
     Nesting,
@@ -119,8 +119,8 @@ class RunLoop:
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
         self.clock = run_context.clock
         self.scope = Scope(run_id, options.context, self.clock, host, run_context.limits.depth)
-        around = None if host is None else Nesting(self.scope, host, start.spent.seconds)
-        self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, around=around)
+        outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
+        self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, outer=outer)
         check_context(run_context.handlers, self.execution.context_types, options.context)
         # The clock of a resumed run goes on where it stood.
         self.scope.begin(self.execution)
@@ -130,7 +130,7 @@ class RunLoop:
         self.observed = notify is not None or on_event is not None
         # Without a consumer to wait for, events go from the engine to the observers.
         called = notify if on_event is None else None
-        self.path = self.execution.path(observed=self.observed, by_member=True, notify=called)
+        self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
         # JournalEntry after reply, the three parts of each in turn.
         self.parts: list[object] = []
         self.io = io
@@ -183,8 +183,8 @@ class RunLoop:
     def _fail(self, error: BaseException) -> None:
         close_calls(self._calls)
         snapshot = self.execution.snapshot()
-        remember(error, snapshot)
-        keep(error, self._journal())
+        attach_snapshot(error, snapshot)
+        attach_journal(error, self._journal())
         if self._notify is not None:
             self._notify.end(Failed(error, snapshot, self.execution.call()))
 

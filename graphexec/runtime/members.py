@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import MemberBegun, MemberReply
+from graphexec.kernel.events import MemberReply, MemberStarted
 from graphexec.runtime.calls import close_calls, keep_charged, within_call
 from graphexec.runtime.handlers import Handler, handler_of
 from graphexec.runtime.io import CrewOf, run_sync
@@ -173,6 +173,6 @@ class MemberCalls:
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.clock() - self._run.began
-        answer = (MemberBegun(member), now, 0.0)
+        answer = (MemberStarted(member), now, 0.0)
         self._run.parts.extend(answer)
         return answer

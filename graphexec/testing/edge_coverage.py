@@ -42,13 +42,13 @@ class EdgeCoverage:
         self._taken: dict[Key, _Taken] = {}
         # Checkers know that methods stay what they are.
         self._execution: Any = Execution
-        self._path = Execution.path
+        self._run = Execution.run
 
     def begin(self) -> None:
         """Record from now on: every run is observed, which makes it slower."""
-        original = self._path
+        original = self._run
 
-        def path(
+        def run(
             execution: Execution,
             *,
             observed: bool = False,
@@ -62,11 +62,11 @@ class EdgeCoverage:
             return self._recorder_for(execution.graph, events, observed=observed, notify=notify)
 
         # The one place where all runs pass: drivers, `advance`, and the explorer.
-        self._execution.path = path
+        self._execution.run = run
 
     def end(self) -> None:
         """Record no more."""
-        self._execution.path = self._path
+        self._execution.run = self._run
 
     def know(self, name: str, graph: Graph[Any, Any]) -> None:
         """Take a name for a graph, whose edges count from now on whether it runs or not."""

@@ -13,7 +13,7 @@ from graphexec.effects import CallModel, CallTool
 from graphexec.kernel.effects import All, Asks, Effect
 from graphexec.kernel.graph import Graph, Table, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
-from graphexec.kernel.node import END, Node, charged, metered, node, renamed, reserved
+from graphexec.kernel.node import END, Node, charged, metered, node, rename, reserved
 from graphexec.kernel.surgery import embed
 from graphexec.messages import CompletionRequest
 from graphexec.testing.failures import Readable
@@ -224,7 +224,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         effects = _union(map(errand_class, drawn.errands))
     annotations = {"value": _any_value(), "return": union if function is pure else Asks[effects, union]}
     function.__annotations__ = annotations
-    made = renamed(node(function), f"n{number}")
+    made = rename(node(function), f"n{number}")
     if not drawn.limited:
         return made
     asks = (drawn.least, drawn.most) if drawn.asks != "nothing" and drawn.declared else None

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError
-from graphexec.kernel.effects import call_parameter_of
-from graphexec.kernel.signatures import resolved
+from graphexec.kernel.effects import find_call_parameter
+from graphexec.kernel.signatures import resolve_hints
 
 
 class Arguments(NamedTuple):
@@ -29,7 +29,7 @@ class Arguments(NamedTuple):
 def read_signature(function: Callable[..., Any], name: str) -> Arguments:
     """Return the arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
     try:
-        hints = resolved(function, extras=True)
+        hints = resolve_hints(function, extras=True)
     except NameError as error:
         raise ToolDefinitionError(
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"
@@ -39,7 +39,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
     fields: dict[str, Any] = {}
     given_the_run: list[str] = []
     parameters = {key: hint for key, hint in hints.items() if key != "return"}
-    call_parameter, context_type = call_parameter_of(parameters)
+    call_parameter, context_type = find_call_parameter(parameters)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")

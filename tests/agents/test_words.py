@@ -28,7 +28,7 @@ from graphexec.actions import Run
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached, parse
-from graphexec.kernel import Exhausted, Limits, renamed
+from graphexec.kernel import Exhausted, Limits, rename
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.verify import UnprovedError
@@ -239,7 +239,7 @@ def test_a_machine_is_held_to_the_proof_of_its_own() -> None:
         return StoppedResponse("hurried", reached.limit, reached.run)
 
     one = executor(max_iterations=1, agent=scripted(act("echo", text="a")), tools=[echo])
-    other = one.with_graph(replace(one.graph, renamed(hurry, "stopped_response")))
+    other = one.with_graph(replace(one.graph, rename(hurry, "stopped_response")))
     certificate = other.verify().certificate
     assert certificate is not None
     assert other.run_context.ranks == certificate.ranks

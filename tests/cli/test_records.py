@@ -15,7 +15,7 @@ from graphexec.cli import records
 from graphexec.cli.run_loop import Setup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
-from graphexec.kernel.effects import CallContext, Detached
+from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import ScriptedReply
@@ -62,7 +62,7 @@ def asked_otherwise() -> list[dict[str, Any]]:
     """The records of what the agent's own machine does not ask for."""
     recorder = Recorder(executing(ANSWER).verify())
     for sequence, effect in enumerate((AskHuman("Go on?"), Measure("here")), 1):
-        call: CallContext[Any] = CallContext(Detached("a-run"), "plan", effect, effect, sequence, 0)
+        call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
         call.charged = {"model_calls": 1}
         recorder(Asked("plan", effect, call))
         recorder(Reported("plan", effect, "at it", call))

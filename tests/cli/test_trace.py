@@ -15,7 +15,7 @@ from graphexec.cli.trace import TracePrinter, format_effects
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
-from graphexec.kernel.effects import CallContext, Detached
+from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 
 # What a terminal is told at the beginning of something that moves, and at its end.
@@ -79,7 +79,7 @@ def two_tools() -> list[Event[Any]]:
     """What happens at a node that calls a quick tool and a slow one, the quick one first."""
     quick, slow = CallTool("quick", "x"), CallTool("slow", "y")
     calls = [
-        CallContext[Any](Detached("a-run"), "dispatch_tools", effect, All((quick, slow)), 1, member)
+        CallContext[Any](DetachedScope("a-run"), "dispatch_tools", effect, All((quick, slow)), 1, member)
         for member, effect in enumerate((quick, slow))
     ]
     actions = (AgentAction("quick", "x", ""), AgentAction("slow", "y", ""))

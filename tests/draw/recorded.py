@@ -26,7 +26,7 @@ from graphexec.draw import Recorder, Recording
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, Acted, Observed, Ready, Replied
 from graphexec.kernel import Effect, Event
-from graphexec.kernel.effects import CallContext, Detached
+from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript
@@ -102,7 +102,7 @@ def told(*events: Event[Any], given: object = "q", model: str | None = None, age
 
 def call_of(effect: Effect[Any], *, sequence: int = 1, member: int = 0, node: str = "") -> CallContext[Any]:
     """A call of a run that nobody drives."""
-    return CallContext(Detached("a-run"), node, effect, effect, sequence, member)
+    return CallContext(DetachedScope("a-run"), node, effect, effect, sequence, member)
 
 
 def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools", at: float = 0.0) -> list[Event[Any]]:

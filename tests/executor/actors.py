@@ -14,7 +14,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Tool, cre
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.kernel.effects import CallContext, Detached
+from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import (
     ChatRequest,
     CompletionRequest,
@@ -223,7 +223,7 @@ MIXED = pytest.mark.parametrize(
 
 def call_of(effect: Effect[Any]) -> CallContext[Any]:
     """The call of an effect in a run without a deadline."""
-    return CallContext(Detached("run"), "node", effect, effect, 1, 0)
+    return CallContext(DetachedScope("run"), "node", effect, effect, 1, 0)
 
 
 def reply_of(handler: Handler, effect: Effect[Any]) -> Any:

@@ -52,7 +52,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.executor.streams import Chunks
-from graphexec.kernel import Moved, renamed
+from graphexec.kernel import Moved, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
@@ -250,7 +250,7 @@ def one_by_one(acted: Acted) -> Asks[CallTool, Observed]:
 @both
 def test_actions_whose_tools_are_called_one_by_one_are_told_once(how: str) -> None:
     executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
-    slowly = charged(when_spent=limit_reached)(renamed(one_by_one, "dispatch_tools"))
+    slowly = charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
     executor = executor.with_graph(replace(executor.graph, slowly))
     told = [next(iter(chunk)) for chunk in chunks_of(executor, how)]
     assert told == ["actions", "actions", "steps", "steps", "output"]
@@ -365,7 +365,7 @@ def executor_with(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
         | edges(dispatch, routes)
         | edges(stopped_response, on(StoppedResponse, END))
     )
-    if any(way.target is check_return_direct for way in routes.ways):
+    if any(way.target is check_return_direct for way in routes.routes):
         rows |= edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
     return executor.with_graph(graph(rows, start=plan))
 
@@ -506,7 +506,7 @@ def test_action_is_announced_before_its_own_effect() -> None:
     executor = AgentExecutor(
         agent=scripted(act("echo", text="a"), answer()), tools=[echo], handlers={Delegate: answer_effect}
     )
-    chunks = executor.with_graph(replace(executor.graph, renamed(delegate, "dispatch_tools"))).stream_chunks("q")
+    chunks = executor.with_graph(replace(executor.graph, rename(delegate, "dispatch_tools"))).stream_chunks("q")
     assert "actions" in next(chunks)
     assert asked == []
     chunks.close()

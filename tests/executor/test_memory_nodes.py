@@ -42,7 +42,7 @@ from graphexec.actions import Run, Steps
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor import LimitReached, Ready, limit_reached, parse, stopped_response
-from graphexec.kernel import renamed
+from graphexec.kernel import rename
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, SummaryMemory, SummaryRequested
 from graphexec.messages import ModelReply, Usage
@@ -203,7 +203,7 @@ def test_nodes_that_ask_for_themselves_are_left() -> None:
         return Ready(Run({**loaded, **ready.run.inputs}))
 
     executor = remembering(memory := Diary())
-    mine = replace(executor.graph, renamed(recall, "load_memory"))
+    mine = replace(executor.graph, rename(recall, "load_memory"))
     assert executor.with_graph(mine).run("q").output == "done"
     assert (memory.loads, memory.saved) == (1, [SAVED])
     assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
@@ -212,7 +212,7 @@ def test_nodes_that_ask_for_themselves_are_left() -> None:
 def test_a_node_of_the_same_name_is_refused() -> None:
     executor = remembering(BufferMemory())
     graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
-    other = splice(graph, edges(renamed(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
+    other = splice(graph, edges(rename(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
     with pytest.raises(InputError, match="a node save_memory of its own, which a memory needs; rename the function"):
         executor.with_graph(other)
 

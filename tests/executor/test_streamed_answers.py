@@ -43,7 +43,7 @@ from graphexec.agents import (
 from graphexec.agents.answers import AnswerReader, make_label_reader
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
-from graphexec.kernel import renamed
+from graphexec.kernel import rename
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
@@ -217,7 +217,7 @@ def save_finish(finish: AgentFinish) -> AgentFinish:
     return finish
 
 
-SAVE = renamed(save_finish, "save_memory")
+SAVE = rename(save_finish, "save_memory")
 
 
 Change = Callable[[Any], Any]

@@ -39,7 +39,7 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import renamed
+from graphexec.kernel import rename
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
@@ -165,7 +165,7 @@ def test_a_node_is_replaced() -> None:
 
     def executor() -> AgentExecutor:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
-        return plain.replace(renamed(quiet, "stopped_response"))
+        return plain.replace(rename(quiet, "stopped_response"))
 
     assert told_by_every_driver(executor).outcome.output == ""
 
@@ -177,8 +177,8 @@ def test_a_replacement_is_narrowed() -> None:
 
     plain = AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=True)
     with pytest.raises(GraphError, match="parse never returns Ready; remove"):
-        plain.replace(renamed(read, "parse"))
-    assert plain.replace(renamed(read, "parse"), narrowed=True).run("q").output == "read"
+        plain.replace(rename(read, "parse"))
+    assert plain.replace(rename(read, "parse"), narrowed=True).run("q").output == "read"
 
 
 def test_a_replacement_is_proved_within_the_executors_limits() -> None:
@@ -189,7 +189,7 @@ def test_a_replacement_is_proved_within_the_executors_limits() -> None:
 
     guessing = AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=None, max_model_calls=3)
     with pytest.raises(UnprovedError, match="Set max_iterations"):
-        guessing.replace(renamed(guess, "plan"))
+        guessing.replace(rename(guess, "plan"))
 
 
 def test_an_edge_is_dropped() -> None:

@@ -51,7 +51,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.executor.result import Ending
-from graphexec.kernel import bind, renamed
+from graphexec.kernel import bind, rename
 from graphexec.models import ScriptedModel
 from tests.executor.actors import (
     act,
@@ -168,7 +168,7 @@ def say_so(reached: LimitReached) -> StoppedResponse:
 def test_the_stopped_response_is_a_node_like_any_other() -> None:
     def executor() -> AgentExecutor:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
-        return plain.with_graph(replace(plain.graph, renamed(say_so, "stopped_response")))
+        return plain.with_graph(replace(plain.graph, rename(say_so, "stopped_response")))
 
     assert told_by_every_driver(executor).outcome.output == "2 steps are enough"
 
@@ -274,7 +274,7 @@ def test_a_plan_of_ones_own_may_take_the_place_of_the_executors() -> None:
 
     def executor() -> AgentExecutor:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
-        return plain.with_graph(replace(plain.graph, renamed(hasty, "plan")))
+        return plain.with_graph(replace(plain.graph, rename(hasty, "plan")))
 
     told = told_by_every_driver(executor)
     assert told.outcome.output == "at once"

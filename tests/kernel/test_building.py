@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from graphexec import END, Asks, Graph, GraphError, ask, edges, graph, node, on, opaque
 from graphexec.effects import CallTool
 from graphexec.errors import Fault
-from graphexec.kernel import renamed
+from graphexec.kernel import rename
 from tests.kernel.machines import (
     CLOCK,
     DIAMOND,
@@ -107,7 +107,7 @@ def test_two_rows_of_one_node_are_said_once() -> None:
 
 
 def test_two_nodes_of_one_name_are_said_once() -> None:
-    other = renamed(triple, "halve")
+    other = rename(triple, "halve")
     table = edges(split, on(Even, halve) | on(Odd, other)) | edges(halve, on(Sum, join)) | edges(join, on(Total, END))
     assert faults_of(table, split) == [
         "two nodes are named halve; rename one of the functions",
@@ -117,7 +117,7 @@ def test_two_nodes_of_one_name_are_said_once() -> None:
 
 
 def test_a_node_named_end_is_said() -> None:
-    named = renamed(join, "END")
+    named = rename(join, "END")
     assert "a node is named END, as the end of a run is; rename its function" in faults_of(
         edges(named, on(Total, END)), named
     )

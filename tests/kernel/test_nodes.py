@@ -11,8 +11,8 @@ import pytest
 from graphexec import All, Asks, Effect, Exhausted, ask, charged, metered, node, opaque
 from graphexec.effects import CallModel, CallTool
 from graphexec.errors import GraphexecError, NodeError
-from graphexec.kernel import Perform, renamed
-from graphexec.kernel.serialization import reply_type
+from graphexec.kernel import Perform, rename
+from graphexec.kernel.serialization import reply_adapter
 from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
 
 # Functions that no checker lets through.
@@ -112,10 +112,10 @@ def test_when_spent_may_be_a_function() -> None:
 
 
 def test_a_renamed_node_is_the_same_under_another_name() -> None:
-    other = renamed(halve, "cut_in_half")
+    other = rename(halve, "cut_in_half")
     assert (other.name, other.function, halve.name) == ("cut_in_half", halve.function, "halve")
     with pytest.raises(NodeError, match="a node cannot be named 'cut in half'; give it a name that a function could"):
-        renamed(halve, "cut in half")
+        rename(halve, "cut in half")
 
 
 # ---- what is refused
@@ -399,19 +399,19 @@ class Special(Question):
 
 
 def test_the_reply_of_an_effect_is_read_from_its_class() -> None:
-    assert reply_type(Question).validate_python("yes") == "yes"
-    assert reply_type(Special).validate_python("yes") == "yes"
+    assert reply_adapter(Question).validate_python("yes") == "yes"
+    assert reply_adapter(Special).validate_python("yes") == "yes"
 
 
 def test_an_effect_that_does_not_say_its_reply_is_refused() -> None:
     with pytest.raises(NodeError) as caught:
-        reply_type(Unsaid)
+        reply_adapter(Unsaid)
     assert str(caught.value) == "Unsaid does not say its reply; write class Unsaid(Effect[Reply])"
 
 
 def test_an_effect_whose_reply_json_cannot_express_is_refused() -> None:
     with pytest.raises(NodeError) as caught:
-        reply_type(Strange)
+        reply_adapter(Strange)
     assert str(caught.value) == (
         "Strange replies <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply a "
         "dataclass or a pydantic model"

@@ -24,7 +24,7 @@ from graphexec import (
     wrap,
 )
 from graphexec.errors import InputError, UndeclaredOutcomeError
-from graphexec.kernel import bind, drop_edge, renamed
+from graphexec.kernel import bind, drop_edge, rename
 from graphexec.runtime import make_run_context
 from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import (
@@ -86,7 +86,7 @@ def test_replace_puts_another_body_in_a_nodes_place() -> None:
     def round_down(even: Even) -> Sum:
         return Sum(even.value // 10 * 10, "rounded")
 
-    machine = replace(DIAMOND, renamed(round_down, "halve"))
+    machine = replace(DIAMOND, rename(round_down, "halve"))
     assert outcome_of(machine, Number(46)) == Total("rounded to 40")
     assert outcome_of(DIAMOND, Number(46)) == Total("halved to 23")
     assert machine.edges == DIAMOND.edges
@@ -94,7 +94,7 @@ def test_replace_puts_another_body_in_a_nodes_place() -> None:
 
 def test_replace_of_a_node_that_there_is_not_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
-        replace(DIAMOND, renamed(halve, "quarter"))
+        replace(DIAMOND, rename(halve, "quarter"))
     assert text_of(caught) == "the graph has no node quarter; its nodes are split, halve, triple, join"
 
 
@@ -225,7 +225,7 @@ def test_splice_on_what_is_no_edge_is_refused(options: dict[str, Any], text: str
 
 
 def test_splice_of_a_name_that_is_taken_is_refused() -> None:
-    named = renamed(guard, "halve")
+    named = rename(guard, "halve")
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, edges(named, on(Even, halve) | on(Refused, END)), after=split, on=Even)
     assert text_of(caught) == "the graph already has a node halve; rename the function, or use replace"

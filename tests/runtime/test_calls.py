@@ -37,7 +37,7 @@ from graphexec import (
     tool,
 )
 from graphexec.kernel import CallId, PendingEffect, advance, begin, replay
-from graphexec.kernel.effects import Detached
+from graphexec.kernel.effects import DetachedScope
 from graphexec.models import ScriptedModel
 from graphexec.runtime import RunContext, RunOptions, arun, current_call, make_run_context, report, run, stream
 from graphexec.testing import VirtualClock, on_loop_time
@@ -542,7 +542,7 @@ def test_span_is_around_inner_runs(run: Running) -> None:
 
 def test_calls_of_one_id_are_equal() -> None:
     def call(sequence: int, **scope: Any) -> CallContext[Any]:
-        return CallContext(Detached("a-run", **scope), "look", None, None, sequence, 0)
+        return CallContext(DetachedScope("a-run", **scope), "look", None, None, sequence, 0)
 
     assert call(1) == call(1, context="another") != call(2)
     assert len({call(1), call(1), call(2)}) == 2

@@ -298,20 +298,20 @@ def test_a_session_in_which_nothing_runs_says_so(pytester: pytest.Pytester) -> N
 def test_without_the_flag_nothing_is_recorded(pytester: pytest.Pytester) -> None:
     from graphexec.kernel.execution import Execution
 
-    before = Execution.path
+    before = Execution.run
     write(
         pytester,
         "from graphexec.kernel.execution import Execution\n"
-        "def test_path():\n    assert Execution.path.__module__ == Execution.__module__",
+        "def test_path():\n    assert Execution.run.__module__ == Execution.__module__",
     )
     result_of(pytester).assert_outcomes(passed=1)
     write(
         pytester,
         "from graphexec.kernel.execution import Execution\n"
-        "def test_path():\n    assert Execution.path.__module__ != Execution.__module__",
+        "def test_path():\n    assert Execution.run.__module__ != Execution.__module__",
     )
     result_of(pytester, "--graphexec-cov").assert_outcomes(passed=1)
-    assert Execution.path is before
+    assert Execution.run is before
 
 
 # ---- what it costs, and the README's own test

@@ -47,7 +47,7 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import PendingEffect, begin, bind, renamed
+from graphexec.kernel import PendingEffect, begin, bind, rename
 from graphexec.kernel.graph import Routes, Table
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.runtime import arun, astream, make_run_context, run, stream
@@ -117,7 +117,7 @@ def test_a_node_is_inferred_from_its_function() -> None:
     assert_type(blocks, Node[Number, Total])
     assert_type(awaits_too, Node[Number, Total])
     assert_type(with_settings, Node[Number, Total])
-    assert_type(renamed(with_settings, "other"), Node[Number, Total])
+    assert_type(rename(with_settings, "other"), Node[Number, Total])
 
 
 def test_replies_to_a_batch_are_inferred() -> None:

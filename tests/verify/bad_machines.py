@@ -40,7 +40,7 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import ITERATIONS, renamed
+from graphexec.kernel import ITERATIONS, rename
 from graphexec.messages import CompletionRequest
 from graphexec.verify.proof.flow import flow_of
 
@@ -67,7 +67,7 @@ def ask_again(unclear: Unclear) -> Asks[CallModel, Replied]:
     return Replied(unclear.run, reply)
 
 
-careful = renamed(careful_parse, "parse")
+careful = rename(careful_parse, "parse")
 
 
 def retrying(asker: Any) -> Graph[Ready, Any]:
@@ -185,9 +185,9 @@ def generating(generate: Any, rows: Any) -> Graph[Ready, Any]:
     )
 
 
-_spending: Any = renamed(metered(when_spent=still_reached)(last_words), "generate")
+_spending: Any = rename(metered(when_spent=still_reached)(last_words), "generate")
 GENERATE_FROM_THE_SPENT = generating(_spending, edges(_spending, on(AgentFinish, END) | on(LimitReached, _spending)))
-_reserved: Any = renamed(charged(when_spent=still_reached, asks=1)(last_words), "generate")
+_reserved: Any = rename(charged(when_spent=still_reached, asks=1)(last_words), "generate")
 GENERATE_ON_ITS_OWN = generating(
     _reserved,
     edges(_reserved, on(AgentFinish, END) | on(LimitReached, stopped_response))
@@ -349,7 +349,7 @@ def tock_or_stop(b: B) -> A | Over:
 
 
 ONLY_STOPPING = graph(edges(tick, on(B, tock) | on(Left, END)) | edges(tock, on(A, tick)), start=tick)
-tock_ending = renamed(tock_or_stop, "tock")
+tock_ending = rename(tock_or_stop, "tock")
 STOPPING_OR_NOT = graph(
     edges(tick, on(B, tock_ending) | on(Left, END)) | edges(tock_ending, on(A, tick) | on(Over, END)), start=tick
 )

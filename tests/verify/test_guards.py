@@ -37,7 +37,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, unanswered
-from graphexec.kernel import renamed, reserved
+from graphexec.kernel import rename, reserved
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted
 
@@ -127,13 +127,13 @@ def test_a_guard_of_two_outcomes_is_one_finding() -> None:
 
 
 def test_copies_of_one_guard_are_one() -> None:
-    copy = renamed(redact, "redact_direct")
+    copy = rename(redact, "redact_direct")
     once = splice(AGENT_EXECUTOR, REDACTED, after=parse, on=AgentFinish)
     assert not warnings(splice(once, edges(copy, on(AgentFinish, END)), after=check_return_direct, on=AgentFinish))
 
 
 def test_a_guard_between_a_guard_and_the_end_is_named() -> None:
-    second = renamed(judge, "second")
+    second = rename(judge, "second")
     rows = edges(second, on(AgentFinish, END) | on(Ready, plan))
     (warning,) = warnings(
         splice(splice(AGENT_EXECUTOR, REDACTED, after=parse, on=AgentFinish), rows, after=redact, on=AgentFinish)

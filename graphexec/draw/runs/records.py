@@ -76,7 +76,7 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.kernel.serialization import UNFIT, format_json, parse_json
+from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta
@@ -328,7 +328,7 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
         try:
             record: Record = {**parse_json(line)}
             yield number, {**record, "event": str(record["event"])}
-        except UNFIT as error:
+        except INVALID_DATA_ERRORS as error:
             raise InputError(
                 f"line {number} is not a record: {error!r}; give what graphexec run --json printed"
             ) from None

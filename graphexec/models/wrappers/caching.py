@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from graphexec._arguments import MODEL, PATH, TEXT, check, having, maybe, whole
 from graphexec.errors import InputError
-from graphexec.kernel.serialization import UNFIT, format_json, parse_json, plain, read_as
+from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, load_as, parse_json, to_json_data
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
@@ -185,7 +185,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
             report(Cached(model_name(model)))
             return found
         reply = await call.ask(model)
-        await io.call(partial(kept.put, key, format_json(plain(reply))))
+        await io.call(partial(kept.put, key, format_json(to_json_data(reply))))
         return reply
 
     return WrappedModel("cached", [model], flow, instant=instant)
@@ -215,8 +215,8 @@ def _read(entry: str | None) -> ModelReply | None:
     if entry is None:
         return None
     try:
-        reply: ModelReply = read_as(ModelReply, parse_json(entry))
-    except UNFIT:
+        reply: ModelReply = load_as(ModelReply, parse_json(entry))
+    except INVALID_DATA_ERRORS:
         return None
     # This time nothing was spent.
     return replace(reply, usage=Usage(), cost=0.0)

@@ -123,19 +123,19 @@ class Watchdog:
         """Keep the calls in which a run begins as if there were none around it."""
         # Checkers know that methods stay what they are.
         kind: Any = Execution
-        original = Execution.path
+        original = Execution.run
 
-        def path(execution: Execution, **options: Any) -> Any:
+        def run(execution: Execution, **options: Any) -> Any:
             scope = execution.scope
             if isinstance(scope, Scope) and scope.host is None:
                 self.uncharged += [self.describe_call(call) for call in list(self.open)[:1]]
             return original(execution, **options)
 
-        kind.path = path
+        kind.run = run
         try:
             yield
         finally:
-            kind.path = original
+            kind.run = original
 
     def _describe_hang(self, stack: list[FrameType], begun: _Begun) -> str:
         place = describe_frame(stack[0]) if stack else ", ".join(begun.waiting_tasks()) or "an unknown place"

@@ -95,7 +95,7 @@ class Stepping:
             case "replies" | "replies late" | "cuts":
                 execution = Execution(self.graph, snapshot, self.limits)
                 at = snapshot.spent.seconds if choice.kind == "replies" else execution.deadline or 0.0
-                settled = execution.answered(effect, choice.value, at)
+                settled = execution.apply_answer(effect, choice.value, at)
                 # The engine tells of a reply when it comes; of one that it is resumed with, it told before.
                 took = at - snapshot.spent.seconds
                 reply: Any = settled.replies[-1]
@@ -137,7 +137,7 @@ class Stepping:
         return known
 
     def _on(self, execution: Execution, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
-        path = execution.path(observed=True)
+        path = execution.run(observed=True)
         try:
             while len(events) < _ENDLESS:
                 item: Any = next(path)

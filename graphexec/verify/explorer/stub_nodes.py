@@ -174,7 +174,7 @@ class Puppets:
             return Pulled((), None, snapshot.restarted())
         self._pull, self._returned = pull, False
         execution = Execution(self.graph, snapshot, self._limits, self._ranks)
-        path = execution.path(observed=True)
+        path = execution.run(observed=True)
         events: list[Any] = []
         kind: TransitionKind | None = None
         answer: Any = None

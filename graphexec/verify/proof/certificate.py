@@ -163,12 +163,12 @@ class Certificate:
         The sums in it tell of accidents, not of forgers, who can make new ones: `check` is what to trust.
         """
         # pydantic, which it loads, is not needed for a proof.
-        from graphexec.kernel.serialization import UNFIT, parse_json
+        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
         try:
             data = parse_json(text)
             version = data["graphexec_certificate"]
-        except UNFIT as error:
+        except INVALID_DATA_ERRORS as error:
             raise CertificateError(f"this is no certificate: {error!r}; give what to_json wrote") from None
         if version != VERSION:
             raise CertificateError(
@@ -179,7 +179,7 @@ class Certificate:
             certificate = _read(data)
             digest, told = certificate.digest, data.pop("sha256", None)
             total = _sum_of(data)
-        except UNFIT as error:
+        except INVALID_DATA_ERRORS as error:
             raise CertificateError(f"this certificate is broken: {error!r}; prove the machine anew") from None
         if digest != data.get("digest"):
             raise CertificateError("this certificate's flow is not the one that its digest names; prove it anew")

@@ -160,7 +160,7 @@ def _choices(one: Transition) -> Iterator[Transition]:
 def nested_in(graph: Graph[Any, Any]) -> NestedRuns | None:
     """Return what the runs charge that the machine's calls start, as far as it is known."""
     settings = dict.fromkeys(one for node in graph for one in node.bound if isinstance(one, NestedRuns))
-    return NestedRuns.joined(list(settings))
+    return NestedRuns.merge(list(settings))
 
 
 def bounded_meters(flow: Flow, nested: NestedRuns | None) -> tuple[str, ...]:
