@@ -282,6 +282,15 @@ def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
         assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
+def test_a_node_goes_on_when_its_own_deadline_has_cut_what_is_answered_for_that() -> None:
+    asking: Any = calling(tools=1) | {"answered": True, "grace": 10.0}
+    flow = flow_with(way("a", "b", asks=1, **asking), within("a", **asking), way("b", END.name))
+    product = sure(flow, FIVE)
+    assert product.begin == ("a", (2,))
+    # In time, after the run's deadline, after its own.
+    assert steps(product, "a", 2) == [("Tob", "b", (2,)), ("Tob", "b", (1,)), ("Tob", "b", (0,))]
+
+
 def test_an_edge_that_is_taken_when_time_is_up_resets_what_it_says() -> None:
     flow = flow_with(
         way("a", "b", "x", "x", asks=1, **FREE),

@@ -270,10 +270,13 @@ def _counts(one: Transition, kind: Charges, limits: Mapping[str, float | None]) 
         # Of any number, one: to have asked makes a difference.
         return sorted({one.asks, (one.asks or int(fan_out != 0)) if one.most is None else one.most})
     charged = () if one.reserved else kind
-    known = [limit // amount for name, amount in charged if amount and (limit := limits.get(name)) is not None]
-    # One alone may be cut.
-    wide = fan_out if one.most is None else max(1, one.most - 1)
-    return range(1, int(min([_ONE_BY_ONE, *known, *([] if wide is None else [wide])])) + 1)
+    ends = [int(limit // amount) for name, amount in charged if amount and (limit := limits.get(name)) is not None]
+    if one.most is not None:
+        # One alone may be cut.
+        ends.append(max(1, one.most - 1))
+    elif fan_out is not None:
+        ends.append(int(fan_out))
+    return range(1, min([_ONE_BY_ONE, *ends]) + 1)
 
 
 def _wanted(
@@ -367,12 +370,18 @@ def _by_the_clock(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[Cou
     yield dataclasses.replace(plain, timely=(*plain.timely, *asks))
     if one.kind == "within" and not asks:
         yield dataclasses.replace(plain, needs=(clock.open,))
+    if asked and one.kind == "move":
+        yield _wait(plain, clock.in_time, clock.late)
+        if one.answered and clock.cut != clock.late:
+            yield _wait(plain, clock.open, clock.cut)
     # One effect is cut like several. What is answered for that is left only where it asks again.
-    if not asked or (one.kind == "within" and (asked > 1 or (one.answered and one.most == 1))):
-        return
-    end, before = (clock.late, clock.in_time) if one.kind == "move" else (clock.cut, clock.open)
-    timely = (*plain.timely, before)
-    yield dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=timely)
+    elif asked == 1 and not (one.answered and one.most == 1):
+        yield _wait(plain, clock.open, clock.cut)
+
+
+def _wait(plain: CountedMove, before: tuple[int, int], end: tuple[int, int]) -> CountedMove:
+    """Return a transition that begins while so much of the clock is left and ends at another time."""
+    return dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=(*plain.timely, before))
 
 
 def _below(one: Transition, name: str) -> int | None:
