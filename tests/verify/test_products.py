@@ -185,6 +185,17 @@ def test_a_visit_may_ask_as_long_as_there_is_something_left_and_then_is_stopped(
     assert stopped == [(2,), (1,)]
 
 
+def test_a_visit_that_returns_may_have_asked_for_all_that_is_left() -> None:
+    any_number, up_to_nine = calling(tools=None), calling(tools=9)
+    for asking in (any_number, up_to_nine):
+        flow = flow_with(way("a", "b", **asking), within("a", "tool_calls", **asking), way("b", END.name))
+        product = sure(flow, agent_limits(tool_calls=4, fan_out=None))
+        # All four where four are left, or one or two if it may be any number, not three.
+        lefts = {left for kind, _, left in steps(product, "a", 4) if kind == "Tob"}
+        assert lefts == ({(4,), (3,), (2,), (0,)} if asking is any_number else {(4,), (0,)})
+        assert ("Tob", "b", (0,)) in steps(product, "a", 3)
+
+
 def test_what_one_kind_wants_does_not_keep_another_from_waiting() -> None:
     either: Any = calling(tools=1, others=1)
     flow = flow_with(way("a", "b", **either), within("a", "tool_calls", **either), way("b", END.name))

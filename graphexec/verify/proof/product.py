@@ -61,7 +61,7 @@ class Product:
             for each in several:
                 spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
                 timely = tuple((place[name], 1) for name in each.compared if name in place)
-                needs = _needs_of_next(each, place) if each.asked and one.kind == "within" else usual
+                needs = _needs_of_next(each, place) if each.asked else usual
                 # What is reserved is counted too, though nothing need be left for it.
                 move = (
                     CountedMove(one, (), resets, needs, drains=spends)
@@ -225,65 +225,83 @@ _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 class _Spending:
     """The spending of a visit that has `asked` for so many effects.
 
-    Something must be left of each meter that is only `compared`. A limit stops one more effect if less is left of one
-    meter than is `wanted` with it (`None`: one stops it in any case).
+    Something must be left of each meter that is only `compared`, and of one meter less than is `wanted` for one more
+    effect (`None`: however much is left).
     """
 
     spends: tuple[tuple[str, int], ...]
     compared: tuple[str, ...] = ()
     asked: int = 0
-    wanted: tuple[tuple[str, int], ...] | None = ()
+    wanted: tuple[tuple[str, int], ...] | None = None
 
 
-# So many effects one by one are tried before a limit stops a visit.
-_ONE_BY_ONE = 4
+# Visits that ask until nothing is left are tried with so many effects.
+_UNTIL_SPENT = 4
 
 
 def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
     asked = {name for kind in one.kinds for name, _ in kind}
     entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
-    if one.kind != "move" or not one.kinds:
+    usual = _usual_counts(one, limits) if one.kind == "move" else []
+    if one.kind != "move" or 0 in usual or not one.kinds:
         yield _Spending(entry)
     for kind in one.kinds:
-        for count in _counts(one, kind, limits):
+        for count in filter(None, usual):
             # All of a kind, or the last of another.
-            for last in one.kinds if one.kind == "move" and count > 1 else (kind,):
-                charged = _charged(kind, last, count)
-                # A limit on fractions is above 0, and nothing need be taken of what is only compared.
-                limited = [name for name, amount in charged.items() if not amount and isinstance(limits.get(name), int)]
-                compared = () if one.reserved or not count else tuple(limited)
-                if all(limits[name] for name in compared):
-                    charges = tuple((name, amount) for name, amount in charged.items() if amount)
-                    yield _Spending((*entry, *charges), compared, count, _wanted(one, kind, count, limits))
+            for last in one.kinds if count > 1 else (kind,):
+                yield from _asking(one, entry, _charged(kind, last, count), count, None, limits)
+        for count in _counts_until_spent(one, kind, limits):
+            if count not in usual:
+                wanted = _wanted(one, kind, count, limits)
+                yield from _asking(one, entry, _charged(kind, kind, count), count, wanted, limits)
+
+
+def _asking(
+    one: Transition,
+    entry: Charges,
+    charged: Mapping[str, int],
+    count: int,
+    wanted: Charges | None,
+    limits: Mapping[str, float | None],
+) -> Iterator[_Spending]:
+    # A limit on fractions is above 0, and nothing need be taken of what is only compared.
+    limited = [name for name, amount in charged.items() if not amount and isinstance(limits.get(name), int)]
+    compared = () if one.reserved else tuple(limited)
+    if all(limits[name] for name in compared):
+        charges = tuple((name, amount) for name, amount in charged.items() if amount)
+        yield _Spending((*entry, *charges), compared, count, wanted)
 
 
 def _charged(kind: Charges, last: Charges, count: int) -> dict[str, int]:
     """Return what so many effects charge, the last of which may be of another kind."""
     each, other = dict(kind), dict(last)
-    return {name: each.get(name, 0) * max(0, count - 1) + other.get(name, 0) * min(1, count) for name in each | other}
+    return {name: each.get(name, 0) * (count - 1) + other.get(name, 0) for name in each | other}
 
 
-def _counts(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
-    """Return how many effects of a kind a visit has asked for: the least and the most; any, if a limit stops it."""
-    fan_out = limits.get("fan_out") if one.most is None else None
-    if one.kind == "move":
-        # Of any number, one: to have asked makes a difference.
-        return sorted({one.asks, (one.asks or int(fan_out != 0)) if one.most is None else one.most})
+def _usual_counts(one: Transition, limits: Mapping[str, float | None]) -> list[int]:
+    """Return how many effects a visit that returns may have asked for: the least and the most."""
+    if one.most is not None:
+        return sorted({one.asks, one.most})
+    # Of any number, two: to have asked, and to have asked again, makes a difference.
+    fan_out = limits.get("fan_out")
+    most = 2 if fan_out is None else min(2, int(fan_out))
+    return sorted({one.asks, *range(1, most + 1)})
+
+
+def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
+    """Return how many effects of a kind a visit may ask for one by one until a limit is spent, or one is cut."""
     charged = () if one.reserved else kind
     ends = [int(limit // amount) for name, amount in charged if amount and (limit := limits.get(name)) is not None]
     if one.most is not None:
-        # One alone may be cut.
-        ends.append(max(1, one.most - 1))
-    elif fan_out is not None:
+        ends.append(one.most if one.kind == "move" else max(1, one.most - 1))
+    elif (fan_out := limits.get("fan_out")) is not None:
         ends.append(int(fan_out))
-    return range(1, min([_ONE_BY_ONE, *ends]) + 1)
+    return range(max(1, one.asks), min([_UNTIL_SPENT, *ends]) + 1)
 
 
-def _wanted(
-    one: Transition, kind: Charges, asked: int, limits: Mapping[str, float | None]
-) -> tuple[tuple[str, int], ...] | None:
+def _wanted(one: Transition, kind: Charges, asked: int, limits: Mapping[str, float | None]) -> Charges | None:
     """Return what such a visit has charged with one more effect of the kind; nothing, if no limit stops that."""
-    if one.most is None and asked == limits.get("fan_out"):
+    if one.kind == "within" and one.most is None and asked == limits.get("fan_out"):
         return None
     if one.reserved or asked == one.most:
         return ()
