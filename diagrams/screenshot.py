@@ -27,5 +27,5 @@ if __name__ == "__main__":
         page.keyboard.press("Home")
         for _ in range(STEP):
             page.keyboard.press("ArrowRight")
-        page.screenshot(path=HERE.parent / "docs" / "page.png")
+        page.screenshot(path=HERE.parent / "docs" / "how-to" / "page.png")
         browser.close()

@@ -1,4 +1,4 @@
-"""The code in the README and beside it runs, in order, and prints what the page says."""
+"""The Python blocks of the README and of every page in docs run in order and print what the page says."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ import graphexec.memory
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 EXAMPLES: dict[Path, list[CodeExample]] = {page: list(find_examples(str(page))) for page in PAGES}
 
@@ -36,7 +36,11 @@ def failure(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
 
 @pytest.mark.parametrize(
     ("page", "index"),
-    [pytest.param(page, n, id=str(one)) for page, every in EXAMPLES.items() for n, one in enumerate(every)],
+    [
+        pytest.param(page, n, id=f"{page.relative_to(ROOT)}:{one.start_line}")
+        for page, every in EXAMPLES.items()
+        for n, one in enumerate(every)
+    ],
 )
 def test_a_page_does_what_it_says(page: Path, index: int, eval_example: EvalExample) -> None:
     failures = FAILURES[page]
@@ -53,7 +57,7 @@ def test_the_readme_shows_the_machine_that_runs_and_a_run() -> None:
     assert shown == ["diagrams/agent_executor.svg", "diagrams/run.svg"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_links_to_is_there(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
