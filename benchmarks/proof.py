@@ -23,7 +23,7 @@ from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from graphexec.verify.proof.prove import solve
+from graphexec.verify.proof.prove import prove_flow
 
 FIFTEEN = Limits(iterations=15)
 STEPS = 1_000
@@ -100,8 +100,8 @@ def prove(flow: Flow, limits: Limits = FIFTEEN) -> Callable[[], None]:
     """Return a proof of the flow that is made anew each time."""
 
     def proved() -> None:
-        solve.cache_clear()
-        certificate, _ = solve(flow, limits)
+        prove_flow.cache_clear()
+        certificate, _ = prove_flow(flow, limits)
         assert certificate is not None, "these flows end"
 
     return proved
@@ -109,7 +109,7 @@ def prove(flow: Flow, limits: Limits = FIFTEEN) -> Callable[[], None]:
 
 def check(flow: Flow) -> Callable[[], None]:
     """Return a check of the flow's certificate."""
-    certificate, _ = solve(flow, FIFTEEN)
+    certificate, _ = prove_flow(flow, FIFTEEN)
     assert certificate is not None, "these flows end"
     return lambda: check_certificate(certificate)
 

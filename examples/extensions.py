@@ -1,7 +1,7 @@
 """A person may allow more: when the iterations are spent they are asked, and a yes fills them up again, twice at most.
 
 The edge back to `plan` resets the iterations, so alone it would make a loop that runs for ever; the proof would say so,
-and the executor would be refused. `ask_for_more` is metered by a budget that nothing refills.
+and the executor would be refused. `ask_for_more` is metered with a budget that nothing resets.
 """
 
 from graphexec import (

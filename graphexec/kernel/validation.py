@@ -31,7 +31,8 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
     for node in nodes.values():
         row = rows.get(node.name, [])
         if node.name == END.name:
-            yield Fault("GX020", node.name, None, "a node is named END, as the end of a run is; rename its function")
+            text = "the name END is reserved for the end of a run; rename the node's function"
+            yield Fault("GX020", node.name, None, text)
         if not row:
             yield Fault("GX005", node.name, None, f"{node.name} has no row; add edges({node.name}, ...)")
             continue
@@ -60,7 +61,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
         if node.kind != "pure" and node.when_spent is None:
             remedy = "decorate it with @charged(when_spent=...) and route that outcome"
             does = _describe_effects(node)
-            text = f"{node.name} {does}, which a limit may stop, and does not say what then; {remedy}"
+            text = f"{node.name} {does}, which a limit may stop, but has no outcome for that; {remedy}"
             yield Fault("GX008", node.name, None, text)
 
 
@@ -90,7 +91,7 @@ def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
 
 def _class_mistakes(kind: type) -> Iterator[str]:
     if kind.__module__ == "builtins":
-        yield "no class of yours; return a frozen dataclass that holds it"
+        yield "a built-in class; return a frozen dataclass that holds the value"
         return
     if not _is_final(kind):
         yield f"not final; write @final above class {kind.__name__}"
@@ -111,16 +112,16 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -
     for node in nodes.values():
         for meter in _effect_meters(node):
             if counted.setdefault(meter.name, meter) != meter:
-                text = f"{node.name} asks for effects whose meter {meter.name} is not the one of those before it"
+                text = f"{node.name} asks for effects that charge a second, different meter named {meter.name}"
                 yield Fault("GX011", node.name, None, f"{text}; use one Meter for both")
             elif meter.name in known:
-                text = f"{node.name} asks for effects that count the meter {meter.name}, and a node is metered by a"
-                yield Fault("GX011", node.name, None, f"{text} budget of that name; rename one of them")
+                text = f"{node.name} asks for effects that charge the meter {meter.name}, but a budget has that name"
+                yield Fault("GX011", node.name, None, f"{text}; rename one of them")
     for edge in found:
         for budget in edge.resets:
             if budget.name not in known:
                 remedy = "put @metered(budget=...) on the node that it bounds, or remove the reset"
-                text = f"{edge} resets {budget.name}, by which no node is metered; {remedy}"
+                text = f"{edge} resets {budget.name}, but no node is metered by it; {remedy}"
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 
 
@@ -153,7 +154,7 @@ def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Ed
             text = f"{name} cannot be reached from {start}; route an outcome to it, or remove its row"
             yield Fault("GX004", name, None, text)
         elif name not in backward:
-            text = f"{name} cannot reach END; route an outcome of it, or of a node behind it, to END"
+            text = f"{name} cannot reach END; route an outcome of it, or of a node after it, to END"
             yield Fault("GX006", name, None, text)
 
 

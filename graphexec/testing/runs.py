@@ -55,8 +55,8 @@ class AskCounter:
             if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
                 fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
                 remedy = (
-                    "let it return after some replies, and say asks= in its @charged or @metered, or set max_fan_out "
-                    "below that"
+                    "let it return after some replies, and declare asks= in its @charged or @metered, or set "
+                    "max_fan_out below that"
                 )
                 raise AskedTooOftenError(event.node, fact, remedy)
 

@@ -20,7 +20,7 @@ from graphexec.testing.own_code.watchdog import Watchdog
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
 from graphexec.verify.explorer.stub_nodes import WIDEST
-from graphexec.verify.proof.flow import lowered
+from graphexec.verify.proof.flow import lower_limits
 
 Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 
@@ -106,4 +106,4 @@ def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
     """
     restarts = None if limits.restarts is None else min(limits.restarts, most)
     fan_out = None if limits.fan_out is None else min(limits.fan_out, max(most, WIDEST))
-    return replace(lowered(limits, graph.budgets, most), restarts=restarts, fan_out=fan_out)
+    return replace(lower_limits(limits, graph.budgets, most), restarts=restarts, fan_out=fan_out)

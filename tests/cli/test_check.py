@@ -99,7 +99,7 @@ def test_without_a_limit_on_asks_it_is_unproved_and_code_3(capsys: pytest.Captur
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
     assert ended.code == 3
     assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
-    assert "Set max_fan_out or max_tool_calls (agent_limits has them without max_), or say asks=" in ended.out
+    assert "Set max_fan_out or max_tool_calls (without max_ in agent_limits), or declare asks=" in ended.out
     also = ("--limit", "fan_out=none", "--limit", "tool_calls=50")
     assert command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
 
@@ -244,7 +244,7 @@ def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_ma
 @pytest.mark.parametrize(
     ("form", "line"),
     [
-        ("text", "  GX027 at redact (warning): a guard does not stand on every exit  leaky.py:5\n"),
+        ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
         ("json", '"code": "GX027"'),
         ("sarif", '"ruleId": "GX027"'),
         ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
@@ -254,7 +254,7 @@ def test_an_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form:
     ended = command(capsys, "check", "leaky.py:executor", "--format", form)
     assert ended.code == 0
     assert line in ended.out
-    assert "check_return_direct --AgentFinish--> END does not" in ended.out
+    assert "check_return_direct --AgentFinish--> END bypasses it" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -229,5 +229,5 @@ def test_a_graph_alone_is_spliced_where_some_limit_ends_it() -> None:
     plain = reviewing(max_model_calls=10)
     changed = plain.with_graph(splice(plain.graph, REVIEWED, after=ANSWERS, on=AgentFinish))
     assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish).graph.edges
-    with pytest.raises(GraphError, match="this loop can run for ever"):
+    with pytest.raises(GraphError, match="this loop can run forever"):
         splice(plain.graph, DOUBTED, after=parse, on=AgentFinish)

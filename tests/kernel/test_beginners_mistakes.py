@@ -223,7 +223,7 @@ def test_an_async_node_is_told_of_in_its_own_words() -> None:
     with pytest.raises(GraphError) as caught:
         graph(edges(fetch, on(Told, END)), start=fetch)
     assert caught.value.faults[0].text == (
-        "fetch is an async function, which a limit may stop, and does not say what then; decorate it with "
+        "fetch is an async function, which a limit may stop, but has no outcome for that; decorate it with "
         "@charged(when_spent=...) and route that outcome"
     )
 

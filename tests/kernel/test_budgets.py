@@ -444,8 +444,8 @@ def test_one_name_is_one_budget() -> None:
 
 def test_what_is_reset_is_spent_somewhere() -> None:
     assert faults(lambda: book(resets=(REVISIONS, PATIENCE))) == [
-        "GX011 read Chapters: read --Chapters (revisions, patience again)--> write resets patience, by which no node "
-        "is metered; put @metered(budget=...) on the node that it bounds, or remove the reset"
+        "GX011 read Chapters: read --Chapters (revisions, patience again)--> write resets patience, but no node "
+        "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset"
     ]
 
 

@@ -118,7 +118,7 @@ def test_two_nodes_of_one_name_are_said_once() -> None:
 
 def test_a_node_named_end_is_said() -> None:
     named = rename(join, "END")
-    assert "a node is named END, as the end of a run is; rename its function" in faults_of(
+    assert "the name END is reserved for the end of a run; rename the node's function" in faults_of(
         edges(named, on(Total, END)), named
     )
 
@@ -135,8 +135,8 @@ def test_a_node_that_cannot_reach_the_end_is_said() -> None:
 
     table = edges(ticking, on(Tock, tock)) | edges(tock, on(Tick, ticking))
     assert faults_of(table, ticking) == [
-        "ticking cannot reach END; route an outcome of it, or of a node behind it, to END",
-        "tock cannot reach END; route an outcome of it, or of a node behind it, to END",
+        "ticking cannot reach END; route an outcome of it, or of a node after it, to END",
+        "tock cannot reach END; route an outcome of it, or of a node after it, to END",
     ]
 
 
@@ -159,11 +159,11 @@ def test_a_node_that_asks_has_to_say_what_a_spent_limit_makes_of_it() -> None:
         return Total("read")
 
     assert faults_of(edges(look_up, on(Total, END)), look_up) == [
-        "look_up asks for CallTool, which a limit may stop, and does not say what then; decorate it with "
+        "look_up asks for CallTool, which a limit may stop, but has no outcome for that; decorate it with "
         "@charged(when_spent=...) and route that outcome"
     ]
     assert faults_of(edges(read, on(Total, END)), read) == [
-        "read is @opaque, which a limit may stop, and does not say what then; decorate it with "
+        "read is @opaque, which a limit may stop, but has no outcome for that; decorate it with "
         "@charged(when_spent=...) and route that outcome"
     ]
 
@@ -241,7 +241,7 @@ def returning(kind: type) -> Any:
             LooseModel,
             ["made returns LooseModel, which is not frozen; write @dataclass(frozen=True) above class LooseModel"],
         ),
-        (str, ["made returns str, which is no class of yours; return a frozen dataclass that holds it"]),
+        (str, ["made returns str, which is a built-in class; return a frozen dataclass that holds the value"]),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )

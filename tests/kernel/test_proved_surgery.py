@@ -202,7 +202,7 @@ def test_a_loop_that_some_limit_ends_may_be_spliced() -> None:
 
 
 def test_a_loop_that_no_limit_ends_may_not() -> None:
-    with pytest.raises(GraphError, match=r"this loop can run for ever: .*; it spends no budget; meter conclude: "):
+    with pytest.raises(GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
         reviewed(Fetch)
 
 
@@ -227,7 +227,7 @@ def test_a_loop_that_is_there_with_any_limit_may_not() -> None:
     def rest(halted: Halted) -> Step | Halted:
         return halted.at if halted.at.number else halted
 
-    with pytest.raises(GraphError, match="it is taken when a limit is spent, and spends nothing"):
+    with pytest.raises(GraphError, match="it is taken when a limit is reached, and spends nothing"):
         splice(
             machine(Budget("patience", 5)),
             edges(rest, on(Step, BOUNDED) | on(Halted, END)),

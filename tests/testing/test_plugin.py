@@ -107,7 +107,7 @@ def test_what_is_not_proved_fails_and_the_summary_says_why(pytester: pytest.Pyte
     write(pytester, graph)
     result = result_of(pytester)
     result.assert_outcomes(failed=4)
-    result.stdout.fnmatch_lines(["clock REFUTED: GX010 at tick: this loop can run for ever: tick --Tick--> tick*"])
+    result.stdout.fnmatch_lines(["clock REFUTED: GX010 at tick: this loop can run forever: tick --Tick--> tick*"])
 
 
 def test_the_marker_takes_the_options_of_verify_termination(pytester: pytest.Pytester) -> None:
@@ -205,7 +205,7 @@ def test_a_machine_that_cannot_be_built_is_told_once_with_the_line_that_builds_i
     result = result_of(pytester, "-r", "N")
     result.assert_outcomes(failed=4)
     lines = result.stdout.str().splitlines()
-    assert sum("GraphError: this loop can run for ever" in line for line in lines) == 1
+    assert sum("GraphError: this loop can run forever" in line for line in lines) == 1
     assert lines.count("agent raises GraphError: see agent[proof]") == 3
     assert ">       return made.with_graph(splice(made.graph, rows, after=parse, on=AgentFinish))" in lines
     # None of graphexec's own.

@@ -54,7 +54,7 @@ def test_an_executor_has_bounds_on_models_and_tools_by_default() -> None:
         "PROVED\n  transitions: 4*iterations + 2 = 62 (exact)\n  model calls: iterations = 15 (exact)\n"
         "  tool calls: fan_out*iterations = 15,000 (exact)\n  seconds: no bound"
     )
-    with pytest.raises(UnprovedError, match=r"^GX013 at dispatch_tools: nothing bounds how often one visit asks"):
+    with pytest.raises(UnprovedError, match=r"^GX013 at dispatch_tools: nothing limits how often one visit asks"):
         AgentExecutor(agent=executor.agent, tools=[], max_fan_out=None)
     limited = AgentExecutor(agent=executor.agent, tools=[], max_fan_out=None, max_tool_calls=50).verify()
     assert limited.findings == ()
@@ -133,9 +133,12 @@ def test_every_finding_has_a_title_and_a_verdict_reads_well() -> None:
 
 def test_what_is_counted_is_not_assumed() -> None:
     loose, strict = AGENT_EXECUTOR.verify(Limits()), AGENT_EXECUTOR.verify(Limits(restarts=0, fan_out=1))
-    again = "no run is resumed after a crash, where an unanswered effect is charged again (set Limits(restarts=...))"
+    again = "no run is resumed after a crash, which charges an unanswered effect again (set Limits(restarts=...))"
     # Without restarts and with what visits ask for, no limit of a run around it could stop it elsewhere.
-    within = "within a run that limits something it does not limit itself, it ends, but may take more transitions"
+    within = (
+        "nested in a run that has a limit which this machine does not have, it still ends, but may take more "
+        "transitions"
+    )
     assert strict.assumptions == tuple(one for one in loose.assumptions if one not in (again, within))
     assert {again, within} < {*loose.assumptions}
 

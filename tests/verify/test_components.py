@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graphexec.kernel import END
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.components import dominated, reachable, strongly_connected_components
+from graphexec.verify.proof.components import dominator_ranges, reachable, strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.potential import Potentials
 from graphexec.verify.proof.ranking import components
@@ -77,7 +77,7 @@ def test_a_node_without_row_leads_nowhere() -> None:
 @example({0: [2, 1], 1: [3, 2], 2: [3], 3: []})
 def test_dominated_nodes_are_those_of_networkx(following: Following) -> None:
     above = nx.immediate_dominators(network(following), 0)
-    numbers = dominated(0, following)
+    numbers = dominator_ranges(0, following)
     assert sorted(one.start for one in numbers.values()) == list(range(len(numbers)))
     assert numbers.keys() == reachable([0], following)
     for node in numbers:

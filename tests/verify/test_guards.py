@@ -85,7 +85,7 @@ def test_a_guard_of_the_answer_misses_direct_returns() -> None:
     guarded = executor().splice(REDACTED, after=parse, on=AgentFinish)
     assert guarded.verify().proved
     assert warnings(guarded.graph) == [
-        "redact: AgentFinish goes through redact to END, and check_return_direct --AgentFinish--> END does not. "
+        "redact: AgentFinish passes through redact to END, but check_return_direct --AgentFinish--> END bypasses it. "
         "Splice it once with after=[parse, check_return_direct], on=AgentFinish."
     ]
     assert not warnings(executor().splice(REDACTED, after=BOTH, on=AgentFinish).graph)
@@ -99,15 +99,15 @@ def test_a_guard_that_may_send_back_is_warned_of_too() -> None:
 
 def test_a_guard_before_a_memory_is_warned_of_too() -> None:
     (warning,) = warnings(executor(memory=BufferMemory()).splice(REDACTED, after=parse, on=AgentFinish).graph)
-    assert "to save_memory, and check_return_direct --AgentFinish--> save_memory does not" in warning
+    assert "to save_memory, but check_return_direct --AgentFinish--> save_memory bypasses it" in warning
     assert not warnings(executor(memory=BufferMemory()).splice(REDACTED, after=BOTH, on=AgentFinish).graph)
 
 
 def test_a_guard_of_the_answer_misses_last_words() -> None:
     assert warnings(splice(GENERATING_AGENT_EXECUTOR, REDACTED, after=BOTH, on=AgentFinish)) == [
-        "redact: AgentFinish goes through redact to END, and stopped_response --StoppedResponse--> END does not. Let "
-        "it take StoppedResponse, too, and splice it once with after=[parse, check_return_direct, stopped_response], "
-        "on=[AgentFinish, StoppedResponse]."
+        "redact: AgentFinish passes through redact to END, but stopped_response --StoppedResponse--> END bypasses it. "
+        "Let it also take StoppedResponse, and splice it once with after=[parse, check_return_direct, "
+        "stopped_response], on=[AgentFinish, StoppedResponse]."
     ]
     every = splice(
         GENERATING_AGENT_EXECUTOR, PROOFREAD, after=[*BOTH, stopped_response], on=[AgentFinish, StoppedResponse]
@@ -117,13 +117,13 @@ def test_a_guard_of_the_answer_misses_last_words() -> None:
 
 def test_several_exits_are_named_together() -> None:
     (warning,) = warnings(splice(GENERATING_AGENT_EXECUTOR, REDACTED, after=parse, on=AgentFinish))
-    assert "check_return_direct --AgentFinish--> END, stopped_response --StoppedResponse--> END do not. " in warning
+    assert "check_return_direct --AgentFinish--> END, stopped_response --StoppedResponse--> END bypass it. " in warning
 
 
 def test_a_guard_of_two_outcomes_is_one_finding() -> None:
     machine = splice(AGENT_EXECUTOR, PROOFREAD, after=[parse, stopped_response], on=[AgentFinish, StoppedResponse])
     (warning,) = warnings(machine)
-    assert "AgentFinish | StoppedResponse goes through proofread to END" in warning
+    assert "AgentFinish | StoppedResponse passes through proofread to END" in warning
 
 
 def test_copies_of_one_guard_are_one() -> None:
@@ -183,7 +183,7 @@ def test_a_guard_behind_the_memory_misses_what_is_not_saved() -> None:
     remembering = executor(memory=BufferMemory())
     machine = splice(remembering.graph, REDACTED, after=remembering.graph["save_memory"], on=AgentFinish)
     (warning,) = warnings(machine)
-    assert "return_unsaved --AgentFinish--> END does not" in warning
+    assert "return_unsaved --AgentFinish--> END bypasses it" in warning
     assert NotSaved in machine["return_unsaved"].takes
 
 

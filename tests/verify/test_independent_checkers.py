@@ -20,8 +20,8 @@ from graphexec.verify.export.guarded import identifiers
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.bounds import bounds_of
-from graphexec.verify.proof.flow import Flow, caps_of, flow_of, limits_of, possible
-from graphexec.verify.proof.loops import loops_found
+from graphexec.verify.proof.flow import Flow, caps_of, flow_of, is_enabled, limits_of
+from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import rank_nodes
 from tests.verify.checkers import spin, tlc
 from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
@@ -128,14 +128,14 @@ def test_random_flows_end_where_walking_them_all_says_so(says: Says, flow: Flow,
 @given(flow=flows(), given_limits=limits())
 def test_the_prover_says_of_random_flows_what_walking_them_all_says(flow: Flow, given_limits: Limits) -> None:
     caps = caps_of(flow, given_limits)
-    transitions = [each for each in flow.transitions if possible(each, limits_of(flow, given_limits))]
+    transitions = [each for each in flow.transitions if is_enabled(each, limits_of(flow, given_limits))]
     ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     if not isinstance(ranks, list):
         bound = bounds_of(flow, transitions, given_limits).transitions
         assert bound.number == longest_run(flow, given_limits)
         return
     for core in ranks:
-        for finding in loops_found(flow, core, given_limits):
+        for finding in find_loops(flow, core, given_limits):
             # One without a run that shows it says that nothing is known.
             if finding.witness is not None:
                 assert longest_run(flow, finding.witness.limits) is None

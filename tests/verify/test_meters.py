@@ -45,7 +45,7 @@ from graphexec.verify.explorer.stepping import Choice
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from graphexec.verify.proof.prove import solve
+from graphexec.verify.proof.prove import prove_flow
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
@@ -90,7 +90,7 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
 
 def test_without_a_limit_the_meter_to_limit_is_named() -> None:
     assert verify(ORDERS, Limits()).why == (
-        "GX016 at pay: this loop can run for ever: pay --Refused--> pay; it spends payments, which has no limit. Set a "
+        "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends payments, which has no limit. Set a "
         "limit on payments: Limits({PAYMENTS: 5})."
     )
 
@@ -126,8 +126,8 @@ def test_any_number_of_effects_is_limited_by_fan_out_or_by_a_meter() -> None:
     verdict = verify(machine, Limits(fan_out=None))
     assert [finding.code for finding in verdict.findings] == ["GX013"]
     assert verdict.findings[0].remedy == (
-        "set Limits(fan_out=5) or Limits({PAYMENTS: 5}), or say asks= in its @charged or @metered: how many, or "
-        "(least, most)"
+        "set Limits(fan_out=5) or Limits({PAYMENTS: 5}), or declare asks= in its @charged or @metered: a number, or "
+        "(minimum, maximum)"
     )
     assert verify(machine, dataclasses.replace(FIVE, fan_out=None)).findings == ()
     assert str(certified(machine, Limits()).bounds.meters["payments"]) == "fan_out = 1,000 (exact)"  # type: ignore[union-attr]
@@ -167,7 +167,7 @@ def test_a_charge_that_no_way_is_left_to_make_is_none() -> None:
     lost: Any = edges
     flow = flow_of(draft(lost(pay, on(Cancelled, END)), start=pay))
     assert flow.bounded == ("payments",)
-    certificate, _ = solve(flow, Limits())
+    certificate, _ = prove_flow(flow, Limits())
     assert certificate is not None
     assert str(certificate.bounds.meters["payments"]) == "0 (exact)"
 
@@ -190,8 +190,7 @@ def test_a_budget_and_a_meter_of_one_name_are_a_fault() -> None:
     with pytest.raises(GraphError) as caught:
         graph(row, start=both)
     assert str(caught.value.faults[0]) == (
-        "pay asks for effects that count the meter payments, and a node is metered by a budget of that name; rename "
-        "one of them"
+        "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them"
     )
     assert verify(draft(row, start=both)).findings[0].code == "GX011"
 
@@ -206,7 +205,7 @@ def test_two_meters_of_one_name_are_a_fault() -> None:
     other = dataclasses.replace(pay, name="refund", effects=(Refund,))
     row: Any = edges(pay, on(Paid, END) | on(Refused, other) | on(Cancelled, END))
     row = row | edges(other, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    with pytest.raises(GraphError, match="refund asks for effects whose meter payments is not the one of those before"):
+    with pytest.raises(GraphError, match="refund asks for effects that charge a second, different meter named "):
         graph(row, start=pay)
 
 

@@ -117,23 +117,24 @@ def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> 
     assert verdict.status == "unproved"
     assert verdict.why == (
         "GX018 at dispatch_tools: the tool delegate_0 runs an executor that is not proved to end. "
-        "Make delegate_0 of an executor that is proved, without allow_nonterminating."
+        "Make delegate_0 from a proved executor, without allow_nonterminating."
     )
 
 
 def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
-        "runs that its calls start (at most 1,000, 8 levels deep) end, and find the call around them: in a thread of "
-        "your own, pass host=call",
-        "the bounds on model calls and tool calls leave out what runs within its calls charge, but for tools made by "
-        "as_tool, and what a memory asks of a model: set limits to have it in",
-        "within a run that limits something it does not limit itself, it ends, but may take more transitions",
+        "nested runs that its calls start (at most 1,000, 8 levels deep) end, and know the call that started them: in "
+        "a thread of your own, pass host=call",
+        "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
+        "nested runs and not the model calls of a memory: to include them, set limits",
+        "nested in a run that has a limit which this machine does not have, it still ends, but may take more "
+        "transitions",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
-        "runs that its calls start (any number, at any depth) end, and find the call around them: in a thread of your "
-        "own, pass host=call",
+        "nested runs that its calls start (any number, at any depth) end, and know the call that started them: in "
+        "a thread of your own, pass host=call",
     )
 
 
@@ -356,7 +357,7 @@ def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_within
-    assert verdict.assumptions[-1] == "it is not run within a run that limits something it does not limit itself"
+    assert verdict.assumptions[-1] == "it is not nested in a run that has a limit which this machine does not have"
     claimed = dataclasses.replace(verdict.certificate, holds_within=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)

@@ -22,7 +22,7 @@ from graphexec.verify import check
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.checker import check_certificate, check_ranks
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from graphexec.verify.proof.prove import solve
+from graphexec.verify.proof.prove import prove_flow
 from tests.verify.test_random_machines import FREELY, some_limits
 
 FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
@@ -162,7 +162,7 @@ def rounds(count: int, limit: int) -> int:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 60])
 def test_nested_resets_are_bounded(count: int) -> None:
-    certificate, _ = solve(nested(count, 3), Limits(iterations=None))
+    certificate, _ = prove_flow(nested(count, 3), Limits(iterations=None))
     assert certificate is not None
     check_certificate(certificate)
     assert certificate.bounds.transitions.number == rounds(count, 3)
@@ -174,7 +174,7 @@ def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     """Their calls are neither unbounded nor made again after crashes."""
     ways = [Transition(node, "Done", END.name, most=None, kinds=((("coins", 1),),)) for node in ("b", "c")]
     flow = Flow("a", ("a", "b", "c"), (Transition("a", "Done", END.name), *ways))
-    certificate, _ = solve(flow, Limits(fan_out=fan_out, restarts=2))
+    certificate, _ = prove_flow(flow, Limits(fan_out=fan_out, restarts=2))
     assert certificate is not None
     check_certificate(certificate)
     assert certificate.bounds.transitions.number == 1
@@ -189,7 +189,7 @@ def test_a_visit_that_has_to_ask_for_more_than_it_may_counts_nothing(fan_out: in
         Transition("a", "Spent", END.name, "within", causes=("fan_out",), most=None, kinds=coins),
         Transition("b", "Done", END.name),
     )
-    certificate, _ = solve(Flow("a", ("a", "b"), ways), Limits(fan_out=fan_out))
+    certificate, _ = prove_flow(Flow("a", ("a", "b"), ways), Limits(fan_out=fan_out))
     assert certificate is not None
     check_certificate(certificate)
     assert certificate.bounds.transitions.number == number

@@ -12,7 +12,7 @@ from graphexec.kernel import Limits
 from graphexec.verify.proof import potential
 from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Flow, Transition
-from graphexec.verify.proof.prove import solve
+from graphexec.verify.proof.prove import prove_flow
 from tests.verify.test_numbers import nested
 
 SPENT = (("iterations", 1),)
@@ -69,9 +69,9 @@ def count_calls(work: Callable[[], Any]) -> int:
 
 def cost(flow: Flow, limits: Limits) -> tuple[int, int]:
     """Return the calls of a proof and of its check."""
-    solve.cache_clear()
-    proof = count_calls(lambda: solve(flow, limits))
-    certificate, _ = solve(flow, limits)
+    prove_flow.cache_clear()
+    proof = count_calls(lambda: prove_flow(flow, limits))
+    certificate, _ = prove_flow(flow, limits)
     assert certificate is not None
     return proof, count_calls(lambda: check_certificate(certificate))
 
@@ -111,9 +111,9 @@ def test_cost_does_not_grow_with_the_limits() -> None:
 
 def test_closed_form_of_too_many_terms_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(potential, "_TERMS", 0)
-    solve.cache_clear()
-    certificate, _ = solve(loops_in_a_row(10), Limits(iterations=15))
-    solve.cache_clear()
+    prove_flow.cache_clear()
+    certificate, _ = prove_flow(loops_in_a_row(10), Limits(iterations=15))
+    prove_flow.cache_clear()
     assert certificate is not None
     check_certificate(certificate)
     assert certificate.bounds.transitions.form is None

@@ -20,9 +20,9 @@ from graphexec.kernel.counters import Rank
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.checker import check, check_ranks
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from graphexec.verify.proof.polynomial import Polynomial, most
-from graphexec.verify.proof.ranking import Core, components, rank_nodes, spent_for_good
+from graphexec.verify.proof.ranking import Core, components, exhaustible_budgets, rank_nodes
 from tests.verify.flows import calling, flows, limits, longest_run
 
 # ---- transitions in short: a --> b, spending and resetting
@@ -73,7 +73,7 @@ def test_a_node_that_nothing_leads_to_or_from_is_a_component() -> None:
 def test_what_runs_out_is_spent_limited_and_not_refilled(
     ways: list[Transition], limited: str, found: tuple[str, ...]
 ) -> None:
-    assert spent_for_good(ways, frozenset(limited.split())) == found
+    assert exhaustible_budgets(ways, frozenset(limited.split())) == found
 
 
 # ---- ranks
@@ -293,7 +293,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 @given(flow=flows(), given_limits=limits(), data=st.data())
 def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_limits: Limits, data: Any) -> None:
     caps = caps_of(flow, given_limits)
-    transitions = [one for one in flow.transitions if possible(one, limits_of(flow, given_limits))]
+    transitions = [one for one in flow.transitions if is_enabled(one, limits_of(flow, given_limits))]
     found = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     levels = st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([(), ("iterations",), ("drafts",), ("drafts", "questions")])),

@@ -68,8 +68,8 @@ def test_what_is_refuted_is_told_with_the_way_the_loop_and_the_remedy() -> None:
     first, finding = told.split("\n\n")
     assert first == "writing:PERFECTIONIST  REFUTED  not every run ends as it should"
     head, *lines = [line.strip() for line in finding.splitlines()]
-    assert re.fullmatch(r"GX010 at \w+: loop without decrease  tests/verify/writing.py:\d+", head)
-    assert lines[0] == "This loop can run for ever; it spends no budget."
+    assert re.fullmatch(r"GX010 at \w+: loop spends no budget  tests/verify/writing.py:\d+", head)
+    assert lines[0] == "This loop can run forever; it spends no budget."
     assert lines[1:-1] == [
         "write --Text--> criticize   the way there",
         "criticize --Poor--> polish  the loop",
@@ -85,14 +85,14 @@ def _step(source: str, target: str) -> Transition:
 def _told(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
     """The lines of a finding with this witness, below its first."""
     around = ", ".join(dict.fromkeys(map(str, loop)))
-    fact = f"this loop can run for ever: {around}; it spends no budget"
+    fact = f"this loop can run forever: {around}; it spends no budget"
     finding = Finding("GX010", "error", "a", None, fact, "mend it", Witness(tuple(stem), tuple(loop), Limits()))
     return [line.strip() for line in text([Subject("x", (finding,))]).splitlines()[3:]]
 
 
 def test_a_loop_of_one_transition_is_told_in_the_sentence_alone() -> None:
     assert _told([], [_step("a", "a")]) == [
-        "This loop can run for ever: a --Done--> a; it spends no budget.",
+        "This loop can run forever: a --Done--> a; it spends no budget.",
         "Mend it.",
     ]
 
@@ -100,7 +100,7 @@ def test_a_loop_of_one_transition_is_told_in_the_sentence_alone() -> None:
 def test_the_rounds_of_a_loop_are_counted() -> None:
     rounds = [_step("a", "b"), _step("b", "a")] * 3
     assert _told([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
-        "This loop can run for ever; it spends no budget.",
+        "This loop can run forever; it spends no budget.",
         "s --Done--> a  the way there",
         "a --Done--> b",
         "b --Done--> a  these 2, 3 times",

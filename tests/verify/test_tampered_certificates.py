@@ -17,7 +17,7 @@ from graphexec.verify import Certificate, check
 from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Flow, Transition
-from graphexec.verify.proof.prove import solve
+from graphexec.verify.proof.prove import prove_flow
 from tests.verify.tampering import (
     CHANGES,
     COUNTING,
@@ -325,7 +325,7 @@ def test_a_loop_that_refills_its_budget_has_no_potential(potential: Potential) -
         Transition("a", "Done", "END", spends=(("x", 1), ("y", 1))),
         Transition("a", "Spent", "END", "gate", causes=("x", "y")),
     )
-    certificate, _ = solve(Flow("a", ("a",), ways, (("x", 9), ("y", 2))), Limits(iterations=None))
+    certificate, _ = prove_flow(Flow("a", ("a",), ways, (("x", 9), ("y", 2))), Limits(iterations=None))
     assert certificate is not None
     check_certificate(certificate)
     bound = dataclasses.replace(certificate.bounds.transitions, number=3, form=None, value=None, potential=potential)
@@ -365,7 +365,7 @@ def test_a_changed_value_is_refused_or_proved(name: str, data: st.DataObject) ->
         check(certificate, machine)
     except CertificateError:
         return
-    true, _ = solve(certificate.flow, limits_of(certificate))
+    true, _ = prove_flow(certificate.flow, limits_of(certificate))
     assert true is not None
     for (_, bound), (_, found) in zip(certificate.bounds.rows(), true.bounds.rows(), strict=True):
         if bound.number is not None and found.exact:

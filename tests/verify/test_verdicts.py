@@ -126,7 +126,7 @@ def test_a_loop_that_only_the_clock_ends_is_not_proved_and_not_refuted() -> None
 
 def test_the_remedy_for_a_missing_limit_is_to_set_it() -> None:
     assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
-        "GX016 at plan: this loop can run for ever: plan --Replied--> parse, parse --Ready--> plan; it spends "
+        "GX016 at plan: this loop can run forever: plan --Replied--> parse, parse --Ready--> plan; it spends "
         "iterations, which has no limit. Set max_iterations (Limits(iterations=...))."
     )
 

@@ -34,7 +34,7 @@ from graphexec.kernel import Edge
 from graphexec.messages import CompletionRequest
 from graphexec.verify import check
 from graphexec.verify.explorer.stub_nodes import explore_table
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, limits_of, possible
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.verify.flows import calling
 
 
@@ -301,13 +301,13 @@ def test_what_a_spent_limit_takes_is_possible_where_there_is_such_a_limit(kind: 
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
     none = Limits(iterations=None, fan_out=None)
     flow = Flow("a", ("a",), (one,), (("x", None),))
-    assert not possible(one, limits_of(flow, none))
+    assert not is_enabled(one, limits_of(flow, none))
     given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
-    assert possible(one, limits_of(flow, dataclasses.replace(none, **given)))
+    assert is_enabled(one, limits_of(flow, dataclasses.replace(none, **given)))
 
 
 def test_a_move_is_always_possible() -> None:
-    assert possible(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
+    assert is_enabled(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
 
 
 # ---- what is said of a proof
@@ -319,24 +319,24 @@ def asking(counted: Any) -> Graph[Given, Any]:
     return machine
 
 
-SAY_HOW_MANY = "say asks= in its @charged or @metered: how many, or (least, most)"
+SAY_HOW_MANY = "declare asks= in its @charged or @metered: a number, or (minimum, maximum)"
 RETURNS = "each node's function, policy and observer returns, and each effect is answered"
 CUT = (
     "each node's function, policy and observer returns at once, and the event loop is not blocked; an unanswered "
-    "effect is cut"
+    "effect is cut off at the deadline"
 )
-LEFT = "what goes on in the thread or task of a cut effect is not counted"
-ONE = "an effect counts as one, whatever its handler does: a client's own retries are not counted"
-NEVER_AGAIN = "no run is resumed after a crash, where an unanswered effect is charged again (set Limits(restarts=...))"
+LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
+ONE = "an effect counts as one, even if its handler does more: a client's own retries are not counted"
+NEVER_AGAIN = "no run is resumed after a crash, which charges an unanswered effect again (set Limits(restarts=...))"
 NESTED = (
-    "runs that its calls start (at most 1,000, 8 levels deep) end, and find the call around them: in a thread of your "
-    "own, pass host=call"
+    "nested runs that its calls start (at most 1,000, 8 levels deep) end, and know the call that started them: in a "
+    "thread of your own, pass host=call"
 )
 BESIDE = (
-    "the bounds on model calls leave out what runs within its calls charge, but for tools made by as_tool, and what a "
-    "memory asks of a model: set limits to have it in"
+    "the bounds on model calls include the nested runs of tools made by as_tool, but not other nested runs and not the "
+    "model calls of a memory: to include them, set limits"
 )
-MORE = "within a run that limits something it does not limit itself, it ends, but may take more transitions"
+MORE = "nested in a run that has a limit which this machine does not have, it still ends, but may take more transitions"
 AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 
 
@@ -367,8 +367,8 @@ def test_asks_that_nothing_bounds_are_unproved(limits: Limits) -> None:
     (finding,) = verdict.findings
     assert finding.severity == "error"
     assert str(finding) == (
-        "GX013 at think: nothing bounds how often one visit asks for CallModel. Set max_fan_out or max_model_calls "
-        f"(agent_limits has them without max_), or {SAY_HOW_MANY}."
+        "GX013 at think: nothing limits how often one visit asks for CallModel. Set max_fan_out or max_model_calls "
+        f"(without max_ in agent_limits), or {SAY_HOW_MANY}."
     )
 
 
@@ -378,7 +378,7 @@ def test_effects_without_a_meter_are_bounded_by_the_fan_out_alone() -> None:
     (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
     assert (finding.code, finding.node) == ("GX013", "either")
     assert "asks for Look" in finding.fact
-    assert finding.remedy == f"set max_fan_out (agent_limits has it without max_), or {SAY_HOW_MANY}"
+    assert finding.remedy == f"set max_fan_out (without max_ in agent_limits), or {SAY_HOW_MANY}"
 
 
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
@@ -411,7 +411,7 @@ def test_limit_that_is_set_is_not_advised() -> None:
         (finding,) = machine.verify(limits).findings
         assert (finding.code, finding.remedy) == (
             "GX013",
-            f"set max_fan_out or max_{meter} (agent_limits has them without max_), or {SAY_HOW_MANY}",
+            f"set max_fan_out or max_{meter} (without max_ in agent_limits), or {SAY_HOW_MANY}",
         )
 
 
@@ -500,8 +500,8 @@ def test_where_a_run_can_only_be_stopped_is_told_with_a_way_to_it() -> None:
     )
     (finding,) = machine.verify().findings
     assert str(finding) == (
-        "GX007 at begin_with: from begin_with, pure, turn_back, again the end is reached only when a limit is spent. "
-        "Route an outcome of begin_with, or of a node behind it, to END."
+        "GX007 at begin_with: runs from begin_with, pure, turn_back, again reach END only when a limit stops them. "
+        "Route an outcome of begin_with, or of a node after it, to END."
     )
     assert (finding.severity, finding.outcome) == ("warning", None)
     assert machine.verify().proved
@@ -531,7 +531,7 @@ def test_a_way_to_where_a_run_can_only_be_stopped_is_a_shortest_one_of_moves() -
     assert finding.node == "pure"
     assert finding.witness is not None
     assert [str(one) for one in finding.witness.stem] == ["choose --Given--> pure"]
-    assert "from pure, turn_back, again the end is" in finding.fact
+    assert "runs from pure, turn_back, again reach END" in finding.fact
     assert "Reached by start -> choose -> pure." in str(finding)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a small flow: the loop that may go on for ever and what would mend it, or how far its runs may go."""
+"""Findings and bounds for small flows: the loop that can run forever with its remedy, or the length of runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from graphexec.kernel import END, Limits
 from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.findings import Finding
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible
-from graphexec.verify.proof.loops import loops_found
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, is_enabled, limits_of
+from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import rank_nodes
 from tests.verify.flows import calling, longest_run
@@ -23,7 +23,7 @@ NO_LIMIT = Limits(iterations=None)
 
 
 def way(source: str, target: str, spends: str = "", resets: str = "", **more: Any) -> Transition:
-    """A transition that spends one of each budget named, as `x y`, and resets others."""
+    """Return a transition that spends one of each budget in `spends` ("x y") and resets those in `resets`."""
     one_of_each = tuple((name, 1) for name in spends.split())
     return Transition(source, f"To{target}", target, spends=one_of_each, resets=tuple(resets.split()), **more)
 
@@ -41,27 +41,27 @@ def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
     return Flow(ways[0].source, nodes, ways, tuple(budgets.items()), ("tokens",))
 
 
-def judged(flow: Flow, limits: Limits) -> Bounds | list[Finding]:
+def bounds_or_findings(flow: Flow, limits: Limits) -> Bounds | list[Finding]:
     caps = caps_of(flow, limits)
-    transitions = [one for one in flow.transitions if possible(one, limits_of(flow, limits))]
+    transitions = [one for one in flow.transitions if is_enabled(one, limits_of(flow, limits))]
     ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     if isinstance(ranks, list):
-        return [finding for core in ranks for finding in loops_found(flow, core, limits)]
+        return [finding for core in ranks for finding in find_loops(flow, core, limits)]
     return bounds_of(flow, transitions, limits)
 
 
-def found(flow: Flow, limits: Limits = NO_LIMIT) -> Finding:
-    findings = judged(flow, limits)
+def only_finding(flow: Flow, limits: Limits = NO_LIMIT) -> Finding:
+    findings = bounds_or_findings(flow, limits)
     assert isinstance(findings, list)
     (finding,) = findings
     assert finding.severity == "error"
     return finding
 
 
-def bounded(flow: Flow, limits: Limits = NO_LIMIT) -> tuple[str, str, str]:
-    bounds = judged(flow, limits)
+def bound_texts(flow: Flow, limits: Limits = NO_LIMIT) -> tuple[str, str, str]:
+    bounds = bounds_or_findings(flow, limits)
     assert isinstance(bounds, Bounds)
-    assert judged(flow, limits) == bounds
+    assert bounds_or_findings(flow, limits) == bounds
     if bounds.transitions.exact:
         assert bounds.transitions.number == longest_run(flow, limits)
     return str(bounds.transitions), str(bounds.model_calls), str(bounds.tool_calls)
@@ -70,8 +70,8 @@ def bounded(flow: Flow, limits: Limits = NO_LIMIT) -> tuple[str, str, str]:
 # ---- loops
 
 
-def like(text: str, pattern: str) -> bool:
-    """Whether a text is as the pattern, in which `~` is what is to be written and may be anything."""
+def matches(text: str, pattern: str) -> bool:
+    """Return whether a text matches the pattern, in which `~` stands for any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("~"))), text) is not None
 
 
@@ -88,8 +88,8 @@ MODELS = flow_with(
     way("a", END.name),
     within("a", END.name, "model_calls tokens", **calling(models=1)),
 )
-REFILLS_ITSELF = flow_with(way("a", "a", "x", "x"), way("a", END.name), gate("a", END.name, "x"), x=3)
-REFILLED_LATER = flow_with(
+RESETS_ITSELF = flow_with(way("a", "a", "x", "x"), way("a", END.name), gate("a", END.name, "x"), x=3)
+RESET_LATER = flow_with(
     way("s", "a"), way("a", "b", "x"), gate("a", END.name, "x"), way("b", "a", "", "x"), way("b", END.name), x=3
 )
 EACH_OTHER = flow_with(
@@ -102,7 +102,7 @@ EACH_OTHER = flow_with(
     x=2,
     y=2,
 )
-ENTERED_AGAIN = flow_with(
+REENTERED = flow_with(
     way("w.p", "w.q", "w.x"),
     gate("w.p", END.name, "w.x"),
     way("w.q", "e"),
@@ -110,7 +110,7 @@ ENTERED_AGAIN = flow_with(
     way("e", END.name),
     **{"w.x": 3},
 )
-STOPS_BY_WHAT_IS_SPENT = flow_with(
+LOOPS_WHEN_STOPPED = flow_with(
     way("a", "a", "iterations"),
     gate("a", "g", "iterations"),
     way("g", END.name, "iterations"),
@@ -123,75 +123,75 @@ STOPS_BY_WHAT_IS_SPENT = flow_with(
     [
         (
             SELF,
-            "GX010 at a: this loop can run for ever: a --Toa--> a; it spends no budget. Meter a: @metered(~",
+            "GX010 at a: this loop can run forever: a --Toa--> a; it spends no budget. Meter a: @metered(~",
         ),
         (
             TWO,
-            "GX010 at a: this loop can run for ever: a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: "
+            "GX010 at a: this loop can run forever: a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: "
             "@metered(~",
         ),
         (
             COUNTED,
-            "GX016 at a: this loop can run for ever: a --Toa--> a; it spends x, which has no limit. Give the budget x "
+            "GX016 at a: this loop can run forever: a --Toa--> a; it spends x, which has no limit. Give the budget x "
             'a limit: Budget("x", 3), or Limits(budgets={"x": 3}).',
         ),
         (
             TOOLS,
-            "GX016 at a: this loop can run for ever: a --Toa--> a; it spends tool_calls, which has no limit. Set "
+            "GX016 at a: this loop can run forever: a --Toa--> a; it spends tool_calls, which has no limit. Set "
             "max_tool_calls (agent_limits(tool_calls=...)).",
         ),
         (
             MODELS,
-            "GX016 at a: this loop can run for ever: a --Toa--> a; it spends model_calls and tokens, which have no "
+            "GX016 at a: this loop can run forever: a --Toa--> a; it spends model_calls and tokens, which have no "
             "limit. Set max_model_calls (agent_limits(model_calls=...)).",
         ),
         (
-            REFILLS_ITSELF,
-            "GX015 at a: this loop can run for ever: a --Toa--> a; it spends x, which a --Toa--> refills. Meter a by a "
-            "budget that nothing refills: @metered(~; or leave out resets= on a "
+            RESETS_ITSELF,
+            "GX015 at a: this loop can run forever: a --Toa--> a; it spends x, which a --Toa--> resets. Meter a with "
+            "a budget that nothing resets: @metered(~; or remove resets= from a "
             "--Toa--> a.",
         ),
         (
-            REFILLED_LATER,
-            "GX015 at a: this loop can run for ever: a --Tob--> b, b --Toa--> a; it spends x, which b --Toa--> "
-            "refills. Reached by start -> s -> a. Meter b by a budget that nothing refills: "
-            "@metered(~; or leave out resets= on b --Toa--> a.",
+            RESET_LATER,
+            "GX015 at a: this loop can run forever: a --Tob--> b, b --Toa--> a; it spends x, which b --Toa--> "
+            "resets. Reached by start -> s -> a. Meter b with a budget that nothing resets: "
+            "@metered(~; or remove resets= from b --Toa--> a.",
         ),
         (
             EACH_OTHER,
-            "GX015 at c: this loop can run for ever: c --Tob--> b, b --Toc--> c, c --Toa--> a, a --Toc--> c; it spends "
-            "x and y, which b --Toc--> refills. Reached by start -> a -> c. Meter b by a budget that nothing refills: "
-            "@metered(~; or leave out resets= on b --Toc--> c.",
+            "GX015 at c: this loop can run forever: c --Tob--> b, b --Toc--> c, c --Toa--> a, a --Toc--> c; it spends "
+            "x and y, which b --Toc--> resets. Reached by start -> a -> c. Meter b with a budget that nothing resets: "
+            "@metered(~; or remove resets= from b --Toc--> c.",
         ),
         (
-            ENTERED_AGAIN,
-            "GX014 at w.p: this loop can run for ever: w.p --Tow.q--> w.q, w.q --Toe--> e, e --Tow.p--> w.p; it spends "
-            "w.x, which w has anew at each entry. Meter e by a budget that nothing refills: "
-            "@metered(~; or let it share the budgets around it (own=).",
+            REENTERED,
+            "GX014 at w.p: this loop can run forever: w.p --Tow.q--> w.q, w.q --Toe--> e, e --Tow.p--> w.p; it spends "
+            "w.x, which each entry into w resets. Meter e with a budget that nothing resets: "
+            "@metered(~; or let it share the budgets of the outer graph (own=).",
         ),
     ],
 )
-def test_a_loop_is_told_with_the_way_to_it_and_what_would_mend_it(flow: Flow, text: str) -> None:
-    finding = found(flow)
-    assert like(str(finding), text)
+def test_finding_names_loop_path_and_remedy(flow: Flow, text: str) -> None:
+    finding = only_finding(flow)
+    assert matches(str(finding), text)
     assert finding.witness is not None
     assert finding.outcome == (finding.witness.loop[0].outcome if len(finding.witness.loop) == 1 else None)
     assert longest_run(flow, finding.witness.limits) is None
 
 
-def said(flow: Flow, limits: Limits = NO_LIMIT) -> str:
-    return str(found(flow, limits)).partition("for ever: ")[2]
+def loop_text(flow: Flow, limits: Limits = NO_LIMIT) -> str:
+    return str(only_finding(flow, limits)).partition("forever: ")[2]
 
 
-def test_all_that_a_loop_spends_without_a_limit_is_told() -> None:
+def test_finding_lists_all_unlimited_budgets() -> None:
     flow = flow_with(way("a", "a", "x y z"), gate("a", END.name, "x y z"), x=None, y=None, z=None)
-    assert said(flow) == (
+    assert loop_text(flow) == (
         'a --Toa--> a; it spends x, y and z, which have no limit. Give the budget x a limit: Budget("x", 3), or '
         'Limits(budgets={"x": 3}).'
     )
 
 
-def test_a_graph_within_a_graph_within_a_graph_has_its_budgets_anew_too() -> None:
+def test_entry_resets_budgets_of_nested_embedded_graphs() -> None:
     flow = flow_with(
         way("v.w.p", "v.w.q", "v.w.x"),
         gate("v.w.p", END.name, "v.w.x"),
@@ -200,11 +200,11 @@ def test_a_graph_within_a_graph_within_a_graph_has_its_budgets_anew_too() -> Non
         way("v.e", END.name),
         **{"v.w.x": 3},
     )
-    assert found(flow).code == "GX014"
-    assert "it spends v.w.x, which v.w has anew at each entry" in said(flow)
+    assert only_finding(flow).code == "GX014"
+    assert "it spends v.w.x, which each entry into v.w resets" in loop_text(flow)
 
 
-def test_what_a_graph_shares_and_an_edge_into_it_refills_is_refilled() -> None:
+def test_edge_into_graph_resets_shared_budget() -> None:
     flow = flow_with(
         way("w.p", "w.q", "x"),
         gate("w.p", END.name, "x"),
@@ -213,19 +213,19 @@ def test_what_a_graph_shares_and_an_edge_into_it_refills_is_refilled() -> None:
         way("e", END.name),
         x=3,
     )
-    assert found(flow).code == "GX015"
-    assert "it spends x, which e --Tow.p--> refills" in said(flow)
+    assert only_finding(flow).code == "GX015"
+    assert "it spends x, which e --Tow.p--> resets" in loop_text(flow)
 
 
-def test_the_node_that_is_to_be_metered_ends_every_loop_and_not_the_shown_one_alone() -> None:
-    # To meter `a` would leave the loop of `b` and `c`, into which a spent limit leads.
+def test_remedy_ends_every_loop_of_the_core() -> None:
+    # A meter on `a` would leave the loop of `b` and `c`, which a reached limit enters.
     stopped = Transition("b", "Halted", "c", "within", causes=("restarts",))
     flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), way("b", END.name))
-    finding = found(flow, Limits(iterations=None, restarts=1))
-    assert like(finding.remedy, "meter b: @metered(~) above its @node, and lead its Halted out of the loop")
+    finding = only_finding(flow, Limits(iterations=None, restarts=1))
+    assert matches(finding.remedy, "meter b: @metered(~) above its @node, and route its Halted out of the loop")
 
 
-ANOTHER = 'a budget that nothing refills: @metered(when_spent=ToEND, budget=Budget("rounds", 2))'
+ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budget("rounds", 2))'
 STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterations", "seconds"))
 
 
@@ -234,17 +234,17 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
     [
         (SELF, "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row"),
         (
-            # As it is written elsewhere.
+            # The outcome of another node is reused.
             flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, way("t", END.name), *SELF.transitions),
             "meter a: @metered(when_spent=limit_reached) above its @node, and on(LimitReached, t) in its row",
         ),
         (
-            # A nested graph's nodes cannot be led to,
+            # An edge cannot lead to a node of an embedded graph,
             flow_with(way("s", "a", "x"), gate("s", "w.t", "x"), way("w.t", END.name), *SELF.transitions, x=1),
             "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row",
         ),
         (
-            # and are written elsewhere.
+            # and its nodes are not an example.
             flow_with(way("w.s", "a", "x"), gate("w.s", END.name, "x"), *SELF.transitions, x=1),
             "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row",
         ),
@@ -253,12 +253,12 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
             "meter a: @metered(when_spent=ToEND) above its @node, in the place of its @charged",
         ),
         (
-            REFILLS_ITSELF,
-            f"meter a by {ANOTHER} above its @metered; or leave out resets= on a --Toa--> a",
+            RESETS_ITSELF,
+            f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a",
         ),
         (
-            REFILLED_LATER,
-            f"meter b by {ANOTHER} above its @node, and on(ToEND, END) in its row; or leave out resets= on b --Toa--> "
+            RESET_LATER,
+            f"meter b with {ANOTHER} above its @node, and on(ToEND, END) in its row; or remove resets= from b --Toa--> "
             "a",
         ),
         (
@@ -274,41 +274,41 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
             "set max_tokens (agent_limits(tokens=...))",
         ),
         (
-            # A limit of x would leave the other loop.
+            # A limit on x would leave the other loop.
             flow_with(
                 way("a", "a", "x"), gate("a", END.name, "x"), way("a", "b"), way("b", "a"), way("b", END.name), x=None
             ),
-            f"meter a by {ANOTHER} above its @metered",
+            f"meter a with {ANOTHER} above its @metered",
         ),
         (
-            # What refills is to be counted, even where a limit of the calls would do.
+            # The resetting node is metered, even where a limit on calls would do.
             flow_with(
                 way("a", "a", "x tool_calls", "x", asks=1, **calling(tools=1)),
                 gate("a", END.name, "x"),
                 within("a", END.name, "tool_calls", **calling(tools=1)),
                 x=3,
             ),
-            f"meter a by {ANOTHER} above its @metered; or leave out resets= on a --Toa--> a",
+            f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a",
         ),
         (
-            # To meter one of them would leave the loop of the other.
+            # A meter on one node would leave the loop of the other.
             flow_with(way("a", "a"), way("a", "b"), way("b", "a"), way("b", "b"), way("b", END.name)),
-            "meter each of its nodes by a budget that nothing in the loop refills",
+            "meter each of its nodes with a budget that nothing in the loop resets",
         ),
         (
-            # It is refilled by others too.
+            # Another edge resets it too.
             flow_with(
                 way("a", "a", "x", "x"), gate("a", END.name, "x"), way("a", "b", "x"), way("b", "a", "", "x"), x=3
             ),
-            f"meter a by {ANOTHER} above its @metered",
+            f"meter a with {ANOTHER} above its @metered",
         ),
     ],
 )
-def test_how_to_meter_a_node_is_said_in_the_words_of_the_machine(flow: Flow, remedy: str) -> None:
-    assert found(flow, agent_limits(iterations=None, model_calls=3, restarts=0)).remedy == remedy
+def test_remedy_uses_names_of_the_machine(flow: Flow, remedy: str) -> None:
+    assert only_finding(flow, agent_limits(iterations=None, model_calls=3, restarts=0)).remedy == remedy
 
 
-def test_an_extension_that_costs_nothing_is_to_be_metered_as_one() -> None:
+def test_remedy_for_free_extension_meters_extensions() -> None:
     flow = flow_with(
         way("plan", "plan", "iterations"),
         gate("plan", "extend", "iterations"),
@@ -316,28 +316,28 @@ def test_an_extension_that_costs_nothing_is_to_be_metered_as_one() -> None:
         way("extend", "plan", "", "iterations"),
         way("extend", END.name),
     )
-    finding = found(flow, Limits(iterations=1))
+    finding = only_finding(flow, Limits(iterations=1))
     assert finding.code == "GX015"
     assert 'Budget("extensions", 2)' in finding.remedy
 
 
-def test_what_has_no_limit_counts_before_what_is_refilled() -> None:
+def test_missing_limit_is_reported_before_reset() -> None:
     flow = flow_with(
         way("a", "b", "iterations x"), way("b", "a", resets="x"), way("b", END.name), gate("a", END.name, "x"), x=2
     )
-    finding = found(flow)
+    finding = only_finding(flow)
     assert finding.code == "GX016"
     assert "it spends iterations, which has no limit" in finding.fact
-    limited = found(flow_with(way("a", "b", "x y"), way("b", "a", resets="x"), way("b", END.name), x=2, y=None))
+    limited = only_finding(flow_with(way("a", "b", "x y"), way("b", "a", resets="x"), way("b", END.name), x=2, y=None))
     assert (limited.code, "it spends y, which has no limit" in limited.fact) == ("GX016", True)
 
 
-def test_a_spent_limit_that_leads_back_is_told_apart() -> None:
-    finding = found(STOPS_BY_WHAT_IS_SPENT, Limits(iterations=1))
+def test_loop_of_stopped_visits_has_its_own_code() -> None:
+    finding = only_finding(LOOPS_WHEN_STOPPED, Limits(iterations=1))
     assert str(finding) == (
-        "GX009 at g: this loop can run for ever: g --Tog--> g; it is taken when a limit is spent, and spends nothing "
-        "that could end it. Reached by start -> a -> g. Lead Tog of g out of the loop; if g is to run when the limit "
-        "is spent, give it a budget of its own."
+        "GX009 at g: this loop can run forever: g --Tog--> g; it is taken when a limit is reached, and spends nothing "
+        "that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run when the limit "
+        "is reached, give it its own budget."
     )
     assert finding.witness is not None
     assert len(finding.witness.stem) == 2
@@ -349,70 +349,70 @@ def test_a_spent_limit_that_leads_back_is_told_apart() -> None:
         (
             flow_with(way("a", "a", asks=1), way("a", END.name), within("a", END.name)),
             Limits(iterations=None, seconds=60),
-            "GX012 at a: only the 60 seconds end this loop: a --Toa--> a; no count does. Give it a limit that is "
-            "counted: meter a: @metered(~",
+            "GX012 at a: only the 60 seconds end this loop: a --Toa--> a; no counted limit does. Add a counted limit: "
+            "meter a: @metered(~",
         ),
         (
             flow_with(way("a", "b", "x"), gate("a", END.name, "x"), way("b", "a"), way("b", END.name), x=None),
             Limits(iterations=None, seconds=1.5),
-            "GX012 at a: only the 1.5 seconds end this loop: a --Tob--> b, b --Toa--> a; no count does. Give it a "
-            'limit that is counted: give the budget x a limit: Budget("x", 3), or Limits(budgets={"x": 3}).',
+            "GX012 at a: only the 1.5 seconds end this loop: a --Tob--> b, b --Toa--> a; no counted limit does. Add a "
+            'counted limit: give the budget x a limit: Budget("x", 3), or Limits(budgets={"x": 3}).',
         ),
     ],
 )
-def test_a_loop_that_only_the_clock_ends_is_not_one_that_runs_for_ever(flow: Flow, limits: Limits, text: str) -> None:
-    assert like(str(found(flow, limits)), text)
-    witness = found(flow, limits).witness
+def test_time_limited_loop_is_reported_as_such(flow: Flow, limits: Limits, text: str) -> None:
+    assert matches(str(only_finding(flow, limits)), text)
+    witness = only_finding(flow, limits).witness
     assert witness is not None
     assert witness.loop
 
 
-def test_a_loop_that_only_the_clock_ends_is_told_from_where_it_is_reached() -> None:
+def test_time_limited_loop_is_reported_at_its_entry() -> None:
     flow = flow_with(way("s", "b"), way("a", "b", asks=1), within("a", END.name), way("b", "a"), way("b", END.name))
-    finding = found(flow, Limits(iterations=None, seconds=60))
+    finding = only_finding(flow, Limits(iterations=None, seconds=60))
     assert (finding.code, finding.node) == ("GX012", "b")
 
 
-def test_a_loop_that_looks_at_no_clock_runs_for_ever_however_little_time_there_is() -> None:
-    assert found(TWO, Limits(iterations=None, seconds=1)).code == "GX010"
+def test_time_limit_does_not_end_pure_loop() -> None:
+    assert only_finding(TWO, Limits(iterations=None, seconds=1)).code == "GX010"
 
 
-def test_a_loop_of_which_no_run_is_found_is_one_of_which_nothing_is_known() -> None:
+def test_loop_without_endless_run_is_undecided() -> None:
     flow = flow_with(
         way("a", "b", **calling(models=1), asks=1), within("a", END.name, "model_calls"), way("b", "a", "x"), x=None
     )
-    finding = found(flow, agent_limits(iterations=None, model_calls=0))
+    finding = only_finding(flow, agent_limits(iterations=None, model_calls=0))
     assert str(finding) == (
-        "GX017 at a: no budget is seen to run out in the loops through a, b, and no run that never ends was found. "
-        "Meter a node in them by a budget that nothing in them resets."
+        "GX017 at a: found neither a budget that runs out in every loop through a, b nor a run that never ends. "
+        "Meter a node of these loops with a budget that nothing in them resets."
     )
     assert finding.witness is None
 
 
-def test_each_loop_by_itself_is_told() -> None:
+def test_each_separate_loop_is_reported() -> None:
     flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b"), way("b", END.name))
-    findings = judged(flow, NO_LIMIT)
+    findings = bounds_or_findings(flow, NO_LIMIT)
     assert isinstance(findings, list)
     assert sorted(str(one.node) for one in findings) == ["a", "b"]
 
 
-def test_the_loop_that_is_shown_is_a_shortest() -> None:
+def test_witness_shows_a_shortest_loop() -> None:
     flow = flow_with(way("a", "b"), way("b", "c"), way("c", "a"), way("c", "c"), way("b", END.name))
-    witness = found(flow).witness
+    witness = only_finding(flow).witness
     assert witness is not None
     assert [str(one) for one in witness.loop] == ["c --Toc--> c"]
     assert [str(one) for one in witness.stem] == ["a --Tob--> b", "b --Toc--> c"]
 
 
-def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
+def test_witness_stays_short_under_large_limits() -> None:
     many = 10**6
     flow = flow_with(way("a", "a", "x"), gate("a", "b", "x"), way("b", "b"), way("b", END.name), x=many)
-    finding = found(flow)
+    finding = only_finding(flow)
     assert finding.witness is not None
     assert finding.witness.limits == Limits(iterations=None, budgets={"x": 2})
     assert len(finding.witness.stem) == 3
     counted = flow_with(way("a", "a", "iterations"), gate("a", "b", "iterations"), way("b", "b"), way("b", END.name))
-    witness = found(counted, agent_limits(iterations=many, model_calls=many)).witness
+    witness = only_finding(counted, agent_limits(iterations=many, model_calls=many)).witness
     assert witness is not None
     assert witness.limits == agent_limits(iterations=2, model_calls=2)
 
@@ -440,7 +440,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
             ("2*iterations + 2 = 16 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
-            # The inner loop spends y, the outer one x, and fills y again.
+            # The inner loop spends y; the outer loop spends x and resets y.
             flow_with(
                 way("o", "i", "x", "y"),
                 gate("o", END.name, "x"),
@@ -454,7 +454,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
             ("x*y + 2*x + 1 = 13 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
-            # Of two budgets the one that bounds the loop better.
+            # The tighter of two budgets bounds the loop.
             flow_with(
                 way("a", "b", "x"), gate("a", END.name, "x"), way("b", "a", "y"), gate("b", END.name, "y"), x=5, y=2
             ),
@@ -462,7 +462,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
             ("2*y + 2 = 6 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
-            # More states than are looked at.
+            # More states than the search visits.
             flow_with(
                 way("a", "a", "x"), gate("a", "b", "x"), way("b", "b", "y"), gate("b", END.name, "y"), x=500, y=500
             ),
@@ -470,7 +470,7 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
             ("x + y + 2 = 1,002 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
-            # A run may take either way, but not both.
+            # A run takes one branch, not both.
             flow_with(
                 way("a", "b"), way("a", "c"), way("b", "b", "x"), gate("b", END.name, "x"), way("c", END.name), x=4
             ),
@@ -483,13 +483,13 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
             ("1 (exact)", "1 (exact)", "1 (exact)"),
         ),
         (
-            # Only a crash leads the longest way, and that there is one is not sure.
+            # Only a crash leads to the longest path, and no crash is certain.
             flow_with(way("a", END.name), within("a", "b"), way("b", "c"), way("c", END.name)),
             Limits(iterations=None, restarts=0),
             ("3 (at most)", "0 (exact)", "0 (exact)"),
         ),
         (
-            # What is stopped when time is up may have called nothing.
+            # A visit that is stopped at the deadline may have called nothing.
             flow_with(
                 way("a", END.name, **calling(models=1, tools=1)),
                 within("a", "b", **calling(models=1, tools=1)),
@@ -500,39 +500,39 @@ def test_large_limits_do_not_make_the_run_that_is_shown_long() -> None:
         ),
     ],
 )
-def test_the_bound_on_transitions_has_a_form_and_a_number(flow: Flow, limits: Limits, texts: tuple[str, ...]) -> None:
-    assert bounded(flow, limits) == texts
+def test_transition_bound_has_form_and_number(flow: Flow, limits: Limits, texts: tuple[str, ...]) -> None:
+    assert bound_texts(flow, limits) == texts
 
 
 @pytest.mark.parametrize(
     ("most", "limits", "text"),
     [
         (199, NO_LIMIT, "x + 1 = 200 (exact)"),
-        # More states than are looked at one by one.
+        # More states than the search visits one by one.
         (2_500, NO_LIMIT, "x + 1 = 2,501 (exact)"),
         (2_500, Limits(iterations=None, seconds=9), "x + 1 = 2,501 (exact)"),
     ],
 )
-def test_rounds_that_are_made_many_times_are_looked_at_once(most: int, limits: Limits, text: str) -> None:
-    transitions, *_ = bounded(flow_with(way("a", "a", "x"), gate("a", END.name, "x"), x=most), limits)
+def test_repeated_rounds_are_searched_once(most: int, limits: Limits, text: str) -> None:
+    transitions, *_ = bound_texts(flow_with(way("a", "a", "x"), gate("a", END.name, "x"), x=most), limits)
     assert transitions == text
 
 
-def test_no_more_states_are_looked_at_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphexec.verify.proof.bounds._LOOKED_AT", 3)
     monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)
     chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
-    transitions, *_ = bounded(flow_with(*chain, way("f", END.name)), NO_LIMIT)
+    transitions, *_ = bound_texts(flow_with(*chain, way("f", END.name)), NO_LIMIT)
     assert transitions == "6 (at most)"
 
 
 @pytest.mark.parametrize(("budgets", "form"), [(6, "2*y + 2"), (7, None)])
-def test_a_flow_of_many_budgets_has_no_closed_form(budgets: int, form: str | None) -> None:
+def test_no_closed_form_for_many_budgets(budgets: int, form: str | None) -> None:
     others = [str(number) for number in range(budgets - 2)]
     chain = [one for here, there in itertools.pairwise([*others, "a"]) for one in (way(here, there, here),)]
     loop = (way("a", "b", "x"), gate("a", END.name, "x"), way("b", "a", "y"), gate("b", END.name, "y"))
     closed = [gate(name, END.name, name) for name in others]
-    bounds = judged(flow_with(*chain, *closed, *loop, x=5, y=2, **dict.fromkeys(others, 1)), NO_LIMIT)
+    bounds = bounds_or_findings(flow_with(*chain, *closed, *loop, x=5, y=2, **dict.fromkeys(others, 1)), NO_LIMIT)
     assert isinstance(bounds, Bounds)
     assert (bounds.transitions.form is None) == (form is None)
 
@@ -566,10 +566,8 @@ CALLING = flow_with(
         (Limits(iterations=0, fan_out=None), "iterations = 0 (exact)", "no bound"),
     ],
 )
-def test_calls_are_bounded_by_the_loop_or_by_their_own_limit_whichever_is_less(
-    limits: Limits, models: str, tools: str
-) -> None:
-    assert bounded(CALLING, limits)[1:] == (models, tools)
+def test_calls_are_bounded_by_smaller_limit(limits: Limits, models: str, tools: str) -> None:
+    assert bound_texts(CALLING, limits)[1:] == (models, tools)
 
 
 @pytest.mark.parametrize(
@@ -583,8 +581,8 @@ def test_calls_are_bounded_by_the_loop_or_by_their_own_limit_whichever_is_less(
         (flow_with(way("a", END.name)), Limits(), Bound("0", 0, exact=True, value=0)),
     ],
 )
-def test_a_bound_has_a_form_with_its_value_or_nothing_at_all(flow: Flow, limits: Limits, tools: Bound) -> None:
-    bounds = judged(flow, limits)
+def test_bound_has_form_and_value_or_neither(flow: Flow, limits: Limits, tools: Bound) -> None:
+    bounds = bounds_or_findings(flow, limits)
     assert isinstance(bounds, Bounds)
     assert bounds.tool_calls == tools
 
@@ -592,7 +590,7 @@ def test_a_bound_has_a_form_with_its_value_or_nothing_at_all(flow: Flow, limits:
 # ---- the product
 
 
-def test_the_product_has_a_state_for_each_node_and_what_is_left() -> None:
+def test_product_state_is_node_and_remaining_budgets() -> None:
     flow = flow_with(way("a", "b", "x"), gate("a", END.name, "x"), way("b", "a", "", "x"), way("b", END.name), x=2)
     product = Product(flow, NO_LIMIT)
     assert (product.begin, product.size()) == (("a", (2,)), 6)
@@ -605,20 +603,20 @@ def test_the_product_has_a_state_for_each_node_and_what_is_left() -> None:
     assert list(product.steps((END.name, (1,)))) == []
 
 
-def test_what_is_never_spent_or_has_no_limit_is_not_counted() -> None:
+def test_product_ignores_unspent_and_unlimited_budgets() -> None:
     flow = flow_with(way("a", "a", "x y"), way("a", END.name), x=None, y=1, z=4)
     assert Product(flow, Limits()).begin == ("a", (1,))
 
 
-def test_a_loop_is_found_with_the_way_to_it() -> None:
+def test_lasso_has_loop_and_path_to_it() -> None:
     product = Product(TWO, NO_LIMIT)
     assert product.lasso(10, within=TWO.transitions) == ([], [way("a", "b"), way("b", "a")])
-    # Where not all of it may be taken, there is none.
+    # No loop is found if one of its transitions is excluded.
     assert product.lasso(10, within=[way("a", "b")]) is None
     assert Product(flow_with(way("a", "b"), way("b", END.name)), NO_LIMIT).lasso(10, within=TWO.transitions) is None
 
 
-def test_a_loop_that_is_too_far_off_is_not_found() -> None:
+def test_lasso_search_stops_at_its_state_limit() -> None:
     chain = [way(str(number), str(number + 1)) for number in range(9)]
     flow = flow_with(*chain, way("9", "9"))
     found_far = Product(flow, NO_LIMIT).lasso(20, within=flow.transitions)
@@ -628,6 +626,6 @@ def test_a_loop_that_is_too_far_off_is_not_found() -> None:
     assert Product(flow, NO_LIMIT).lasso(9, within=flow.transitions) is None
 
 
-def test_the_end_is_no_state_and_what_leads_there_first_hides_no_loop() -> None:
+def test_terminal_edge_does_not_hide_a_loop() -> None:
     flow = flow_with(way("a", END.name), way("a", "b"), way("b", END.name), way("b", "b"))
     assert Product(flow, NO_LIMIT).lasso(2, within=[way("b", "b")]) == ([way("a", "b")], [way("b", "b")])

@@ -16,7 +16,7 @@ from graphexec.kernel.meters import is_count
 from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.certificate import Certificate
-from graphexec.verify.proof.flow import Transition, flow_of, nested_in
+from graphexec.verify.proof.flow import Transition, flow_of, nested_runs_of
 from graphexec.verify.proof.number_checker import is_possible, unproved_end, unproved_numbers
 
 
@@ -28,7 +28,7 @@ def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
     flow = flow_of(graph)
     if flow != certificate.flow:
         raise CertificateError(f"the certificate is of the flow {certificate.digest[:12]}, not of {flow.digest[:12]}")
-    if nested_in(graph) != certificate.nested:
+    if nested_runs_of(graph) != certificate.nested:
         raise CertificateError("the certificate is of other tools that run executors; prove the machine anew")
     check_certificate(certificate)
 

@@ -68,7 +68,7 @@ def reachable(starts: Iterable[N], following: Mapping[N, Iterable[N]]) -> set[N]
     return found
 
 
-def dominated(start: N, following: Mapping[N, Iterable[N]]) -> dict[N, range]:
+def dominator_ranges(start: N, following: Mapping[N, Iterable[N]]) -> dict[N, range]:
     """Return a range of numbers for each node that `start` reaches, which begins with its own number.
 
     It has the numbers of the nodes to which every way from `start` passes the node. Takes time in proportion to the

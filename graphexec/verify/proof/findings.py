@@ -1,4 +1,4 @@
-"""The result of verification: a verdict, its findings, and the run that shows what is wrong."""
+"""The result of verification: a verdict, its findings, and example runs that show them."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from graphexec.verify.proof.flow import Transition
 Severity: TypeAlias = Literal["error", "warning"]
 Status: TypeAlias = Literal["proved", "refuted", "unproved"]
 
-# They do not change. What is wrong with a loop has the first that fits.
+# The codes are stable. A loop gets the first code that fits.
 CODES: Mapping[str, str] = MappingProxyType(
     {
         "GX001": "unknown node",
         "GX002": "unhandled outcome",
         "GX003": "impossible outcome",
         "GX004": "unreachable node",
-        "GX005": "dead end",
-        "GX006": "cannot reach the end",
-        "GX007": "can only stop",
-        "GX008": "no way out when a limit is spent",
-        "GX009": "spent limit leads back to what it stops",
-        "GX010": "loop without decrease",
-        "GX011": "charge not well-founded",
-        "GX012": "time bound not dischargeable",
+        "GX005": "node without edges",
+        "GX006": "END is not reachable",
+        "GX007": "END is reached only through a limit",
+        "GX008": "no edge for a reached limit",
+        "GX009": "loop continues after its limit is reached",
+        "GX010": "loop spends no budget",
+        "GX011": "inconsistent budget or meter",
+        "GX012": "only time ends the loop",
         "GX013": "unbounded fan-out",
-        "GX014": "nested graph entered without end",
-        "GX015": "loop refills what it spends",
-        "GX016": "loop spends only what has no limit",
-        "GX017": "loop of which nothing is known",
-        "GX018": "runs within it are not proved",
-        "GX020": "two of one name",
+        "GX014": "loop re-enters an embedded graph",
+        "GX015": "loop resets the budget it spends",
+        "GX016": "loop spends only unlimited budgets",
+        "GX017": "undecided loop",
+        "GX018": "nested runs are not proved",
+        "GX020": "duplicate name",
         "GX021": "outcome routed twice",
-        "GX022": "outcome does not fit its target",
+        "GX022": "outcome not accepted by its target",
         "GX023": "outcome class not final and frozen",
-        "GX024": "setting missing",
-        "GX025": "meter lost",
-        "GX026": "no such edge",
-        "GX027": "a guard does not stand on every exit",
+        "GX024": "missing setting",
+        "GX025": "replacement drops a meter",
+        "GX026": "unknown edge",
+        "GX027": "guard missing on some exits",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A run that shows a fault: `stem` leads from the start to it, and `loop` repeats for ever, or the run is stuck.
+    """An example run: `stem` leads from the start to the finding, and `loop`, unless empty, can repeat forever.
 
-    It is possible under `limits`, which are the verdict's own unless these make it needlessly long.
+    The run is possible under `limits`: the verdict's own, or lower ones if these would make it very long.
     """
 
     stem: tuple[Transition, ...]
@@ -65,7 +65,7 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or worth knowing: what, where, why it is so, and what to do."""
+    """An error or a warning about a graph: its code, its place, the fact, and the remedy."""
 
     code: str
     severity: Severity
@@ -77,7 +77,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """The title of all findings of this code."""
+        """The title that all findings with this code share."""
         return CODES[self.code]
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class Finding:
 
 
 def path_of(stem: Iterable[Transition]) -> list[str]:
-    """The nodes that a way passes, each round of a loop in it once."""
+    """Return the nodes on a path; a loop in it is left out."""
     nodes: list[str] = []
     for one in stem:
         for name in (one.source, one.target):
@@ -109,8 +109,8 @@ def _sentence(text: str) -> str:
 class Verdict:
     """The result of verification: whether every run of a graph ends under the limits.
 
-    `proved`: it does, and `certificate` says why, with the bounds. `refuted`: it does not, or the table is wrong, as
-    the `findings` show. `unproved`: neither is known. A proof is as good as its `assumptions`.
+    `proved`: every run ends; `certificate` holds the proof and the bounds. `refuted`: some run never ends, or the table
+    is invalid, as the `findings` show. `unproved`: neither is known. A proof holds under its `assumptions`.
     """
 
     status: Status
@@ -127,16 +127,16 @@ class Verdict:
 
     @property
     def bounds(self) -> Bounds | None:
-        """The bounds of each run, if it is proved to end."""
+        """The bounds that hold for every run, if the verdict is `proved`."""
         return None if self.certificate is None else self.certificate.bounds
 
     @property
     def why(self) -> str:
-        """The findings that stand against a proof, a line each."""
+        """The findings that prevent a proof, one on a line."""
         return "\n".join(str(finding) for finding in self.findings if finding.severity == "error") or self.status
 
     def nested_runs(self, tool: str, meter: str) -> NestedRuns:
-        """Return what a run charges that a call of the tool starts, which charges `meter`: a run of this machine."""
+        """Return what runs of this machine charge when calls of a tool start them; each call charges `meter`."""
         if self.certificate is None:
             return NestedRuns(meter, 1, tuple((name, None, None) for name in self.graph.meters), (tool,))
         bounds, nested = self.certificate.bounds, self.certificate.nested
@@ -167,37 +167,37 @@ class Verdict:
 
 
 class UnprovedError(GraphexecError, ValueError):
-    """A machine was to be run whose runs are not proved to end. `verdict` says why, with a counterexample."""
+    """Raised instead of running a machine that is not proved to end. `verdict` explains why."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
         super().__init__(
-            f"{verdict.why}\nA machine runs only if it is proved to end; mend it, or pass allow_nonterminating=True"
+            f"{verdict.why}\nA machine runs only if it is proved to end; fix it, or pass allow_nonterminating=True"
         )
 
 
 def findings_of(error: GraphError) -> tuple[Finding, ...]:
-    """The faults for which a table was not built, as findings."""
+    """Return the faults of an invalid table as findings."""
     return tuple(finding_of(fault) for fault in error.faults)
 
 
 def finding_of(fault: Fault, witness: Witness | None = None) -> Finding:
-    """A fault of a table as a finding."""
+    """Return a fault of a table as a finding."""
     fact, _, remedy = fault.text.partition("; ")
     return Finding(fault.code, "error", fault.node, fault.outcome, fact, remedy, witness)
 
 
-# The meters that executors have options for: `max_tokens`, in `agent_limits` `tokens`.
+# The meters that executors have options for: `max_tokens`, or `agent_limits(tokens=...)`.
 AGENT_METERS = (MODEL_CALLS.name, TOOL_CALLS.name, TOKENS.name, COST.name)
 
 
 def meter_limit(name: str) -> str:
-    """Return how a limit on a meter is written: `Limits({PAYMENTS: 5})`. Meters are mostly kept in constants."""
+    """Return code that limits a meter: `Limits({PAYMENTS: 5})`. Assumes the usual constant for the meter."""
     return f"Limits({{{name.upper()}: 5}})"
 
 
 def limit_remedy(name: str, meters: Iterable[str]) -> str:
-    """Return what to write so that something has a limit: the iterations, one of the `meters`, or else a budget."""
+    """Return the remedy that limits the iterations, one of the `meters`, or a budget."""
     if name == ITERATIONS.name:
         return f"set max_{name} (Limits({name}=...))"
     if name in AGENT_METERS and name in meters:
@@ -210,12 +210,12 @@ def limit_remedy(name: str, meters: Iterable[str]) -> str:
 
 
 def fan_out_remedy(meters: Iterable[str]) -> str:
-    """Return what to set so that a visit asks for a number of effects that is known.
+    """Return the remedy for a visit that may ask for any number of effects.
 
-    It is the limit on the effects of a visit, or one on each of the meters, if these stop every effect of the visit.
+    It limits the effects of one visit, or all `meters` if each effect of the visit charges one of them.
     """
     names = list(dict.fromkeys(meters))
     if all(name in AGENT_METERS for name in names):
         limits = " or ".join(filter(None, ("max_fan_out", " and ".join(f"max_{name}" for name in names))))
-        return f"set {limits} (agent_limits has {'them' if names else 'it'} without max_)"
+        return f"set {limits} (without max_ in agent_limits)"
     return f"set Limits(fan_out=5) or Limits({{{', '.join(f'{name.upper()}: 5' for name in names)}}})"

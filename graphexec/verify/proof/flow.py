@@ -157,7 +157,7 @@ def _choices(one: Transition) -> Iterator[Transition]:
         yield dataclasses.replace(one, spends=(*entry.items(), *sorted(charges.items())))
 
 
-def nested_in(graph: Graph[Any, Any]) -> NestedRuns | None:
+def nested_runs_of(graph: Graph[Any, Any]) -> NestedRuns | None:
     """Return what the runs charge that the machine's calls start, as far as it is known."""
     settings = dict.fromkeys(one for node in graph for one in node.bound if isinstance(one, NestedRuns))
     return NestedRuns.merge(list(settings))
@@ -185,7 +185,7 @@ def limits_of(flow: Flow, limits: Limits) -> dict[str, float | None]:
     return {**limits.meters, **uncounted, **caps_of(flow, limits)}
 
 
-def lowered(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Limits:
+def lower_limits(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Limits:
     """Return the limits with none of those that are set above `most`; `budgets` are the machine's own, by name.
 
     Seconds, fan-out, restarts and what is counted in fractions stay as they are.
@@ -203,7 +203,7 @@ def lowered(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Lim
     )
 
 
-def possible(transition: Transition, known: Mapping[str, float | None]) -> bool:
+def is_enabled(transition: Transition, known: Mapping[str, float | None]) -> bool:
     """Return whether there is such a transition under the limits `known`: a gate or a `within` needs a limit."""
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
@@ -214,7 +214,7 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     most = math.inf if limits.fan_out is None else limits.fan_out
     following: dict[str, list[Transition]] = {}
     for one in flow.visits:
-        if possible(one, known) and is_affordable(one, caps) and (one.most is not None or one.asks <= most):
+        if is_enabled(one, known) and is_affordable(one, caps) and (one.most is not None or one.asks <= most):
             following.setdefault(one.source, []).append(one)
     reached = {flow.start}
     waiting = [flow.start]

@@ -11,7 +11,7 @@ from graphexec.effects import MODEL_CALLS
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.signatures import unwrap_function
-from graphexec.verify.proof.components import dominated
+from graphexec.verify.proof.components import dominator_ranges
 from graphexec.verify.proof.findings import Finding
 
 # By its target and the class of its outcome.
@@ -78,7 +78,7 @@ def _numbers(graph: Graph[Any, Any]) -> dict[str, range]:
     for edge in graph.edges:
         if edge.target != END.name:
             following[edge.source].append(edge.target)
-    return dominated(graph.start, following)
+    return dominator_ranges(graph.start, following)
 
 
 def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:
@@ -96,11 +96,11 @@ def _make_finding(
     sources, outcomes = (list(dict.fromkeys(values)) for values in zip(*map(_exit, exits), strict=True))
     passed = [_exit(entries[0])[1] for entries in taken]
     strangers = [outcome for outcome in outcomes if outcome not in passed]
-    verb = "does" if len(missed) == 1 else "do"
-    fact = f"{' | '.join(passed)} goes through {guard.name} to {target}, and {', '.join(map(str, missed))} {verb} not"
+    verb = "bypasses" if len(missed) == 1 else "bypass"
+    fact = f"{' | '.join(passed)} passes through {guard.name} to {target}, but {', '.join(map(str, missed))} {verb} it"
     remedy = f"splice it once with after={_format_names(sources)}, on={_format_names(outcomes)}"
     if strangers:
-        remedy = f"let it take {' | '.join(strangers)}, too, and {remedy}"
+        remedy = f"let it also take {' | '.join(strangers)}, and {remedy}"
     return Finding("GX027", "warning", guard.name, passed[0], fact, remedy)
 
 

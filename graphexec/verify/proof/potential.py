@@ -16,7 +16,7 @@ from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial
-from graphexec.verify.proof.ranking import components, spends, spent_for_good
+from graphexec.verify.proof.ranking import components, exhaustible_budgets, spends_any
 
 _ZERO = polynomial.number(0)
 
@@ -147,11 +147,11 @@ class Potentials:
         exits: Sequence[tuple[Transition, Line]],
         depth: int,
     ) -> dict[str, Line]:
-        budgets = spent_for_good(within, self._limited)
+        budgets = exhaustible_budgets(within, self._limited)
         assert budgets, "a flow that is proved to end has a budget that runs out in each loop"
         budget = min(budgets, key=self._order.index)
-        spending = [one for one in within if spends(one, (budget,))]
-        rest = [one for one in within if not spends(one, (budget,))]
+        spending = [one for one in within if spends_any(one, (budget,))]
+        rest = [one for one in within if not spends_any(one, (budget,))]
         parts = components(component, rest)
         lines = self._level(parts, rest, exits, depth + 1)
         unit = self._unit(spending, lines, budget)

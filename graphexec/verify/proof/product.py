@@ -17,7 +17,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof.components import strongly_connected_components
-from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, limits_of, possible
+from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, is_enabled, limits_of
 
 # A node, and what is left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
@@ -40,7 +40,7 @@ class Product:
         caps = caps_of(flow, limits)
         known = limits_of(flow, limits)
         every = flow.transitions if sure else flow.visits
-        transitions = [one for one in every if possible(one, known)]
+        transitions = [one for one in every if is_enabled(one, known)]
         # A visit that has to ask for more than one may does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
         most = limits.fan_out or 0

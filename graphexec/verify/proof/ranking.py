@@ -34,11 +34,11 @@ def rank_nodes(nodes: Iterable[str], transitions: Sequence[Transition], finite: 
     while waiting:
         members, inside = waiting.pop()
         for number, (component, within) in enumerate(components(members, inside), start=1):
-            budgets = spent_for_good(within, limited)
+            budgets = exhaustible_budgets(within, limited)
             for name in component:
                 levels[name].append((number, budgets))
             if budgets:
-                rest = [one for one in within if not spends(one, budgets)]
+                rest = [one for one in within if not spends_any(one, budgets)]
                 waiting.append((component, rest))
             elif within:
                 cores.append(Core(tuple(within)))
@@ -61,13 +61,13 @@ def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[
     return [(component, within.get(number, [])) for number, component in enumerate(found)]
 
 
-def spent_for_good(transitions: Sequence[Transition], limited: frozenset[str]) -> tuple[str, ...]:
+def exhaustible_budgets(transitions: Sequence[Transition], limited: frozenset[str]) -> tuple[str, ...]:
     """The budgets that run out in a component: spent in it, limited, and not reset in it. Sorted by name."""
     spent = {name for one in transitions for name, amount in one.spends if amount}
     reset = {name for one in transitions for name in one.resets}
     return tuple(sorted((spent & limited) - reset))
 
 
-def spends(one: Transition, budgets: Sequence[str]) -> bool:
+def spends_any(one: Transition, budgets: Sequence[str]) -> bool:
     """Return whether a transition spends one of these budgets."""
     return any(name in budgets for name, amount in one.spends if amount)
