@@ -1,7 +1,7 @@
 """LLM agents as an explicit, typed state machine.
 
-Most programs need only what is exported here. Its packages export the rest, and so do its modules `actions`, `effects`,
-`errors` and `messages`. Anything else is internal.
+Most programs need only the names exported here. The packages, and the modules `actions`, `effects`, `errors` and
+`messages`, export the rest. Anything else is internal.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -103,7 +103,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The prover is loaded by the first proof.
+    # The first proof loads the prover.
     if name == "UnprovedError":
         from graphexec.verify import UnprovedError
 

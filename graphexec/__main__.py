@@ -1,4 +1,4 @@
-"""`python -m graphexec`: the command line where its script is not on the path."""
+"""`python -m graphexec`: the command line, if its script is not on the path."""
 
 from graphexec.cli import main
 

@@ -1,4 +1,4 @@
-"""What users give for an option: the kinds of values that fit, and the line that tells of one that does not."""
+"""Validation of options: constraints on values, and the error messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -15,50 +15,56 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What may be given, in `words` that follow "give", and whether a value `fits`; `lacks` names what one has not."""
+    """A constraint on a value: `words` describe it after "give"; `fits` tests a value.
+
+    `lacks` returns the names of the methods that a value lacks.
+    """
 
     words: str
     fits: Callable[[object], bool]
     lacks: Callable[[object], tuple[str, ...]] = lambda _: ()
 
 
-def check(owner: str, *given: tuple[str, object, Constraint], error: type[GraphexecError] = InputError) -> None:
-    """Raise `error`, one line for all, unless each `(name, value, constraint)` fits; `owner` may be empty."""
+def validate(owner: str, *arguments: tuple[str, object, Constraint], error: type[GraphexecError] = InputError) -> None:
+    """Check each `(name, value, constraint)`; `owner` starts the message unless it is empty.
+
+    Raises `error` with one line that lists every invalid argument.
+    """
     faults = [
-        f"{f'{owner} has {name}=' if owner else f'{name} is '}{format_value(value)}{_without(kind.lacks(value))}; "
-        f"give {kind.words}"
-        for name, value, kind in given
-        if not kind.fits(value)
+        f"{f'{owner} has {name}=' if owner else f'{name} is '}{format_value(value)}"
+        f"{_describe_missing(constraint.lacks(value))}; give {constraint.words}"
+        for name, value, constraint in arguments
+        if not constraint.fits(value)
     ]
     if faults:
         raise error("; ".join(faults))
 
 
-def _without(absent: tuple[str, ...]) -> str:
-    return f", which has no {', '.join(absent)}" if absent else ""
+def _describe_missing(methods: tuple[str, ...]) -> str:
+    return f", which has no {', '.join(methods)}" if methods else ""
 
 
-def each(name: str, given: Iterable[T], kind: type[T], words: str) -> tuple[T, ...]:
-    """Return values of one class as a tuple. Raises `InputError`, also for one string, which asks for `words`."""
-    # Users without a type checker pass one instead of a list, and a list of others.
-    several = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+def validate_each(name: str, values: Iterable[T], kind: type[T], words: str) -> tuple[T, ...]:
+    """Return values of the class `kind` as a tuple. Raises `InputError` for other values and for a single string."""
+    # Users without a type checker may pass a single value, or a list of other values.
+    several = tuple(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if several is None or not all(isinstance(one, kind) for one in several):
-        raise InputError(f"{name} is {format_value(given)}; give a list of {words}")
+        raise InputError(f"{name} is {format_value(values)}; give a list of {words}")
     return several
 
 
 def whole(least: int, words: str = "") -> Constraint:
-    """A whole number of at least so many."""
+    """A whole number of at least `least`."""
     return Constraint(words or f"a whole number, {least} or more", lambda value: is_whole(value) and value >= least)
 
 
 def number(words: str, *, positive: bool = False) -> Constraint:
-    """A finite number that is not negative, or one that is `positive`."""
+    """A finite number, 0 or more; above 0 if `positive`."""
     return Constraint(words, lambda value: is_number(value) and (value > 0 if positive else value >= 0))
 
 
-def having(words: str, *methods: str) -> Constraint:
-    """An object with these methods; a class of such objects is none. One that has half of them is told the others."""
+def has_methods(words: str, *methods: str) -> Constraint:
+    """An object with these methods, not a class. The message names the missing methods if at least half are there."""
 
     def absent(value: object) -> tuple[str, ...]:
         return tuple(name for name in methods if not callable(getattr(value, name, None)))
@@ -70,19 +76,21 @@ def having(words: str, *methods: str) -> Constraint:
     return Constraint(words, lambda value: not isinstance(value, type) and not absent(value), lacks)
 
 
-def maybe(kind: Constraint, without: str = "none") -> Constraint:
-    """A value of the kind, or `None`, which stands for `without`."""
+def optional(constraint: Constraint, without: str = "none") -> Constraint:
+    """A value that fits the constraint, or `None`, which stands for `without`."""
     return Constraint(
-        f"{kind.words}, or None for {without}", lambda value: value is None or kind.fits(value), kind.lacks
+        f"{constraint.words}, or None for {without}",
+        lambda value: value is None or constraint.fits(value),
+        constraint.lacks,
     )
 
 
-TEXT = Constraint("a text", lambda value: isinstance(value, str))
-NAME = Constraint("a name, as a text", lambda value: isinstance(value, str) and bool(value.strip()))
+STRING = Constraint("a string", lambda value: isinstance(value, str))
+NAME = Constraint("a name, as a string", lambda value: isinstance(value, str) and bool(value.strip()))
 FUNCTION = Constraint("a function", callable)
 FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
 SECONDS = number("seconds, 0 or more")
 TIMEOUT = number("seconds above 0", positive=True)
-_PATH_LIKE = having("a Path", "__fspath__")
-PATH = Constraint("a path, as a text or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
-MODEL = having("a model, such as OpenAICompatible('gpt-5-mini')", "complete", "acomplete")
+_PATH_LIKE = has_methods("a Path", "__fspath__")
+PATH = Constraint("a path, as a string or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
+MODEL = has_methods("a model, such as OpenAICompatible('gpt-5-mini')", "complete", "acomplete")

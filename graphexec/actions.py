@@ -1,4 +1,4 @@
-"""What an agent decides, and what came of it."""
+"""The decisions of an agent, and their results."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from graphexec.errors import InputError
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 
-# A tool's input: text for a tool of one argument, or the arguments by name.
+# A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAction:
-    """A decision to call `tool`, by its name, with `tool_input`. Raises `InputError` for invalid types of either.
+    """A decision to call the tool named `tool` with `tool_input`. Raises `InputError` if either has an invalid type.
 
-    `log` is the text that led to it. A native tool call also has its `call_id`, and the `message` that it was part of.
+    `log` is the text that led to it. A native tool call also has its `call_id`, and the `message` that contains it.
     """
 
     tool: str
@@ -31,12 +31,12 @@ class AgentAction:
     message: AssistantMessage | None = None
 
     def __post_init__(self) -> None:
-        # Agents of the users' own pass tools instead of their names, and LangChain's positional inputs.
+        # Users' agents may pass a tool instead of its name, or LangChain's positional inputs.
         if not isinstance(self.tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"AgentAction was given the tool {self.tool!r}; write its name, as a text")
+            raise InputError(f"AgentAction: tool={self.tool!r} is invalid; pass the tool's name, a string")
         if not isinstance(self.tool_input, (str, dict)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                f"AgentAction was given the input {self.tool_input!r}; write a text, or a dict of arguments by name"
+                f"AgentAction: tool_input={self.tool_input!r} is invalid; pass a string, or a dict of arguments by name"
             )
 
 
@@ -47,17 +47,17 @@ StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", 
 class AgentStep:
     """An action and its observation. Unpacks as the pair `(action, observation)`.
 
-    `told` is a shorter observation for the model, where it needs one. `status` is `ok`; `error`, the tool raised;
-    `bad_arguments`, it was not called; `unknown_tool`; `timed_out`, the tool's own timeout; `cut`, the run's deadline;
-    `parse_error`, there was no action to run. `error` is the class of the exception that the tool failed with.
+    `model_text` is a shorter observation for the model, if one is needed. `status` is `ok`, `error` (the tool raised),
+    `bad_arguments` (it was not called), `unknown_tool`, `timed_out` (the tool's own timeout), `cut` (the run's
+    deadline) or `parse_error` (there was no action to run). `error` is the class of the exception that the tool raised.
     """
 
     action: AgentAction
-    # Whatever the tool returned.
+    # Any value that the tool returns.
     observation: Any
     status: StepStatus = "ok"
-    told: str | None = None
-    # With its module, unless it is a builtin: "ValueError", "my_tools.PaymentError".
+    model_text: str | None = None
+    # With its module unless it is a builtin: "ValueError", "my_tools.PaymentError".
     error: str | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -65,10 +65,10 @@ class AgentStep:
         yield self.observation
 
 
-# Held while steps that runs share are extended.
+# Held while steps shared by several runs are extended.
 extending = threading.Lock()
 
-# How many steps are shown in full; asyncio makes the `repr` of what a task returns, however long it is.
+# The number of steps shown in full: asyncio computes the `repr` of a task's result, however long it is.
 _SHOWN = 5
 
 
@@ -76,7 +76,7 @@ _SHOWN = 5
 class Steps(Sequence[AgentStep]):
     """The steps of a run so far: an immutable, thread-safe sequence whose extensions share a common list.
 
-    `extended` costs only the new steps where the longest sequence is extended, as a run does; an older one is copied.
+    `extended` copies only the new steps if the longest sequence is extended, as a run does; a shorter one is copied.
     """
 
     __slots__ = ("_length", "_shared")
@@ -86,10 +86,10 @@ class Steps(Sequence[AgentStep]):
         self._length = len(self._shared)
 
     def extended(self, steps: Sequence[AgentStep]) -> Steps:
-        """Return these steps and the new ones behind them."""
+        """Return these steps followed by the new ones."""
         longer = Steps.__new__(Steps)
         with extending:
-            # The empty beginning is shared by every run: it is never extended in place.
+            # The empty sequence is shared by every run, so it is never extended in place.
             latest = 0 < self._length == len(self._shared)
             shared = self._shared if latest else self._shared[: self._length]
             shared.extend(steps)
@@ -129,7 +129,7 @@ class Steps(Sequence[AgentStep]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:
-        """Validate from, and dump as, a list of steps. `handler` is pydantic's, whose type it does not export."""
+        """Validate from, and dump as, a list of steps. Pydantic does not export the type of `handler`."""
         return core_schema.no_info_after_validator_function(
             cls,
             core_schema.list_schema(handler.generate_schema(AgentStep)),
@@ -144,29 +144,29 @@ NO_STEPS = Steps()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run knows: the inputs it was started with, and its steps so far."""
+    """The state of a run: the inputs it was started with, and its steps so far."""
 
     inputs: Mapping[str, Any]
     steps: Steps = field(default=NO_STEPS)
 
     def observed(self, steps: Sequence[AgentStep]) -> Run:
-        """Return the run with these steps done."""
+        """Return the run with these steps added."""
         return Run(self.inputs, self.steps.extended(steps))
 
 
 def run_of(value: object) -> Run | None:
-    """Return the run that a node's value carries under `run`; a value of the user's own may carry none."""
+    """Return the run in the `run` attribute of a node's value, or `None`: a user's value may have none."""
     run = getattr(value, "run", None)
     return run if isinstance(run, Run) else None
 
 
 def steps_of(value: object) -> Steps:
-    """Return the steps of the run that a value carries, or none."""
+    """Return the steps of the run in a value's `run` attribute, or no steps."""
     run = run_of(value)
     return NO_STEPS if run is None else run.steps
 
 
-# For a finish that is not of a run yet, as an agent reads it.
+# For a finish that an agent has just parsed, which belongs to no run yet.
 NO_RUN = Run({})
 
 
@@ -181,9 +181,11 @@ class AgentFinish:
     return_direct: bool = False
 
     def __post_init__(self) -> None:
-        # Users without a type checker write the answer alone.
+        # Users without a type checker pass the answer alone.
         if not isinstance(self.return_values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"AgentFinish was given {self.return_values!r}; write AgentFinish({{'output': ...}})")
+            raise InputError(
+                f"AgentFinish: return_values={self.return_values!r} is invalid; write AgentFinish({{'output': ...}})"
+            )
 
     @property
     def steps(self) -> Steps:
@@ -192,13 +194,13 @@ class AgentFinish:
 
     @property
     def output(self) -> Any:
-        """The answer itself: the value under `output`, or the only one. Raises `KeyError` where there is neither."""
+        """The answer itself: the value under `output`, or the only value. Raises `KeyError` if there is neither."""
         values = self.return_values
         return values["output"] if "output" in values or len(values) != 1 else next(iter(values.values()))
 
     @property
     def answer(self) -> Any:
-        """The answer itself or, where there are several values and none is `output`, all of them by name."""
+        """The answer itself, or all values by name if there are several and none is `output`."""
         values = self.return_values
         return self.output if "output" in values or len(values) == 1 else dict(values)
 
@@ -206,7 +208,7 @@ class AgentFinish:
 @final
 @dataclass(frozen=True, slots=True)
 class StoppedResponse:
-    """The end of a stopped run: the limit, and the `run`. `generated`: `output` is the model's last word."""
+    """The end of a stopped run: the limit, and the `run`. If `generated`, `output` is the model's final answer."""
 
     output: str
     limit: Exhausted
@@ -220,6 +222,6 @@ class StoppedResponse:
 
     @property
     def reason(self) -> str:
-        """One sentence for people: which limit, its value, and what was reached."""
+        """One sentence for people: the limit, its value, and the value reached."""
         count = len(self.steps)
         return f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.limit}."

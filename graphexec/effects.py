@@ -1,4 +1,4 @@
-"""The effects of an agent: asking a model, calling a tool, asking a person, loading and saving a memory."""
+"""The effects of an agent: ask a model, call a tool, ask a person, load and save a memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphexec.messages import ModelReply, ModelRequest, check_reply
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
-# As the limit counts them: a call takes one at least, whatever its provider reports.
+# As the limit counts them: each call takes at least one token, even if its provider reports none.
 TOKENS = Meter("tokens")
 PROMPT_TOKENS = Meter("prompt_tokens")
 COMPLETION_TOKENS = Meter("completion_tokens")
@@ -38,13 +38,13 @@ def agent_limits(  # noqa: PLR0913
     nested_runs: int | None = NESTED_RUNS,
     budgets: Mapping[str, int | None] | None = None,
 ) -> Limits:
-    """Return the limits of an agent's run: those of every machine, and those on what its effects take.
+    """Return the limits of an agent's run: those of every machine, and those on its effects.
 
     `iterations` counts plans; `model_calls` and `tool_calls` count attempts, charged before the call. `tokens` counts
-    prompt and completion tokens, at least one a call; they are known after a call, so the last one can exceed the
-    limit. `cost` is money, compared before each call, of models that are `priced`; what a callable agent or a tool
-    spends is seen only where it runs a machine or an executor, whose run is within this one. A call may cost nothing,
-    so `cost` cannot prove termination. The others are as in `Limits`.
+    prompt and completion tokens, at least one per call; they are known after a call, so the last one can exceed the
+    limit. `cost` is the money spent on `priced` models, compared before each call. The cost of a callable agent or a
+    tool is known only if it runs a machine or an executor, which is then a nested run of this one. A call may cost
+    nothing, so `cost` cannot prove termination. The others are as in `Limits`.
 
     Raises `LimitsError` as `Limits` does, and for a cost of 0.
     """
@@ -52,8 +52,9 @@ def agent_limits(  # noqa: PLR0913
         if name in _LIMITED:
             raise LimitsError(f"{name} is a limit of its own; write agent_limits({name}=...)")
     if cost == 0 and not isinstance(cost, bool):
-        text = "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"
-        raise LimitsError(text)
+        raise LimitsError(
+            "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"
+        )
     return Limits(
         {MODEL_CALLS: model_calls, TOOL_CALLS: tool_calls, TOKENS: tokens, COST: cost},
         iterations=iterations,
@@ -76,7 +77,7 @@ def silent_calls(spent: Spent) -> int:
     return int(spent[TOKENS]) - reported_tokens(spent)
 
 
-# A call takes one token at least: a provider may report none.
+# Each call takes at least one token, because a provider may report none.
 _MODEL_CALL: Mapping[Meter, int] = {MODEL_CALLS: 1, TOKENS: 1}
 
 
@@ -89,11 +90,12 @@ class CallModel(Effect[ModelReply]):
     request: ModelRequest
 
     def measure(self, reply: ModelReply) -> tuple[float | None, ...]:
-        """Return the tokens that the provider counted, and the money that `priced` models say that it cost.
+        """Return the tokens that the provider counted, and the cost that a `priced` model reports.
 
-        Raises `InvalidReplyError` for counts that are not whole, a cost that is not finite, and negative ones.
+        Raises `InvalidReplyError` for token counts that are not whole numbers, a cost that is not finite, and negative
+        values.
         """
-        # A handler of the user's own may answer without a model that is named.
+        # A user's handler may answer without naming a model.
         usage = check_reply(reply, "behind CallModel").usage
         return usage.total_tokens, usage.prompt_tokens, usage.completion_tokens, reply.cost
 
@@ -110,7 +112,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a callable agent decided, or that it could not read what it was told."""
+    """The decision of a callable agent, or the error if it could not parse a reply."""
 
     decision: AgentFinish | tuple[AgentAction, ...] | Unreadable
 
@@ -127,28 +129,28 @@ class CallAgent(Effect[Decided]):
 class ToolResult:
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
-    `return_direct`: the observation is the run's answer. `told` is a shorter observation for the model, where it needs
-    one. `error` is the qualified name of the exception's class, of a call that failed or timed out.
+    With `return_direct` the observation is the run's answer. `model_text` is a shorter observation for the model, if
+    one is needed. `error` is the qualified name of the exception's class if the call failed or timed out.
     """
 
-    # Whatever the tool returned.
+    # Any value that the tool returns.
     observation: Any
     status: StepStatus = "ok"
     return_direct: bool = False
-    told: str | None = None
+    model_text: str | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallTool(Effect[ToolResult]):
-    """Call the tool `name`, which may be unknown; `run` is the run so far, for tools that ask for it.
+    """Call the tool `name`, which may be unknown; `run` is the run so far, for tools that take it.
 
-    `call_id` is the id that a model's provider gave the call, if it is a native one.
+    `call_id` is the id that the model's provider gave the call, if it is a native tool call.
     """
 
     charges: ClassVar[Mapping[Meter, int]] = {TOOL_CALLS: 1}
     name: str
-    # Text for a tool of one argument, or the arguments by name.
+    # A string for a tool of one argument, or the arguments by name.
     tool_input: str | Mapping[str, Any]
     run: Run | None = field(default=None, compare=False, repr=False)
     call_id: str | None = field(default=None, compare=False, repr=False)
@@ -159,7 +161,7 @@ class CallTool(Effect[ToolResult]):
         return self.call_id
 
     def cut(self, exhausted: Exhausted) -> ToolResult:
-        """Say in the observation that the deadline cut the call: its siblings keep their results."""
+        """Return an observation that reports the cut; the other calls of a batch keep their results."""
         return ToolResult(f"{self.name} was cut off: {exhausted}.", "cut")
 
 
@@ -172,14 +174,14 @@ class AskHuman(Effect[str]):
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory(Effect[Mapping[str, Any]]):
-    """Load what a memory adds to the `inputs` that the caller passed: further inputs by name."""
+    """Load the inputs, by name, that a memory adds to the `inputs` that the caller passed."""
 
     inputs: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SaveMemory(Effect[None]):
-    """Save a run that ended: its `inputs`, with those that were loaded, and its `outputs` by name."""
+    """Save a finished run: its `inputs`, including those that were loaded, and its `outputs` by name."""
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]

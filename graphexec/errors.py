@@ -1,7 +1,7 @@
-"""Every exception of graphexec, in one tree whose root is `GraphexecError`.
+"""All exceptions of graphexec; `GraphexecError` is their base class.
 
-One that ends a run carries the run's last state, `snapshot_of(error)`. (Of a batch it breaks, earlier replies are
-lost.)
+An exception that ends a run carries the run's last state, `snapshot_of(error)`. (If it interrupts a batch, the replies
+of that batch are lost.)
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-# Characters of a value that an error shows: enough to recognize it.
+# The number of characters of a value that an error shows: enough to recognize it.
 _SHOWN = 120
 
-# From here on an integer is shown as a power of ten.
+# An integer this large is shown as a power of ten.
 _LONG = 10**30
 
 
 class GraphexecError(Exception):
-    """The root of every exception that graphexec raises of its own."""
+    """The base class of every exception that graphexec defines."""
 
 
 class NodeError(GraphexecError, TypeError):
-    """A function cannot be a node, or what is no node stands where one belongs."""
+    """A function cannot be a node, or a value that is not a node is used as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a table: `text` says what it is and what to write.
+    """One error in a table: `text` says what is wrong and how to fix it.
 
-    `code` is stable (`graphexec.verify.CODES` has the titles); `node` and `outcome` are names, where it concerns a
-    single one.
+    `code` is stable (`graphexec.verify.CODES` has the titles). `node` and `outcome` are names, if the fault concerns a
+    single node or outcome.
     """
 
     code: str
@@ -48,7 +48,7 @@ class Fault:
 
 
 class GraphError(GraphexecError, ValueError):
-    """A table is wrong. `faults` holds everything that is wrong with it, not only the first."""
+    """A table is invalid. `faults` holds every fault, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -60,11 +60,11 @@ class ToolDefinitionError(GraphexecError, TypeError):
 
 
 class LimitsError(GraphexecError, ValueError):
-    """A limit is negative or not a number. Zero is a limit, and `None` is none."""
+    """A limit is negative or not a number. Zero is a limit; `None` means no limit."""
 
 
 class InputError(GraphexecError, ValueError):
-    """An option, a prompt, the inputs of a run or a reply cannot be what they are. `missing` names absent keys."""
+    """An option, a prompt, the inputs of a run or a reply are invalid. `missing` names the missing keys."""
 
     def __init__(self, text: str, *, missing: Sequence[str] = ()) -> None:
         self.missing = tuple(missing)
@@ -72,7 +72,7 @@ class InputError(GraphexecError, ValueError):
 
 
 class UndeclaredOutcomeError(GraphexecError, TypeError):
-    """A node returned an outcome that its annotation does not declare; it was not followed."""
+    """A node returned an outcome that its annotation does not declare. It was not followed."""
 
     def __init__(self, node: str, outcome: object, declared: Sequence[str]) -> None:
         self.node = node
@@ -85,7 +85,7 @@ class UndeclaredOutcomeError(GraphexecError, TypeError):
 
 
 class UndeclaredEffectError(GraphexecError, TypeError):
-    """A node asked for an effect that its annotation does not declare; it was not carried out."""
+    """A node asked for an effect that its annotation does not declare. It was not carried out."""
 
     def __init__(self, node: str, effect: object, declared: Sequence[str]) -> None:
         self.node = node
@@ -96,8 +96,8 @@ class UndeclaredEffectError(GraphexecError, TypeError):
             f"out; ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
         )
         if isinstance(effect, Generator):
-            # What `ask` returns, given to `yield` alone.
-            text = f"{node} yielded a generator, which is no effect; write reply = yield from ask(...)"
+            # The node passed the result of `ask` to `yield` instead of `yield from`.
+            text = f"{node} yielded a generator instead of an effect; write reply = yield from ask(...)"
         super().__init__(text)
 
 
@@ -112,7 +112,7 @@ class UnhandledOutcomeError(GraphexecError, LookupError):
 
 
 class UndeclaredCountError(GraphexecError, TypeError):
-    """A node asked for more or fewer effects than it declares. Fewer: it was left no more; more: none was made."""
+    """A node asked for more or fewer effects than it declares. The run does not leave the node, or carries out none."""
 
     def __init__(self, node: str, asked: int, least: int, most: int | None) -> None:
         self.node = node
@@ -121,21 +121,21 @@ class UndeclaredCountError(GraphexecError, TypeError):
         self.most = most
         declared = f"exactly {least}" if least == most else f"{least} to {most}"
         super().__init__(
-            f"{node} asked for {asked} effects in one visit and declares {declared}; ask for as many, or change asks="
+            f"{node} asked for {asked} effects in one visit but declares {declared}; ask for that many, or change asks="
         )
 
 
 class CertificateError(GraphexecError, ValueError):
-    """A certificate is not one, is not of this machine and limits, or a step does not lower its rank."""
+    """A certificate is malformed, belongs to another machine or other limits, or a step does not lower its rank."""
 
 
 class MissingHandlerError(GraphexecError, LookupError):
-    """Nobody answers an effect."""
+    """No handler answers an effect."""
 
     def __init__(self, effect: object) -> None:
         self.effect = effect
         name = type(effect).__name__
-        super().__init__(f"nobody answers {name}; pass handlers={{{name}: a function from {name} to its reply}}")
+        super().__init__(f"no handler answers {name}; pass handlers={{{name}: a function from {name} to its reply}}")
 
 
 class AgentError(GraphexecError, TypeError):
@@ -143,10 +143,10 @@ class AgentError(GraphexecError, TypeError):
 
 
 class ParseError(GraphexecError, ValueError):
-    """A model's reply could not be read.
+    """A model's reply could not be parsed.
 
-    `observation` is the feedback for the model, `llm_output` the unreadable string. It is `prose` if nothing in it
-    looks like an action: then it may be the last word of a stopped run.
+    `observation` is the feedback for the model, `llm_output` the invalid reply. It is `prose` if nothing in it
+    looks like an action: then it may be the final answer of a stopped run.
     """
 
     def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "", prose: bool = False) -> None:
@@ -157,23 +157,23 @@ class ParseError(GraphexecError, ValueError):
 
 
 class SnapshotError(GraphexecError, ValueError):
-    """A snapshot is not one of this graph, or counts what cannot be counted."""
+    """A snapshot does not belong to this graph, or its counts are invalid."""
 
 
 class ExhaustedError(GraphexecError):
-    """A limit of a run does not allow what a call of it asks for."""
+    """A limit of a run does not allow what a call within it asks for."""
 
 
 class ThreadLimitError(GraphexecError, RuntimeError):
-    """There is no thread for a call: too many that were cut off still run, or the system gives no more."""
+    """No thread is available for a call: too many abandoned calls still run, or the system starts no more threads."""
 
 
 class AbandonedError(GraphexecError):
-    """A run in an abandoned thread: its call was cut, or its batch failed, so nothing waits for its result."""
+    """A run in an abandoned thread: its call was cut, or its batch failed, so its result is not needed."""
 
 
 class ModelError(GraphexecError):
-    """A model could not answer. `status` is the HTTP status, where there was one."""
+    """A model could not answer. `status` is the HTTP status, if there was one."""
 
     def __init__(self, text: str, *, status: int | None = None) -> None:
         self.status = status
@@ -181,19 +181,19 @@ class ModelError(GraphexecError):
 
 
 class MissingAPIKeyError(ModelError):
-    """No key was given, and none is in the environment."""
+    """No API key was passed, and none is in the environment."""
 
 
 class AuthenticationError(ModelError):
-    """The server refuses the key (401, 403)."""
+    """The server rejected the API key (401, 403)."""
 
 
 class ModelNotFoundError(ModelError):
-    """The server does not know the model, or the path (404)."""
+    """The server does not have the model, or the path (404)."""
 
 
 class RateLimitError(ModelError):
-    """Too many requests (429). `retry_after` is the wait the server asks for, in seconds, where it says."""
+    """Too many requests (429). `retry_after` is the wait in seconds that the server asks for, if any."""
 
     def __init__(self, text: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         self.retry_after = retry_after
@@ -201,7 +201,7 @@ class RateLimitError(ModelError):
 
 
 class ContextOverflowError(ModelError):
-    """The prompt is longer than the model's context. Both counts are in tokens, where the server says."""
+    """The prompt is longer than the model's context. Both counts are in tokens, if the server reports them."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class ContextOverflowError(ModelError):
 
 
 class BadRequestError(ModelError):
-    """The server refuses the request (a 4xx without a class of its own)."""
+    """The server rejected the request (a 4xx status without its own class)."""
 
 
 class ServerError(ModelError):
@@ -225,23 +225,23 @@ class ServerError(ModelError):
 
 
 class ModelConnectionError(ModelError):
-    """No connection to the server, or it broke."""
+    """The connection to the server failed or was interrupted."""
 
 
 class ModelTimeoutError(ModelError):
-    """The server did not answer within the client's own timeout. The run's deadline is not this: it stops the run."""
+    """The server did not answer within the client's timeout. A run's deadline does not raise this: it stops the run."""
 
 
 class TurnTimeoutError(ModelTimeoutError):
-    """A rate limit of yours gives no turn within the call's timeout. A run's deadline stops the run instead."""
+    """A configured rate limit does not admit the call within its timeout. A run's deadline stops the run instead."""
 
 
 class InvalidReplyError(ModelError):
-    """The reply is not what the protocol says, or it was cut short."""
+    """The reply does not follow the protocol, or it was cut short."""
 
 
 class WeightsError(ModelError):
-    """A local model's weights cannot be had: offline, no room on the disk, or not the pinned bytes."""
+    """A local model's weights are unavailable: no network, no space on the disk, or a checksum mismatch."""
 
 
 def an(name: str) -> str:
@@ -250,10 +250,10 @@ def an(name: str) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Return an exception as text: its class, and what it says."""
+    """Return an exception as a string: its class and its message."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an exception of the user's may fail at that, too
+    except Exception:  # noqa: BLE001 - a user's exception may fail here, too
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -269,35 +269,35 @@ def format_value(value: object) -> str:
         return format_integer(value)
     try:
         text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
-    except Exception:  # noqa: BLE001 - of the user's own, or Python refuses to write so many digits
+    except Exception:  # noqa: BLE001 - a user's `repr` may raise, and Python refuses to format very long integers
         text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def format_integer(number: int, spec: str = "") -> str:
-    """Return an integer in the format `spec`, such as `","`; one of more than 30 digits as `1.0e+5000`."""
+    """Return an integer in the format `spec`, such as `","`, or as `1.0e+5000` if it has more than 30 digits."""
     if abs(number) < _LONG:
         return format(number, spec)
-    # Python writes no more than 4,300 digits, and a float holds no more than 308.
+    # Python formats at most 4,300 digits, and a float holds at most 308.
     shift = int(math.log10(abs(number))) - 17
     mantissa, _, exponent = f"{number // 10**shift:.1e}".partition("e")
     return f"{mantissa}e+{int(exponent) + shift}"
 
 
 def format_number(number: float) -> str:
-    """Return a number with commas, or one of more than 30 digits as `1.0e+5000`."""
+    """Return a number with commas, or as `1.0e+5000` if it has more than 30 digits."""
     return f"{number:,g}" if number != int(number) else format_integer(int(number), ",")
 
 
 def repr_fields(value: Any) -> str:
-    """Return the `repr` of a dataclass, of integers that Python does not write, too."""
+    """Return the `repr` of a dataclass, even if it contains integers that Python refuses to format."""
     parts = [f"{field.name}={format_repr(getattr(value, field.name))}" for field in fields(value) if field.repr]
     return f"{type(value).__qualname__}({', '.join(parts)})"
 
 
 def format_repr(value: object) -> str:
-    """Return the `repr` of a value, of integers that Python does not write in it, too."""
-    # Any: what is in a mapping or a tuple may be anything.
+    """Return the `repr` of a value, even if it contains integers that Python refuses to format."""
+    # Any: a mapping or a tuple may contain values of any type.
     several: Any = value
     if type(value) is int:
         return format_integer(value)
@@ -309,13 +309,13 @@ def format_repr(value: object) -> str:
 
 
 def close_names(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return the names that are most like `name`, the closest first. `cutoff` is `difflib`'s, from 0 to 1."""
+    """Return the names that are most similar to `name`, the closest first. `cutoff` is `difflib`'s, from 0 to 1."""
     import difflib
 
     return difflib.get_close_matches(name, list(names), n=most, cutoff=cutoff)
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, most: int = 1, before: str = "") -> str:
-    """Return "did you mean ...?" with the closest of `names` and `before` before it, or `otherwise`."""
+    """Return `before` and "did you mean ...?" with the closest of `names`, or `otherwise` if none is close."""
     close = close_names(name, names, most=most)
     return f"{before}did you mean {' or '.join(close)}?" if close else otherwise

@@ -1,4 +1,4 @@
-"""What is said to a model and what it answers, in no provider's shape."""
+"""Requests to a model and its replies, independent of any provider's format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class SystemMessage:
     """Standing instructions."""
 
     content: str
-    # In JSON it tells the kinds of messages apart; so in the others.
+    # Distinguishes the kinds of messages in JSON, here and below.
     role: Literal["system"] = field(default="system", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the person, or the program in its place, says."""
+    """A message from the person, or from the program in their place."""
 
     content: str
     role: Literal["user"] = field(default="user", init=False, repr=False)
@@ -29,7 +29,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to call a tool. `arguments` is the string as it came: JSON if the model kept to the protocol."""
+    """A tool call that a model requests. `arguments` is the string as received: JSON if it follows the protocol."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the model said, and the tools it wishes to call."""
+    """The model's text, and the tools that it requests to call."""
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -47,7 +47,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The result of the tool call `call_id`, as text for the model."""
+    """The result of the tool call `call_id`, as a string for the model."""
 
     call_id: str
     content: str
@@ -58,9 +58,9 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 
 
 def transcript(messages: Iterable[Message], *, human: str = "Human", ai: str = "AI") -> str:
-    """Return a conversation as a string, a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` for each message.
+    """Return a conversation as a string, with a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` per message.
 
-    A tool call follows as `name(arguments)`. Contents are not escaped: they may have lines that look like these.
+    A tool call follows as `name(arguments)`. Contents are not escaped: they may contain lines that look like these.
     """
     return "\n".join([_line(message, human, ai) for message in messages])
 
@@ -92,8 +92,8 @@ class ToolSpec:
 class ChatRequest:
     """A conversation to continue.
 
-    `tools` are offered for native calls, which `tool_choice="none"` forbids; `stop` ends the reply before the first of
-    these strings; `schema` is the JSON schema that the reply's text must follow.
+    `tools` are offered for native calls, which `tool_choice="none"` forbids. The reply ends before the first of the
+    `stop` strings. `schema` is the JSON schema that the reply's text must follow.
     """
 
     messages: Sequence[Message]
@@ -106,7 +106,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A plain text to continue, until one of the `stop` texts."""
+    """A string to continue, up to the first of the `stop` strings."""
 
     prompt: str
     stop: tuple[str, ...] = ()
@@ -117,14 +117,14 @@ ModelRequest: TypeAlias = ChatRequest | CompletionRequest
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Usage:
-    """The tokens of one or several model calls."""
+    """The tokens of one or more model calls."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
-        """Both together: what a limit on tokens counts."""
+        """The sum of both, which a limit on tokens counts."""
         return self.prompt_tokens + self.completion_tokens
 
     def __repr__(self) -> str:
@@ -139,9 +139,9 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A model's whole answer. `finish_reason` is `length` where it was cut at the model's token limit.
+    """A model's whole answer. `finish_reason` is `length` if it was cut at the model's token limit.
 
-    `model` is the name that the server gives itself, or empty; `cost` is in money, known of `priced` models only.
+    `model` is the name that the server reports, or empty. `cost` is an amount of money, known only for `priced` models.
     """
 
     content: str
@@ -159,7 +159,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDelta:
-    """A piece of a streamed answer: text, or a part of tool call number `index`. A `ModelReply` ends the stream."""
+    """A piece of a streamed answer: text, or a part of the tool call `index`. A `ModelReply` ends the stream."""
 
     content: str = ""
     index: int | None = None
@@ -169,37 +169,37 @@ class ReplyDelta:
 
 
 def check_reply(reply: object, model: str) -> ModelReply:
-    """Return the reply of the model that is named so. Raises `InvalidReplyError` for what is not one.
+    """Return the reply of the model named `model`. Raises `InvalidReplyError` if it is not a valid `ModelReply`.
 
-    Everything that asks a model calls it: limits count what the usage and the cost report.
+    Every code path that asks a model calls this, because limits count the usage and the cost.
     """
     if not isinstance(reply, ModelReply):
         raise InvalidReplyError(
-            f"the model {model} returned {format_value(reply)}; return a ModelReply, and last of a stream"
+            f"the model {model} returned {format_value(reply)}; return a ModelReply, as the last item of a stream"
         )
     usage = reply.usage
-    # A model of the user's own may know no better.
+    # A user's model may return any value.
     if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _invalid_reply(model, "usage", usage, "give Usage(prompt_tokens, completion_tokens), or leave it out")
+        raise _invalid_reply(model, "usage", usage, "pass Usage(prompt_tokens, completion_tokens), or leave it out")
     for name in ("prompt_tokens", "completion_tokens"):
         count: object = getattr(usage, name)
         if not is_whole(count) or count < 0:
-            raise _invalid_reply(model, name, count, "give a whole number, 0 or more")
+            raise _invalid_reply(model, name, count, "pass a whole number, 0 or more")
     cost: object = reply.cost
     if cost is not None and (not is_number(cost) or cost < 0):
-        raise _invalid_reply(model, "cost", cost, "give a finite number, 0 or more, or None")
+        raise _invalid_reply(model, "cost", cost, "pass a finite number, 0 or more, or None")
     return reply
 
 
 def _invalid_reply(model: str, field: str, value: object, remedy: str) -> InvalidReplyError:
-    return InvalidReplyError(f"the model {model} returned a reply whose {field} is {format_value(value)}; {remedy}")
+    return InvalidReplyError(f"the model {model} returned a reply with {field}={format_value(value)}; {remedy}")
 
 
 class Model(Protocol):
     """A language model: anything with these two methods."""
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`."""
+        """Return the whole answer, within `timeout` seconds if given. Raises `ModelError`."""
         ...
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from graphexec._arguments import MODEL, check, each, having
+from graphexec._arguments import MODEL, has_methods, validate, validate_each
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
@@ -69,7 +69,7 @@ Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. (What a coroutine
 # function returns cannot be written beside what a function returns without naming both here.)
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
-_INVOKED = having("an object that is invoked", "invoke")
+_INVOKED = has_methods("an object that is invoked", "invoke")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def chat_agent(
 
     Without `conclude`, the last question is the next one with LangChain's sentence, without schema and tool calls.
     """
-    check("", ("the model", model, MODEL))
+    validate("", ("the model", model, MODEL))
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
@@ -124,10 +124,10 @@ def chat_agent(
         ask,
         read_reply,
         model=model,
-        input_keys=each("input_keys", input_keys, str, "texts"),
+        input_keys=validate_each("input_keys", input_keys, str, "strings"),
         conclude=conclude or conclude_now,
         answer=answer,
-        optional_keys=each("optional_keys", optional_keys, str, "texts"),
+        optional_keys=validate_each("optional_keys", optional_keys, str, "strings"),
     )
 
 

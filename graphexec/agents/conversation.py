@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
-from graphexec._arguments import TEXT, check
+from graphexec._arguments import STRING, validate
 from graphexec.actions import Steps
 from graphexec.errors import InputError, format_value
 from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -53,7 +53,7 @@ def history_keys(history: str, variables: Sequence[str]) -> tuple[str, ...]:
 
     Raises `InputError` for what is no name.
     """
-    check("", ("history", history, TEXT))
+    validate("", ("history", history, STRING))
     if not history:
         raise InputError("history is empty; pass the name of the input with the earlier messages, such as chat_history")
     return () if history in variables else (history,)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphexec._arguments import MODEL, TEXT, check
+from graphexec._arguments import MODEL, STRING, validate
 from graphexec.actions import AgentStep
 from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError, ToolDefinitionError, format_value
@@ -53,7 +53,7 @@ def parse_template(text: str, *, required: Sequence[str], name: str = "prompt") 
 
     Raises `InputError` if a `required` variable is not in it, or if it cannot be read.
     """
-    check("", (f"the {name}", text, TEXT))
+    validate("", (f"the {name}", text, STRING))
     try:
         read_parts = tuple(string.Formatter().parse(text))
     except ValueError as error:
@@ -80,7 +80,7 @@ def describe_tools(tools: Sequence[AnyTool]) -> str:
 
 def observation_text(step: AgentStep) -> str:
     """What a model is told of a step: its observation as text, or what stands for one that is too long."""
-    return format_observation(step.observation) if step.told is None else step.told
+    return format_observation(step.observation) if step.model_text is None else step.model_text
 
 
 def validate_tools(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import Constraint, check, each
+from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_messages
 from graphexec.agents.answers import AnswerReader
@@ -104,8 +104,8 @@ def make_text_agent(
 
     Raises `InputError` for another protocol, for stop texts that are none, and for what is no model.
     """
-    check("", ("protocol", protocol, _PROTOCOL))
-    stops = each("stop", stop, str, "texts")
+    validate("", ("protocol", protocol, _PROTOCOL))
+    stops = validate_each("stop", stop, str, "strings")
 
     def ask(run: Run) -> CallModel:
         text = asked.render(run)
@@ -137,7 +137,7 @@ def make_instructed_agent(  # noqa: PLR0913
     answer as it comes. `last_schema` is that of the last question of a run that is stopped. Raises `InputError` for an
     invalid name of an input, invalid stop texts and an invalid model.
     """
-    stops = each("stop", stop, str, "texts")
+    stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
     before = history_keys(history, inputs)
     # Mostly the same in every run.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec._arguments import each
+from graphexec._arguments import validate_each
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
@@ -61,7 +61,7 @@ def create_structured_agent(
     tools = validate_tools(tools)
     if any(tool.name == FINAL_ANSWER for tool in tools):
         raise ToolDefinitionError(f"a tool is named {FINAL_ANSWER}, as the answer is; rename it with @tool(name=...)")
-    several = each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
+    several = validate_each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
     return make_instructed_agent(
         model,
         read,

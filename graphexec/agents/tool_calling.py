@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphexec._arguments import TEXT, check
+from graphexec._arguments import STRING, validate
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
@@ -36,7 +36,7 @@ def create_tool_calling_agent(
     invalid argument.
     """
     specs = tuple(tool.spec for tool in validate_tools(tools))
-    check("", ("system", system, TEXT))
+    validate("", ("system", system, STRING))
     question = Form(parse_template(prompt, required=()), {}, format_thoughts)
     # Elsewhere the prompt is the instructions: a question would be lost without a word.
     if not question.inputs:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
-from graphexec._arguments import NAME, Constraint, check
+from graphexec._arguments import NAME, Constraint, validate
 from graphexec.effects import TOOL_CALLS
 from graphexec.errors import ToolDefinitionError
 from graphexec.executor.inputs import outputs_of
@@ -29,7 +29,7 @@ _DESCRIPTION = Constraint("a string that tells a model what the tool does", NAME
 
 def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, description: str) -> AnyTool:
     """Return a tool that runs the executor with the inputs `keys`, as `AgentExecutor.as_tool` says."""
-    check("as_tool", ("name", name, NAME), ("description", description, _DESCRIPTION), error=ToolDefinitionError)
+    validate("as_tool", ("name", name, NAME), ("description", description, _DESCRIPTION), error=ToolDefinitionError)
     wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
     if wrong:
         raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, which no argument can be named; rename it")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, final
 
-from graphexec._arguments import check, maybe, whole
+from graphexec._arguments import optional, validate, whole
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_whole
 from graphexec.runtime.handlers import AT_ONCE, RunOptions
@@ -59,7 +59,7 @@ def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
     if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"batch was given {format_value(many)}; pass a list of inputs: batch(list(...)), say")
     wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
-    check("", ("max_concurrency", max_concurrency, maybe(wanted, str(AT_ONCE))))
+    validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
     return max_concurrency or AT_ONCE
 
 

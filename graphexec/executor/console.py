@@ -71,7 +71,7 @@ class ConsolePrinter:
             self._line(self._observation(step), "seen" if step.status == "ok" else "wrong")
         last = run.steps[-1] if run.steps else None
         # A node such as notice_repeats may have something to add to what the model is told.
-        if not new and last is not None and self._last is not None and last.told != self._last.told:
+        if not new and last is not None and self._last is not None and last.model_text != self._last.model_text:
             self._line(self._observation(last), "aside")
         self._last = last
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from graphexec._arguments import FLAG, FUNCTION, check, maybe, whole
+from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
 from graphexec.effects import CallTool, agent_limits
@@ -137,13 +137,13 @@ class AgentExecutor:
         allow_nonterminating: bool = False,
     ) -> None:
         table = table_of(early_stopping_method, handle_parsing_errors)
-        check(
+        validate(
             "",
             ("tool_concurrency", tool_concurrency, whole(1)),
             ("return_intermediate_steps", return_intermediate_steps, FLAG),
             ("verbose", verbose, FLAG),
             ("allow_nonterminating", allow_nonterminating, FLAG),
-            ("around_call", around_call, maybe(FUNCTION)),
+            ("around_call", around_call, optional(FUNCTION)),
         )
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)

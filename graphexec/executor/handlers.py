@@ -19,8 +19,8 @@ from graphexec.messages import Model, ModelReply, check_reply
 from graphexec.runtime.calls import hold_over_fork
 from graphexec.runtime.handlers import Handler, HandlerLike
 from graphexec.runtime.io import IO
-from graphexec.runtime.progress import pieces_wanted, report, wait_for_room
-from graphexec.runtime.threads import NOT_DONE, NotDone, still_waited_for, wait_for
+from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
+from graphexec.runtime.threads import NOT_DONE, NotDone, check_cancelled, wait_for
 from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def asking_model(model: Model) -> Handler:
         left = call.seconds_left
         timeout = None if left is None else left + _BEYOND
         try:
-            if pieces_wanted() and (stream if io.blocking else astream) is not None:
+            if wants_pieces() and (stream if io.blocking else astream) is not None:
                 return check_reply(await in_pieces(effect, timeout, io), name)
             if io.blocking:
                 return check_reply(model.complete(effect.request, timeout=timeout), name)
@@ -122,11 +122,11 @@ def asking_model(model: Model) -> Handler:
         )
         async with aclosing(pieces):
             async for last in pieces:
-                still_waited_for()
+                check_cancelled()
                 if not isinstance(last, ModelReply):
                     report(last)
                     if not io.blocking:
-                        await wait_for_room()
+                        await wait_for_capacity()
         return last
 
     return Handler(answer, instant=bool(getattr(model, "instant", False)))
@@ -266,9 +266,9 @@ def saving(memory: Memory) -> Handler:
 
         async def awaited() -> NotDone | None:
             # asyncio is half of what there is to load; a sync run never needs it.
-            from graphexec.runtime.tasks import await_or_leave
+            from graphexec.runtime.tasks import await_or_detach
 
-            return await await_or_leave(lambda: memory.asave(*values), seconds)
+            return await await_or_detach(lambda: memory.asave(*values), seconds)
 
         done = await io.either(lambda: wait_for(lambda: memory.save(*values), seconds), awaited)
         if done is not NOT_DONE:

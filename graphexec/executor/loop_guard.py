@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeAlias, TypeVar
 
-from graphexec._arguments import check, whole
+from graphexec._arguments import validate, whole
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.prompt import observation_text
 from graphexec.errors import InputError
@@ -41,7 +41,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
     # Once is no repetition.
-    check("stop_repeats", ("warn_after", warn_after, whole(2)), ("stop_after", stop_after, whole(2)))
+    validate("stop_repeats", ("warn_after", warn_after, whole(2)), ("stop_after", stop_after, whole(2)))
     if warn_after > stop_after:
         raise InputError(
             f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; warn first, and then stop"
@@ -120,12 +120,12 @@ def _same(one: AgentStep, other: AgentStep) -> bool:
         # What could not be read is told by what the model said: the observation may be the same for all.
         and (one.status != "parse_error" or one.action.log == other.action.log)
         # As text: what == means is the observation's own affair.
-        and observation_text(dataclasses.replace(one, told=None))
-        == observation_text(dataclasses.replace(other, told=None))
+        and observation_text(dataclasses.replace(one, model_text=None))
+        == observation_text(dataclasses.replace(other, model_text=None))
     )
 
 
 def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
     told = f"{observation_text(last)}\n{WARNING.format(times=times)}"
-    return Run(run.inputs, Steps([*before, dataclasses.replace(last, told=told)]))
+    return Run(run.inputs, Steps([*before, dataclasses.replace(last, model_text=told)]))

@@ -59,7 +59,7 @@ def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
         return invalid
     if not callable(policy) or inspect.iscoroutinefunction(policy):
         raise InputError(
-            f"handle_parsing_errors is {policy!r}; give True, False, a text, or a function (def) of the error"
+            f"handle_parsing_errors is {policy!r}; give True, False, a string, or a function (def) of the error"
         )
 
     def feedback(error: ParseError) -> str:

@@ -173,7 +173,7 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
 
 def step_of(action: AgentAction, result: ToolResult) -> AgentStep:
     """Return the step of an action that was carried out, with this result."""
-    return AgentStep(action, result.observation, result.status, result.told, result.error)
+    return AgentStep(action, result.observation, result.status, result.model_text, result.error)
 
 
 @node

@@ -1,4 +1,4 @@
-"""Memory: what a conversation leaves behind for its next run, and where it is kept."""
+"""Memory: the turns of a conversation that later runs load, and the histories that store them."""
 
 from graphexec.memory.conversation import (
     BufferMemory,

@@ -1,4 +1,4 @@
-"""What a run remembers of the runs before it: the conversation, whole or its last turns."""
+"""Memories of a conversation: all of it, or its last turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
-from graphexec._arguments import FLAG, TEXT, Constraint, check, whole
+from graphexec._arguments import FLAG, STRING, Constraint, validate, whole
 from graphexec.agents.prompt import format_observation
 from graphexec.errors import InputError
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
@@ -17,9 +17,10 @@ T = TypeVar("T")
 
 
 class Memory(Protocol):
-    """What gives a run inputs of its own, and is told what came of it: anything with these five.
+    """An object that provides inputs to a run and saves its result: any object with these five members.
 
-    `inputs` are what the caller passed, `outputs` what the run returned. Several runs at once may share a memory.
+    `inputs` are those that the caller passed, `outputs` those that the run returned. Concurrent runs may share a
+    memory.
     """
 
     @property
@@ -32,41 +33,42 @@ class Memory(Protocol):
         ...
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Remember a run that ended without an error. Where this raises, store nothing: it is called again."""
+        """Save a run that ended without an error. If it raises, it must have stored nothing: it is called again."""
 
     async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Return those inputs, as `load` does."""
         ...
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Remember a run, as `save` does."""
+        """Save a run, as `save` does."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class MemoryNotSaved:
-    """News: the run's time was over before it was saved; the save had `seconds`, and the run ended without it.
+    """A report that the run was not saved within the `seconds` that were left; the run ended without waiting.
 
-    A save that was begun goes on, in its thread or task, until the process or the event loop ends.
+    A save that has begun continues in its thread or task until the process or the event loop ends.
     """
 
     seconds: float
 
     def __str__(self) -> str:
-        return f"the memory had not saved this run after {self.seconds:.3g} seconds; the run ended without it"
+        return f"the memory did not save this run within {self.seconds:.3g} seconds; the run ended without it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnMemory:
-    """What the memories of a conversation's turns have in common.
+    """The base of the memories of a conversation.
 
-    A run's turn is `inputs[input_key]` with `outputs[output_key]`: text as it is, anything else as JSON. What is loaded
-    is the one input `key`: the turns as text, a line `Human: ...` and a line `AI: ...` each, with `human` and `ai` for
-    these names; or, `as_messages`, a tuple of user and assistant messages, which cannot be mistaken for one another.
+    A run's turn is `inputs[input_key]` with `outputs[output_key]`: a string as it is, any other value as JSON. `load`
+    provides the one input `key`. It is a string with a line `Human: ...` and a line `AI: ...` for each turn (`human`
+    and `ai` change these names). With `as_messages` it is a tuple of user and assistant messages instead, which are
+    unambiguous.
 
-    Without a `history` it has one of its own in memory. Two memories with one history share the conversation. A turn is
-    added when its run ends. Raises `InputError` for an invalid option; `save` does for inputs without `input_key`, and
-    for outputs without `output_key`.
+    The default `history` is a new one in memory. Two memories with the same history share the conversation. A turn is
+    added when its run ends. Raises `InputError` for an invalid option; `save` raises it for inputs without `input_key`
+    and for outputs without `output_key`.
     """
 
     history: History = field(default_factory=MemoryHistory)
@@ -79,42 +81,42 @@ class TurnMemory:
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        check(
+        validate(
             owner,
             ("history", self.history, HISTORY),
-            *((name, getattr(self, name), TEXT) for name in ("key", "input_key", "output_key", "human", "ai")),
+            *((name, getattr(self, name), STRING) for name in ("key", "input_key", "output_key", "human", "ai")),
             ("as_messages", self.as_messages, FLAG),
         )
         if self.key == self.input_key:
             raise InputError(
-                f"{owner}'s key and input_key are both {self.key}, and what a caller passes hides what is remembered; "
-                "give them two names"
+                f"{owner}'s key and input_key are both {self.key}, so the caller's input would hide the conversation; "
+                "give them different names"
             )
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The name of the one input that it provides."""
+        """The name of the input that it provides."""
         return (self.key,)
 
-    # What is remembered does not depend on what is asked now; another memory's may.
+    # The result does not depend on the inputs here; that of another memory may.
     def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:  # noqa: ARG002
-        """Return what is remembered as `{key: ...}`."""
+        """Return the conversation as `{key: ...}`."""
         return run_sync(self._load(BLOCKING))
 
     async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:  # noqa: ARG002 - as `load`
-        """Return what is remembered, as `load` does."""
+        """Return the conversation, as `load` does."""
         return await self._load(ASYNC)
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Put this turn behind the others."""
+        """Append this turn to the history."""
         run_sync(self._save(self._turn(inputs, outputs), BLOCKING))
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        """Put this turn behind the others, as `save` does."""
+        """Append this turn to the history, as `save` does."""
         await self._save(self._turn(inputs, outputs), ASYNC)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete every turn."""
         for history in self._histories():
             history.clear()
 
@@ -149,51 +151,52 @@ class TurnMemory:
         return transcript(self._messages(turns), human=self.human, ai=self.ai)
 
     def _messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
-        return tuple(said for turn in turns for said in (UserMessage(turn.input), AssistantMessage(turn.output)))
+        return tuple(one for turn in turns for one in (UserMessage(turn.input), AssistantMessage(turn.output)))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferMemory(TurnMemory):
-    """The whole conversation. It grows with every run; `TurnMemory` tells of the options."""
+    """The whole conversation, which grows with every run. `TurnMemory` describes the options."""
 
-    # Said again because it may be passed by position here.
+    # Repeated because it may be positional here.
     history: History = field(default_factory=MemoryHistory)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowMemory(TurnMemory):
-    """The last `turns` of the conversation, none for zero; `TurnMemory` tells of the other options.
+    """The last `turns` of the conversation (0 for none). `TurnMemory` describes the other options.
 
-    The history keeps the older ones. Raises `InputError` for a number that is none, or negative.
+    The history keeps the older turns. Raises `InputError` if `turns` is not a whole number, 0 or more.
     """
 
     turns: int
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        check("WindowMemory", ("turns", self.turns, whole(0)))
+        validate("WindowMemory", ("turns", self.turns, whole(0)))
 
     def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         return turns[max(0, len(turns) - self.turns) :]
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text: one for four characters, rounded up, which is about right for English prose."""
+    """Estimate the number of tokens in a string: one for four characters, rounded up, which suits English prose."""
     return (len(text) + 3) // 4
 
 
-_COUNTING = Constraint("a function from a text to how many tokens it has", callable)
+_COUNTING = Constraint("a function from a string to its number of tokens", callable)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenWindowMemory(TurnMemory):
-    """The last turns that fit into `max_tokens` together; `TurnMemory` tells of the other options.
+    """The last turns that fit into `max_tokens` together. `TurnMemory` describes the other options.
 
-    A turn costs what `count` says of its two lines with the line break behind them, messages too. A last turn that is
-    too long for `max_tokens` leaves none. The history keeps the older ones. Raises `InputError` for an invalid number.
+    `count` returns the tokens of a turn: of its two lines with a final line break, for messages as well. If the last
+    turn alone exceeds `max_tokens`, there are no turns. The history keeps the older turns. Raises `InputError` for an
+    invalid number.
     """
 
     max_tokens: int
@@ -201,7 +204,7 @@ class TokenWindowMemory(TurnMemory):
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        check("TokenWindowMemory", ("max_tokens", self.max_tokens, whole(0)), ("count", self.count, _COUNTING))
+        validate("TokenWindowMemory", ("max_tokens", self.max_tokens, whole(0)), ("count", self.count, _COUNTING))
 
     def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         first, left = len(turns), self.max_tokens
@@ -215,10 +218,10 @@ class TokenWindowMemory(TurnMemory):
 
 def _text_at(key: str, values: Mapping[str, Any], option: str, place: str) -> str:
     if key not in values:
-        there = ", ".join(map(str, values)) or "none"
+        keys = ", ".join(map(str, values)) or "none"
         raise InputError(
-            f"{option} is {key}, which the {place} have not; the keys there are: {there}; name one of them",
+            f"{option} is {key}, which is missing from the {place}; the keys are: {keys}; name one of them",
             missing=[key],
         )
-    # A text of a class of its own, an enumeration's say, becomes plain text, as it would by being stored.
+    # A subclass of str, such as an enumeration's, becomes a plain string, as it would when stored and loaded.
     return str.__str__(format_observation(values[key]))

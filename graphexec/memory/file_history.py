@@ -1,4 +1,4 @@
-"""A conversation in a file: one turn a line, as JSON."""
+"""A conversation in a file: one JSON line per turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphexec.memory.history import Turn, file_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-# JSON lines are UTF-8. Text with half a surrogate pair is none; it is written so that it is read again as it was.
+# JSON lines are UTF-8. Half a surrogate pair is not valid UTF-8; this writes it so that it reads back unchanged.
 _ENCODING = ("utf-8", "surrogatepass")
 
 
@@ -26,9 +26,9 @@ _ENCODING = ("utf-8", "surrogatepass")
 class FileHistory:
     """A history in a file of JSON lines, `{"input": ..., "output": ...}` each.
 
-    A turn is appended whole or, where that fails (a full disk, say), not at all. Threads and processes may share the
-    file, on a system with `flock` (which Windows is not) and on a disk of its own. Every load reads the whole file.
-    Raises `InputError` for an unusable path; `turns` raises it for a line that is no turn.
+    A turn is appended whole or, if that fails (on a full disk, for example), not at all. Threads and processes may
+    share the file on a local disk of a system with `flock` (not Windows). Every load reads the whole file. Raises
+    `InputError` for an unusable path; `turns` raises it for an invalid line.
     """
 
     path: Path
@@ -37,7 +37,7 @@ class FileHistory:
         object.__setattr__(self, "path", file_of("FileHistory", path))
 
     def turns(self) -> tuple[Turn, ...]:
-        """Return every turn, the oldest first; a file that is not there yet has none."""
+        """Return every turn, the oldest first; none if the file does not exist yet."""
         try:
             with self.path.open("rb", buffering=0) as file, _lock(file, alone=False):
                 read = file.readall()
@@ -55,7 +55,7 @@ class FileHistory:
         with self.path.open("ab+", buffering=0) as file, _lock(file, alone=True):
             end = file.seek(0, os.SEEK_END)
             if end and _last_byte(file, end) != b"\n":
-                # A line that a crash cut short, or an editor's last one: it stays a line of its own.
+                # The last line has no line break, after a crash or an editor; it stays a separate line.
                 line = b"\n" + line
             try:
                 _write(file, line)
@@ -64,21 +64,21 @@ class FileHistory:
                 raise
 
     def clear(self) -> None:
-        """Forget every turn: the file is empty then."""
+        """Delete every turn: the file becomes empty."""
         with self.path.open("ab", buffering=0) as file, _lock(file, alone=True):
             file.truncate(0)
 
     def _read(self, number: int, line: bytes) -> Turn:
         try:
             match parse_json(line.decode(*_ENCODING)):
-                case {"input": str(said), "output": str(answered)}:
-                    return Turn(said, answered)
+                case {"input": str(given), "output": str(answer)}:
+                    return Turn(given, answer)
                 case _:
-                    why = "it has not the texts input and output"
+                    why = "it does not have the strings input and output"
         except ValueError as error:
             why = f"it is not JSON: {error}"
         raise InputError(
-            f"{self.path}, line {number}, is no turn: {why}; mend or remove the line; nothing in the file was changed"
+            f"{self.path}, line {number}, is not a turn: {why}; fix or remove the line; the file was not changed"
         )
 
 
@@ -88,17 +88,17 @@ def _last_byte(file: FileIO, end: int) -> bytes:
 
 
 def _write(file: FileIO, line: bytes) -> None:
-    # One write is not bound to write all, of a long line on a disk that is nearly full, say.
+    # One call may write only a part, for example on a disk that is nearly full.
     while line:
         line = line[file.write(line) :]
 
 
 @contextmanager
 def _lock(file: FileIO, *, alone: bool) -> Generator[None, None, None]:
-    """Hold the file's lock, `alone` or with other readers, where there is flock. Closing the file releases it."""
+    """Hold the file's lock, exclusively if `alone`, on systems with flock. Closing the file releases it."""
     with suppress(ImportError):
         import fcntl
 
-        # Of the open file, not of the process: it keeps threads apart as well.
+        # The lock belongs to the open file, not to the process, so it also separates threads.
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     yield

@@ -1,4 +1,4 @@
-"""The turns of a conversation, and what keeps them."""
+"""The turns of a conversation, and the histories that store them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
-from graphexec._arguments import PATH, check, having
+from graphexec._arguments import PATH, has_methods, validate
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was said to the agent, and what it answered. Raises `InputError` for what is not text."""
+    """The input of a run and the agent's answer. Raises `InputError` if either is not a string."""
 
     input: str
     output: str
 
     def __post_init__(self) -> None:
         for name, value in (("input", self.input), ("output", self.output)):
-            # The annotation says so; a turn that is not text would be found out only when it is read again.
+            # Without this check an invalid turn would fail only when it is read again.
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass text")
+                raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass a string")
 
 
 class History(Protocol):
-    """What keeps the turns of one conversation: anything with these three methods.
+    """Stores the turns of one conversation: any object with these three methods.
 
-    Several threads may call them at once. An async run calls a history without `instant = True` in a thread.
+    Several threads may call them concurrently. An async run calls a history without `instant = True` in a thread.
     """
 
     def turns(self) -> Sequence[Turn]:
@@ -41,28 +41,28 @@ class History(Protocol):
         ...
 
     def add(self, turn: Turn, /) -> None:
-        """Put a turn behind the others: the whole of it or, where this raises, nothing."""
+        """Append a turn: all of it or, if this raises, nothing."""
 
     def clear(self) -> None:
-        """Forget every turn."""
+        """Delete every turn."""
 
 
-HISTORY = having(
+HISTORY = has_methods(
     "MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)", "turns", "add", "clear"
 )
 
 
 @final
 class MemoryHistory:
-    """A history in memory: it ends with the process."""
+    """A history in memory, which is lost when the process ends."""
 
     instant: ClassVar[bool] = True
-    """It answers without waiting; an async run needs no thread for it."""
+    """It never blocks, so an async run calls it without a thread."""
 
     __slots__ = ("_turns",)
 
     def __init__(self) -> None:
-        # Each method does one atomic thing with the list, so threads need no lock.
+        # Each method does one atomic operation on the list, so threads need no lock.
         self._turns: list[Turn] = []
 
     def turns(self) -> tuple[Turn, ...]:
@@ -70,11 +70,11 @@ class MemoryHistory:
         return tuple(self._turns)
 
     def add(self, turn: Turn, /) -> None:
-        """Put a turn behind the others."""
+        """Append a turn."""
         self._turns.append(turn)
 
     def clear(self) -> None:
-        """Forget every turn."""
+        """Delete every turn."""
         self._turns.clear()
 
     def __repr__(self) -> str:
@@ -82,23 +82,25 @@ class MemoryHistory:
 
 
 def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of `owner`'s file. Raises `InputError` where it cannot be written."""
+    """Return the absolute path of `owner`'s file. Raises `InputError` if it cannot be written."""
     from pathlib import Path
 
-    check(owner, ("path", path, PATH))
+    validate(owner, ("path", path, PATH))
     file = Path(path).absolute()
     try:
         mode = file.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         mode = None
     except (OSError, ValueError) as error:
-        # A name that is too long, or with a NUL in it; a folder that this user may not look into.
+        # The name is too long or contains a NUL, or this user may not read the folder.
         fact = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{owner}'s path {file} cannot be used: {fact}; name another file") from error
     if mode is not None and stat.S_ISDIR(mode):
         raise InputError(f"{owner}'s path {file} is a directory; name a file in it")
     if not file.parent.is_dir():
-        raise InputError(f"{owner}'s path {file} is in no directory that there is; make {file.parent} first")
+        raise InputError(f"{owner}'s path {file} is in a directory that does not exist; create {file.parent} first")
     if not os.access(file.parent if mode is None else file, os.W_OK):
-        raise InputError(f"{owner}'s path {file} cannot be written to; give this user the right to, or name another")
+        raise InputError(
+            f"{owner}'s path {file} cannot be written; give this user write permission, or name another file"
+        )
     return file

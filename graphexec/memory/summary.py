@@ -1,4 +1,4 @@
-"""A memory that tells the older turns as a model's summary."""
+"""A memory that replaces older turns with a model's summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from graphexec._arguments import MODEL, TIMEOUT, check, maybe, whole
+from graphexec._arguments import MODEL, TIMEOUT, optional, validate, whole
 from graphexec.agents.prompt import Template, parse_template
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, InvalidReplyError, described
@@ -24,11 +24,11 @@ Keep the notes on a conversation between {human} and {ai}.
 The notes so far:
 {summary}
 
-What was said since:
+The conversation since then:
 {turns}
 
-Write the notes anew, so that they hold both. Keep names, numbers, decisions, wishes and open questions; leave out
-courtesies. Write in the language of the conversation, and nothing but the notes."""
+Rewrite the notes so that they contain both. Keep names, numbers, decisions, wishes and open questions; leave out
+courtesies. Write in the language of the conversation, and return only the notes."""
 
 _NOTHING_YET = "(none)"
 
@@ -36,7 +36,7 @@ _NOTHING_YET = "(none)"
 @final
 @dataclass(frozen=True, slots=True)
 class SummaryRequested:
-    """News: the model is asked for a summary by `request`, which is charged to the run."""
+    """A report that the model is asked for a summary with `request`, which is charged to the run."""
 
     request: ChatRequest
 
@@ -47,30 +47,30 @@ class SummaryRequested:
 @final
 @dataclass(frozen=True, slots=True)
 class SummaryFailed:
-    """News: a summary could not be had, or not be stored, because of `error`; the turns are told as they were said."""
+    """A report that a summary failed, or was not stored, because of `error`; the original turns are used instead."""
 
     error: Exception
 
     def __str__(self) -> str:
-        return f"the summary failed with {described(self.error)}; the turns are told as they were said"
+        return f"the summary failed with {described(self.error)}; the original turns are used instead"
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SummaryMemory(TurnMemory):
-    """A model's summary of the conversation, and the last `keep_turns` as they were said; see `TurnMemory`.
+    """A model's summary of the conversation, followed by the last `keep_turns` turns; see `TurnMemory`.
 
-    A save stores the turn first and then asks the model at most once, for a summary of the last one and of all turns
-    since, but for `keep_turns`. Turns without a summary yet are told as they were said. A failure of the summary raises
-    nothing: it is reported as `SummaryFailed`, and the next save tries again. An empty summary, or one that was cut
-    short, has failed too. So `save` raises only where the turn is not stored.
+    A save first stores the turn. Then it asks the model at most once for a new summary, of the last summary and all
+    later turns but the last `keep_turns`. Turns that are not summarized yet are loaded unchanged. A summary that fails,
+    is empty or was cut short raises nothing: it is reported as `SummaryFailed`, and the next save tries again. So
+    `save` raises only if the turn is not stored.
 
-    The model is given `timeout` seconds at most, and no more than the run has left; what it is asked is reported as
-    `SummaryRequested` and charged to the run whose end is saved, and where a limit does not allow it the summary has
-    failed. Summaries are turns of the
-    history `summaries`; give it a file to have them outlive the process. The summary is told as `Summary: ...` before
-    the turns, or as a system message. `prompt` is a template with `{summary}` and `{turns}`, and perhaps `{human}` and
-    `{ai}`. Raises `InputError` for an invalid option, and where `summaries` is the history itself.
+    The model gets at most `timeout` seconds, and no more than the run has left. The request is reported as
+    `SummaryRequested` and charged to the run that is saved; if a limit does not allow it, the summary fails. Summaries
+    are stored as turns of the history `summaries`; pass a history in a file to keep them after the process ends. The
+    summary is loaded as a line `Summary: ...` before the turns, or as a system message. `prompt` is a template with
+    `{summary}` and `{turns}`, and optionally `{human}` and `{ai}`. Raises `InputError` for an invalid option, and if
+    `summaries` is the history itself.
     """
 
     model: Model
@@ -79,24 +79,25 @@ class SummaryMemory(TurnMemory):
     summaries: History = field(default_factory=MemoryHistory, kw_only=True)
     timeout: float | None = field(default=None, kw_only=True)
     _template: Template = field(init=False, repr=False)
-    # Whoever holds it asks the model; nobody waits for it.
+    # The holder asks the model; no one waits for the lock.
     _asking: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        check(
+        validate(
             "SummaryMemory",
             ("model", self.model, MODEL),
             ("keep_turns", self.keep_turns, whole(0)),
             ("summaries", self.summaries, HISTORY),
-            ("timeout", self.timeout, maybe(TIMEOUT)),
+            ("timeout", self.timeout, optional(TIMEOUT)),
         )
         if self.summaries == self.history:
-            raise InputError("SummaryMemory's summaries are its history; give them a history of their own")
+            raise InputError("SummaryMemory's summaries are its history; pass a separate history")
         read = parse_template(self.prompt, required=("summary", "turns"))
-        odd = [name for name in read.variables if name not in ("summary", "turns", "human", "ai")]
-        if odd:
-            raise InputError(f"SummaryMemory's prompt has {{{odd[0]}}}, which nothing fills; write {{{{ for a brace")
+        unknown = [name for name in read.variables if name not in ("summary", "turns", "human", "ai")]
+        if unknown:
+            text = f"SummaryMemory's prompt has the unknown variable {{{unknown[0]}}}; write {{{{ for a brace"
+            raise InputError(text)
         object.__setattr__(self, "_template", read)
 
     def _histories(self) -> tuple[History, ...]:
@@ -108,19 +109,19 @@ class SummaryMemory(TurnMemory):
         since = turns[covered:]
         if not covered:
             return self._messages(since) if self.as_messages else self._text(since)
-        told = f"Summary: {summary}"
+        line = f"Summary: {summary}"
         if self.as_messages:
-            return (SystemMessage(told), *self._messages(since))
-        return "\n".join([told, self._text(since)]) if since else told
+            return (SystemMessage(line), *self._messages(since))
+        return "\n".join([line, self._text(since)]) if since else line
 
     async def _save(self, turn: Turn, io: IO) -> None:
         await self._call(lambda: self.history.add(turn), io)
         if not self._asking.acquire(blocking=False):
-            # Another save is asking; the next one will summarise this turn as well.
+            # Another save is asking the model; the next one will summarize this turn as well.
             return
         try:
             await self._summarise(io)
-        # Whatever it was, the turn is stored: to raise would have a run that is gone on with store it once more.
+        # The turn is already stored. If this raised, a resumed run would store it a second time.
         except Exception as error:  # noqa: BLE001
             report(SummaryFailed(error))
         finally:
@@ -170,7 +171,7 @@ class SummaryMemory(TurnMemory):
 
 def _read(reply: ModelReply) -> str:
     summary = reply.content.strip()
-    kept = "the turns are kept as they are"
+    kept = "the turns are kept unchanged"
     if reply.finish_reason == "length":
         raise InvalidReplyError(f"the model's summary was cut short; {kept}; allow it more tokens")
     if not summary:
@@ -179,7 +180,7 @@ def _read(reply: ModelReply) -> str:
 
 
 def _fingerprints(turns: Sequence[Turn]) -> list[str]:
-    """A name for each beginning of these turns, which no other turns have: the first one's, the first two's, and on."""
+    """Return a unique hash of each prefix of these turns: of the first turn, of the first two, and so on."""
     import hashlib
 
     whole = hashlib.sha256()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from graphexec._arguments import Constraint, check
+from graphexec._arguments import Constraint, validate
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 
@@ -16,7 +16,7 @@ _REPLIES = Constraint(
     "a list of replies", lambda given: isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
 )
 _CALLS = Constraint(
-    "a text, a ModelReply, a ToolCall or a list of them, or an exception to raise",
+    "a string, a ModelReply, a ToolCall or a list of them, or an exception to raise",
     lambda given: isinstance(given, Sequence) and all(isinstance(call, ToolCall) for call in given),  # pyright: ignore[reportUnknownVariableType]
 )
 
@@ -24,7 +24,7 @@ _CALLS = Constraint(
 class ScriptedModel:
     """A model that gives `replies` in their order, without waiting, I/O or threads.
 
-    A reply is a text, a `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up it
+    A reply is a string, a `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up it
     raises `AssertionError`, or with `repeat_last` gives the last one again. `requests` are those it got. Threads may
     share it: each reply is given once.
     """
@@ -36,7 +36,7 @@ class ScriptedModel:
 
     def __init__(self, replies: Iterable[ScriptedReply], *, repeat_last: bool = False) -> None:
         # A text is an iterable, too: of its letters.
-        check("ScriptedModel", ("replies", replies, _REPLIES))
+        validate("ScriptedModel", ("replies", replies, _REPLIES))
         scripted = tuple(_reply(reply) for reply in replies)
         if repeat_last and not scripted:
             raise InputError("ScriptedModel has no reply to repeat; give it at least one, or leave repeat_last out")
@@ -89,5 +89,5 @@ def _reply(scripted: ScriptedReply) -> ModelReply | BaseException:
             return ModelReply("", (scripted,), finish_reason="tool_calls")
         # Users without a type checker write what they like.
         case _:
-            check("ScriptedModel", ("a reply", scripted, _CALLS))
+            validate("ScriptedModel", ("a reply", scripted, _CALLS))
             return ModelReply("", tuple(scripted), finish_reason="tool_calls")

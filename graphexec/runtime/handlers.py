@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypedDict, final
 
-from graphexec._arguments import NAME, Constraint, check, maybe
+from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec.errors import InputError, MissingHandlerError, an
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import CallContext, Effect, Perform, find_call_parameter
@@ -153,10 +153,10 @@ class RunOptions:
     host: CallContext[Any] | None = None
 
     def __post_init__(self) -> None:
-        check(
+        validate(
             "",
-            ("run_id", self.run_id, maybe(NAME, "a new one")),
-            ("host", self.host, maybe(_CALL, "the call that this code runs in")),
+            ("run_id", self.run_id, optional(NAME, "a new one")),
+            ("host", self.host, optional(_CALL, "the call that this code runs in")),
         )
 
 

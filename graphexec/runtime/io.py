@@ -27,11 +27,11 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, 
 
 from graphexec.runtime.threads import (
     Came,
-    Crew,
     NotDone,
-    own_loop,
-    sleep_while_waited_for,
-    still_waited_for,
+    ThreadGroup,
+    check_cancelled,
+    run_on_own_loop,
+    sleep_unless_cancelled,
     wait_for,
     wait_for_all,
 )
@@ -60,7 +60,7 @@ class Items(Protocol[T_co]):
         ...
 
 
-class CrewOf(Protocol[T_contra]):
+class CallGroup(Protocol[T_contra]):
     """Carries out several calls at once, each with a position; what comes of them is taken one by one, as it comes."""
 
     def start(self, position: int, call: Callable[[], Coroutine[Any, Any, T_contra]]) -> None:
@@ -134,7 +134,7 @@ class IO(Protocol):
         """
         ...
 
-    def crew(self) -> AbstractAsyncContextManager[CrewOf[Any]]:
+    def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
         """Return who carries out several calls at once; at the end of `async with` the rest is abandoned."""
         ...
 
@@ -175,32 +175,32 @@ class _BlockingItems(Generic[T]):
 
 
 @final
-class _BlockingCrew:
-    """`Crew`, for coroutines that wait through `BLOCKING`."""
+class _BlockingCallGroup:
+    """`ThreadGroup`, for coroutines that wait through `BLOCKING`."""
 
-    __slots__ = ("_crew",)
+    __slots__ = ("_group",)
 
     def __init__(self) -> None:
-        self._crew: Crew[Any] = Crew()
+        self._group: ThreadGroup[Any] = ThreadGroup()
 
     async def __aenter__(self) -> Self:
-        self._crew.__enter__()
+        self._group.__enter__()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        self._crew.__exit__(*raised)
+        self._group.__exit__(*raised)
 
     def start(self, position: int, call: Call[Any]) -> None:
-        self._crew.start(position, partial(_run, call))
+        self._group.start(position, partial(_run, call))
 
     def report(self, position: int, news: object) -> None:
-        self._crew.report(position, news)
+        self._group.report(position, news)
 
     async def room(self) -> None:
         """Return at once: `report` waits."""
 
     async def take(self, seconds: float | None) -> Came | None:
-        return self._crew.take(seconds)
+        return self._group.take(seconds)
 
 
 @final
@@ -221,14 +221,14 @@ class _BlockingIO:
         return function(*args, **kwargs)
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        return own_loop(partial(function, *args, **kwargs))
+        return run_on_own_loop(partial(function, *args, **kwargs))
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
         del awaiting
         return _BlockingItems(blocking())
 
     async def sleep(self, seconds: float) -> None:
-        sleep_while_waited_for(seconds)
+        sleep_unless_cancelled(seconds)
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
         return future.result(seconds)
@@ -239,7 +239,7 @@ class _BlockingIO:
         return nullcontext()
 
     def make_check(self) -> Callable[[], None]:
-        return still_waited_for
+        return check_cancelled
 
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         return wait_for(partial(_run, call), seconds)
@@ -247,11 +247,11 @@ class _BlockingIO:
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
 
-    def crew(self) -> AbstractAsyncContextManager[CrewOf[Any]]:
-        return _BlockingCrew()
+    def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
+        return _BlockingCallGroup()
 
     async def checkpoint(self) -> None:
-        still_waited_for()
+        check_cancelled()
 
 
 @final
@@ -272,9 +272,9 @@ class _AsyncIO:
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         # asyncio is half of what there is to load; a sync run never needs it. So here and below.
-        from graphexec.runtime.tasks import from_thread
+        from graphexec.runtime.tasks import call_in_thread
 
-        return await from_thread(partial(function, *args, **kwargs))
+        return await call_in_thread(partial(function, *args, **kwargs))
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return await function(*args, **kwargs)
@@ -315,11 +315,11 @@ class _AsyncIO:
 
         return await await_all([call() for call in calls], seconds, at_once=at_once)
 
-    def crew(self) -> AbstractAsyncContextManager[CrewOf[Any]]:
-        from graphexec.runtime.tasks import TaskCrew
+    def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
+        from graphexec.runtime.tasks import CallTaskGroup
 
-        crew: TaskCrew[Any] = TaskCrew()
-        return crew
+        group: CallTaskGroup[Any] = CallTaskGroup()
+        return group
 
     async def checkpoint(self) -> None:
         import asyncio

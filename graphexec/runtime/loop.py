@@ -36,7 +36,7 @@ from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, OnEvent
 from graphexec.runtime.progress import Listener, Reports
 from graphexec.runtime.supervision import Deadline, Loop, supervise, supervise_async
-from graphexec.runtime.threads import NOT_DONE, waiter_here
+from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -206,7 +206,7 @@ class RunLoop:
         left: float | None
         supervised = timed and deadline is None and on_event is None
         plain = not self.observed and self.run_context.around_call is None
-        waiter = waiter_here()
+        waiter = current_cancel_scope()
         members: MemberCalls | None = None
         asked = 0
         # When the nodes had their turn.
@@ -406,13 +406,13 @@ class RunLoop:
         async def timed() -> tuple[object, float]:
             return await self.handle(handler, call), self.clock() - self.began
 
-        async with self.io.crew() as crew:
-            call.listener = Listener(partial(crew.report, 0), pieces=True, room=crew.room)
+        async with self.io.call_group() as group:
+            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
             with within_call(call):
-                crew.start(0, timed)
+                group.start(0, timed)
             try:
                 while True:
-                    came = await crew.take(None if ends is None else ends - self.clock())
+                    came = await group.take(None if ends is None else ends - self.clock())
                     if came is None:
                         return _CUT, self.clock() - self.began
                     _, result, news = came

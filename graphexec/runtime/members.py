@@ -13,7 +13,7 @@ from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import MemberReply, MemberStarted
 from graphexec.runtime.calls import close_calls, keep_charged, within_call
 from graphexec.runtime.handlers import Handler, handler_of
-from graphexec.runtime.io import CrewOf, run_sync
+from graphexec.runtime.io import CallGroup, run_sync
 from graphexec.runtime.progress import Listener
 from graphexec.runtime.supervision import Deadline, Loop
 from graphexec.runtime.threads import MOST_REPORTS
@@ -48,7 +48,7 @@ class MemberCalls:
         self._ready: deque[tuple[object, float, float]] = deque()
         self._error: BaseException | None = None
         self._stack = AsyncExitStack()
-        self._crew: CrewOf[object] | None = None
+        self._group: CallGroup[object] | None = None
 
     async def next_answer(self) -> tuple[object, float, float]:
         """Return what the path is sent next. Raises what a call has raised, once what has finished is taken in."""
@@ -91,15 +91,15 @@ class MemberCalls:
             self._inline.append(member)
             self._running += 1
             return True
-        if self._crew is None:
-            self._crew = await self._stack.enter_async_context(run.io.crew())
-            assert self._crew is not None, "entered"
-        crew: CrewOf[object] = self._crew
+        if self._group is None:
+            self._group = await self._stack.enter_async_context(run.io.call_group())
+            assert self._group is not None, "entered"
+        group: CallGroup[object] = self._group
         if run.observed:
-            call.listener = Listener(partial(crew.report, member), pieces=run.pieces, room=crew.room)
+            call.listener = Listener(partial(group.report, member), pieces=run.pieces, room=group.room)
         try:
             with within_call(call):
-                crew.start(member, partial(self._timed, handler, call))
+                group.start(member, partial(self._timed, handler, call))
         except ThreadLimitError:
             if not self._running:
                 raise
@@ -126,8 +126,8 @@ class MemberCalls:
 
     async def _take(self) -> None:
         """Wait for what comes next: a reply, a report, an exception, or the deadline."""
-        assert self._crew is not None, "calls are running"
-        came = await self._crew.take(self._seconds_left())
+        assert self._group is not None, "calls are running"
+        came = await self._group.take(self._seconds_left())
         if came is None:
             await self._cut()
             return
@@ -139,7 +139,7 @@ class MemberCalls:
         """Take what has finished beside a call that failed: it is kept."""
         # No more than can be there: those that still run may report for ever.
         for _ in range(MOST_REPORTS + len(self.batch.calls)):
-            if self._crew is None or not self._running or (more := await self._crew.take(0)) is None:
+            if self._group is None or not self._running or (more := await self._group.take(0)) is None:
                 return
             await self._take_in(*more)
 

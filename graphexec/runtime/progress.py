@@ -36,33 +36,33 @@ class Reports(list[object]):
 _listener: contextvars.ContextVar[Listener | None] = contextvars.ContextVar("graphexec_listener", default=None)
 
 
-def _listener_here() -> Listener | Reports | None:
+def _current_listener() -> Listener | Reports | None:
     call = listening_call()
     return _listener.get() if call is None else call.listener
 
 
 def report(news: object) -> None:
     """Report to whoever watches the run, if anybody does; for handlers, models and tools, while they answer."""
-    listener = _listener_here()
+    listener = _current_listener()
     if listener is not None:
         listener.hear(news)
 
 
-async def wait_for_room() -> None:
+async def wait_for_capacity() -> None:
     """Wait, on an event loop, until whoever hears has taken what was reported; in a thread, `report` itself waits."""
-    listener = _listener_here()
+    listener = _current_listener()
     if listener is not None and listener.room is not None:
         await listener.room()
 
 
-def pieces_wanted() -> bool:
+def wants_pieces() -> bool:
     """Return whether somebody wants the pieces of a reply while they come, so that it is to be streamed."""
-    listener = _listener_here()
+    listener = _current_listener()
     return listener is not None and listener.pieces
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Generator[None, None, None]:
+def listen_with(listener: Listener) -> Generator[None, None, None]:
     """Let a listener hear what is reported outside of a run."""
     token = _listener.set(listener)
     try:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.threads import in_thread, somebody_waits
+from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,8 +103,8 @@ def supervise(follow: Callable[[Loop, Deadline, bool], T], seconds: float) -> T:
         deadline.wake = bell.set
         future: Future[T] | None = None
         try:
-            with somebody_waits() as waiter:
-                future = in_thread(partial(follow, loop, deadline, cut), waiter, capped=not cut)
+            with open_cancel_scope() as waiter:
+                future = start_in_thread(partial(follow, loop, deadline, cut), waiter, capped=not cut)
                 future.add_done_callback(partial(_set, bell))
                 while not future.done():
                     bell.wait(min(deadline.watch(first), threading.TIMEOUT_MAX))

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, Came, NotDone, in_thread, somebody_waits
+from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, Came, NotDone, open_cancel_scope, start_in_thread
 
 T = TypeVar("T")
 
 
-async def from_thread(call: Callable[[], T]) -> T:
+async def call_in_thread(call: Callable[[], T]) -> T:
     """Await `call`, run in a thread of its own; cancelling this abandons the thread."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[T] = loop.create_future()
@@ -40,8 +40,8 @@ async def from_thread(call: Callable[[], T]) -> T:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(deliver, future)
 
-    with somebody_waits() as somebody:
-        in_thread(call, somebody).add_done_callback(wake)
+    with open_cancel_scope() as somebody:
+        start_in_thread(call, somebody).add_done_callback(wake)
         return await waiter
 
 
@@ -132,7 +132,7 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
                 call.close()
 
 
-async def await_or_leave(call: Callable[[], Awaitable[T]], seconds: float) -> T | NotDone:
+async def await_or_detach(call: Callable[[], Awaitable[T]], seconds: float) -> T | NotDone:
     """Return what `call()` returns, or `NOT_DONE` after `seconds`: then it runs on by itself, and is not cancelled.
 
     It is not begun without seconds. Cancelling this cancels it.
@@ -159,8 +159,8 @@ class _Held(NamedTuple):
 
 
 @final
-class TaskCrew(Generic[T]):
-    """Calls in tasks, whose results and reports are taken one by one, as they come: `Crew` has it for threads."""
+class CallTaskGroup(Generic[T]):
+    """Calls in tasks, whose results and reports are taken one by one as they come, as in `ThreadGroup`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

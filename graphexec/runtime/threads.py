@@ -41,7 +41,7 @@ NOT_DONE = NotDone()
 
 
 @final
-class Waiter:
+class CancelScope:
     """Whoever waits for a call, as the call can know it: what it does is ended when nobody waits any more."""
 
     __slots__ = ("_listeners", "_lock", "_running", "gone")
@@ -84,7 +84,7 @@ class Waiter:
             listener()
 
     @contextmanager
-    def heard_by(self, listener: Callable[[], object]) -> Generator[None, None, None]:
+    def on_cancel(self, listener: Callable[[], object]) -> Generator[None, None, None]:
         """Call `listener` when the waiter leaves meanwhile, or has left already."""
         with self._lock:
             self._listeners.add(listener)
@@ -98,20 +98,20 @@ class Waiter:
                 self._listeners.discard(listener)
 
 
-_waiter: contextvars.ContextVar[Waiter | None] = contextvars.ContextVar("graphexec_waiter", default=None)
+_waiter: contextvars.ContextVar[CancelScope | None] = contextvars.ContextVar("graphexec_waiter", default=None)
 
 
-def waiter_here() -> Waiter | None:
+def current_cancel_scope() -> CancelScope | None:
     """Return who waits for what this thread does, if it is a call's."""
     return _waiter.get()
 
 
 @contextmanager
-def somebody_waits() -> Generator[Waiter, None, None]:
+def open_cancel_scope() -> Generator[CancelScope, None, None]:
     """Wait as somebody who leaves at the end, or when whoever waits for this thread leaves."""
-    waiter = Waiter()
+    waiter = CancelScope()
     outer = _waiter.get()
-    with outer.heard_by(waiter.leave) if outer else nullcontext():
+    with outer.on_cancel(waiter.leave) if outer else nullcontext():
         try:
             yield waiter
         finally:
@@ -216,7 +216,7 @@ def threads_since(number: int) -> list[int | None]:
     return [thread for call, thread in list(_threads.running.items()) if call > number]
 
 
-def in_thread(call: Callable[[], T], waiter: Waiter | None = None, *, capped: bool = True) -> Future[T]:
+def start_in_thread(call: Callable[[], T], waiter: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
     """Start `call` in a daemon thread, with a copy of the caller's context variables; return its future.
 
     Where the `waiter` leaves before the thread has begun it is not called. Raises `ThreadLimitError` where there is no
@@ -252,8 +252,8 @@ def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
     if seconds <= 0:
         return NOT_DONE
     finished = threading.Event()
-    with somebody_waits() as waiter:
-        future = in_thread(call, waiter)
+    with open_cancel_scope() as waiter:
+        future = start_in_thread(call, waiter)
         future.add_done_callback(lambda _: finished.set())
         return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
 
@@ -262,7 +262,7 @@ def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
 class _Batch(Generic[T]):
     """Calls that share a queue: at most `width` threads work it off, until it is closed."""
 
-    def __init__(self, calls: Sequence[Callable[[], T]], width: int, waiter: Waiter) -> None:
+    def __init__(self, calls: Sequence[Callable[[], T]], width: int, waiter: CancelScope) -> None:
         self.results: list[T | NotDone] = [NOT_DONE] * len(calls)
         self.error: BaseException | None = None
         self.ended = threading.Event()
@@ -270,7 +270,7 @@ class _Batch(Generic[T]):
         self._left = len(calls)
         self._lock = threading.Lock()
         for _ in range(min(width, len(calls))):
-            in_thread(self._work, waiter)
+            start_in_thread(self._work, waiter)
 
     def _work(self) -> None:
         while (claimed := self._claim()) is not None:
@@ -310,7 +310,7 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     """
     if not calls or (seconds is not None and seconds <= 0):
         return (NOT_DONE,) * len(calls)
-    with somebody_waits() as waiter:
+    with open_cancel_scope() as waiter:
         batch = _Batch(calls, at_once, waiter)
         try:
             batch.ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
@@ -321,20 +321,20 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     return tuple(batch.results)
 
 
-def still_waited_for() -> None:
+def check_cancelled() -> None:
     """Raise `AbandonedError` if nobody waits any more for what this thread does: it is not to spend on."""
     waiter = _waiter.get()
     if waiter is not None:
         waiter.check()
 
 
-def sleep_while_waited_for(seconds: float) -> None:
+def sleep_unless_cancelled(seconds: float) -> None:
     """Sleep; raise `AbandonedError` as soon as nobody waits for what this thread does."""
     waiter = _waiter.get()
     gone = threading.Event()
-    with nullcontext() if waiter is None else waiter.heard_by(gone.set):
+    with nullcontext() if waiter is None else waiter.on_cancel(gone.set):
         if gone.wait(seconds):
-            still_waited_for()
+            check_cancelled()
 
 
 # What comes of calls: the position of one with what returns its result, or raises, or a report with its position.
@@ -342,7 +342,7 @@ Came: TypeAlias = tuple[int, Callable[[], Any] | None, object]
 
 
 @final
-class Crew(Generic[T]):
+class ThreadGroup(Generic[T]):
     """Calls in threads, whose results and reports are taken one by one, as they come.
 
     Who reports faster than that is made to wait. Used in `with`: at its end the calls that still run are abandoned.
@@ -351,12 +351,12 @@ class Crew(Generic[T]):
     def __init__(self) -> None:
         self._coming: SimpleQueue[Came | None] = SimpleQueue()
         self._room = threading.Semaphore(MOST_REPORTS)
-        self._waiting = somebody_waits()
+        self._waiting = open_cancel_scope()
 
     def __enter__(self) -> Self:
         self._waiter = self._waiting.__enter__()
         # Whoever waits for this thread may leave while it waits here.
-        self._listening = self._waiter.heard_by(self._wake)
+        self._listening = self._waiter.on_cancel(self._wake)
         self._listening.__enter__()
         return self
 
@@ -366,7 +366,7 @@ class Crew(Generic[T]):
 
     def start(self, position: int, call: Callable[[], T]) -> None:
         """Start a call. Raises `ThreadLimitError`."""
-        future = in_thread(call, self._waiter)
+        future = start_in_thread(call, self._waiter)
         future.add_done_callback(lambda done: self._coming.put((position, done.result, None)))
 
     def report(self, position: int, news: object) -> None:
@@ -397,7 +397,7 @@ class Crew(Generic[T]):
         self._room.release()
 
 
-def own_loop(call: Callable[[], Awaitable[T]]) -> T:
+def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Run something async from a sync run: on an event loop and in a thread of its own, so under a running loop too.
 
     What it awaits must not belong to another loop. It is cancelled when its caller stops waiting.
@@ -405,7 +405,7 @@ def own_loop(call: Callable[[], Awaitable[T]]) -> T:
     # asyncio is half of what there is to load, and a run may never need it.
     import asyncio
 
-    with somebody_waits() as waiter:
+    with open_cancel_scope() as waiter:
 
         async def awaited() -> T:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -416,7 +416,7 @@ def own_loop(call: Callable[[], Awaitable[T]]) -> T:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(task.cancel)
 
-            with waiter.heard_by(cancel):
+            with waiter.on_cancel(cancel):
                 return await call()
 
-        return in_thread(lambda: asyncio.run(awaited()), waiter).result()
+        return start_in_thread(lambda: asyncio.run(awaited()), waiter).result()

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from graphexec._arguments import check, number, whole
+from graphexec._arguments import number, validate, whole
 from graphexec.errors import format_number
 from graphexec.kernel.effects import CallId, Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
@@ -105,7 +105,7 @@ def hold(
     Further `options` are those of `trial_of`.
     """
     __tracebackhide__ = True
-    check(
+    validate(
         "",
         ("examples", examples, whole(1)),
         ("patience", patience, number("seconds, above 0", positive=True)),
@@ -201,7 +201,7 @@ def withstands(trial: Trial, *, examples: int = EXAMPLES) -> None:
     Raises `AssertionError` for the shortest attack found that breaks it, and `InputError` for `examples` below 1.
     """
     __tracebackhide__ = True
-    check("", ("examples", examples, whole(1)))
+    validate("", ("examples", examples, whole(1)))
     # Hypothesis is loaded by those who attack.
     from hypothesis import HealthCheck, Phase, given, settings
 

@@ -8,7 +8,7 @@ from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import Constraint, check, maybe
+from graphexec._arguments import Constraint, optional, validate
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
@@ -17,7 +17,7 @@ from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.threads import NotDone, own_loop
+from graphexec.runtime.threads import NotDone, run_on_own_loop
 from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.tool import (
     LENGTH,
@@ -54,11 +54,11 @@ def make_tool_handler(
     `ToolDefinitionError` for two tools whose names differ only in case where the lookup ignores it.
     """
     # The names are those that the executor's options have.
-    check(
+    validate(
         "",
         ("handle_tool_errors", on_error, POLICY),
         ("tool_lookup", lookup, _LOOKUP),
-        ("max_observation", max_observation, maybe(LENGTH, "no limit")),
+        ("max_observation", max_observation, optional(LENGTH, "no limit")),
     )
     exact = lookup == "exact"
     with_defaults = [
@@ -168,10 +168,11 @@ def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, An
 def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
     try:
         if tool.is_async:
-            return _make_result(tool, own_loop(partial(tool.function, **arguments)))
+            return _make_result(tool, run_on_own_loop(partial(tool.function, **arguments)))
         observation: Any = tool.function(**arguments)
         # A decorator may hide that the function is `async def`.
-        return _make_result(tool, own_loop(lambda: observation) if type(observation) in _COROUTINES else observation)
+        is_coroutine = type(observation) in _COROUTINES
+        return _make_result(tool, run_on_own_loop(lambda: observation) if is_coroutine else observation)
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -221,4 +222,4 @@ def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
                 f"on_error of {tool.name} returned {observation!r}; return the text that the model is told"
             )
     told = shorten_observation(observation, tool.max_observation)
-    return ToolResult(observation, "error", told=told, error=qualified_name(type(error)))
+    return ToolResult(observation, "error", model_text=told, error=qualified_name(type(error)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 from pydantic_core import ValidationError
 
-from graphexec._arguments import FLAG, NAME, SECONDS, TEXT, TIMEOUT, Constraint, check, maybe, whole
+from graphexec._arguments import FLAG, NAME, SECONDS, STRING, TIMEOUT, Constraint, optional, validate, whole
 from graphexec._json import read_container
 from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
@@ -187,7 +187,7 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
     if isinstance(tools, Tool):
         raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
-    check("", ("tools", tools, _LIST), error=ToolDefinitionError)
+    validate("", ("tools", tools, _LIST), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
     for one in tools:
         # Users without a type checker pass functions.
@@ -252,17 +252,17 @@ def tool(  # noqa: PLR0913
             f"tool was given the text {format_value(function)}; write @tool(name={format_value(function)}), say"
         )
     subject = name if isinstance(name, str) and name else "a tool"
-    check(
+    validate(
         subject,
-        ("name", name, maybe(NAME, "that of the function")),
-        ("description", description, maybe(TEXT, "the docstring")),
+        ("name", name, optional(NAME, "that of the function")),
+        ("description", description, optional(STRING, "the docstring")),
         ("return_direct", return_direct, FLAG),
-        ("timeout", timeout, maybe(TIMEOUT)),
-        ("on_error", on_error, maybe(POLICY, "the executor's")),
+        ("timeout", timeout, optional(TIMEOUT)),
+        ("on_error", on_error, optional(POLICY, "the executor's")),
         ("retries", retries, whole(0, "a whole number, 0 for none")),
         ("retry_wait", retry_wait, SECONDS),
-        ("max_observation", max_observation, maybe(LENGTH, "the executor's")),
-        ("async_function", async_function, maybe(_ASYNC_FUNCTION, "the function, in a thread")),
+        ("max_observation", max_observation, optional(LENGTH, "the executor's")),
+        ("async_function", async_function, optional(_ASYNC_FUNCTION, "the function, in a thread")),
         error=ToolDefinitionError,
     )
     retry = _make_retry_policy(retries, retry_on, retry_wait, subject)

@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "what is no policy": (
         lambda: executor(handle_parsing_errors=3),
-        "handle_parsing_errors is 3; give True, False, a text, or a function (def) of the error",
+        "handle_parsing_errors is 3; give True, False, a string, or a function (def) of the error",
     ),
     "one text as a batch": (
         lambda: executor().batch("hello"),

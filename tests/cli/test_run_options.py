@@ -123,10 +123,10 @@ def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[s
     ("options", "said"),
     [
         (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, which is not told what"),
-        (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in no directory that there is; make "),
+        (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
         (["--memory", "."], "is a directory; name a file in it"),
         (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
-        (["--memory", "notes.txt"], "notes.txt, line 1, is no turn: it is not JSON"),
+        (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
         (["--cache", "nowhere/replies.db"], "cannot be used: unable to open database file; name a file in a folder"),
         (["--cache", "notes.txt"], "cannot be used: file is not a database"),
         (["--trim", "0"], "Invalid value for '--trim': "),

@@ -16,13 +16,13 @@ from graphexec._arguments import (
     NAME,
     PATH,
     SECONDS,
-    TEXT,
+    STRING,
     TIMEOUT,
     Constraint,
-    check,
-    each,
-    having,
-    maybe,
+    has_methods,
+    optional,
+    validate,
+    validate_each,
     whole,
 )
 from graphexec.errors import InputError, ToolDefinitionError, format_value
@@ -47,12 +47,12 @@ def test_what_is_no_number_fits_nowhere(value: object) -> None:
 
 # A kind, what fits and what does not. Any: whatever it is.
 KINDS: list[tuple[Constraint, list[Any], list[Any]]] = [
-    (TEXT, ["", "a"], [b"a", None, str]),
+    (STRING, ["", "a"], [b"a", None, str]),
     (NAME, ["a", " a"], ["", " \n", None, 3]),
     (FLAG, [True, False], [0, 1, None, "no"]),
     (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
-    (having("a list", "append", "pop"), [[]], [(), list, None]),
-    (maybe(TEXT), ["a", None], [3]),
+    (has_methods("a list", "append", "pop"), [[]], [(), list, None]),
+    (optional(STRING), ["a", None], [3]),
 ]
 
 
@@ -69,16 +69,16 @@ def test_whatever_it_is_is_told_in_one_short_line(value: object) -> None:
 
 
 def test_all_that_does_not_fit_is_told_at_once_in_the_owners_name_or_in_nobodys() -> None:
-    wrong = ("size", 2.5, whole(1)), ("name", "a", TEXT), ("when", None, SECONDS)
+    wrong = ("size", 2.5, whole(1)), ("name", "a", STRING), ("when", None, SECONDS)
     with pytest.raises(InputError) as raised:
-        check("box", *wrong)
+        validate("box", *wrong)
     assert (
         str(raised.value)
         == "box has size=2.5; give a whole number, 1 or more; box has when=None; give seconds, 0 or more"
     )
     with pytest.raises(ToolDefinitionError, match=r"^size is 2\.5; give a whole number, 1 or more$"):
-        check("", wrong[0], error=ToolDefinitionError)
-    check("box", wrong[1])
+        validate("", wrong[0], error=ToolDefinitionError)
+    validate("box", wrong[1])
 
 
 class HalfAModel:
@@ -91,9 +91,9 @@ class HalfAModel:
 
 
 def test_a_model_that_has_one_method_is_told_the_other() -> None:
-    for kind, remedy in ((MODEL, ""), (maybe(MODEL), ", or None for none")):
+    for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
         with pytest.raises(InputError) as raised:
-            check("", ("the model", HalfAModel(), kind))
+            validate("", ("the model", HalfAModel(), kind))
         said = "the model is <half>, which has no acomplete; give a model, such as OpenAICompatible('gpt-5-mini')"
         assert str(raised.value) == f"{said}{remedy}"
     assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
@@ -101,11 +101,11 @@ def test_a_model_that_has_one_method_is_told_the_other() -> None:
 
 @pytest.mark.parametrize("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
 def test_several_of_a_class_become_a_tuple(several: Any) -> None:
-    assert each("stop", several, str, "texts") == ("a", "b")
+    assert validate_each("stop", several, str, "strings") == ("a", "b")
 
 
 @pytest.mark.parametrize("wrong", ["ab", b"ab", None, 3, ["a", 3]])
 def test_one_instead_of_several_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError) as raised:
-        each("stop", wrong, str, "texts")
-    assert str(raised.value) == f"stop is {wrong!r}; give a list of texts"
+        validate_each("stop", wrong, str, "strings")
+    assert str(raised.value) == f"stop is {wrong!r}; give a list of strings"

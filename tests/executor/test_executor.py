@@ -279,7 +279,7 @@ def test_an_agent_without_a_model_is_told_that_nobody_answers(run: Run) -> None:
     agent = create_tool_calling_agent(ScriptedModel([]), [])
     from graphexec import Agent
 
-    with pytest.raises(MissingHandlerError, match="nobody answers CallModel; pass handlers="):
+    with pytest.raises(MissingHandlerError, match="no handler answers CallModel; pass handlers="):
         run(AgentExecutor(agent=Agent(agent.ask, agent.read), tools=[]))
 
 

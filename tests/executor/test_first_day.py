@@ -108,7 +108,7 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
             r"handle_parsing_errors is .* a function \(def\) of the error",
         ),
         ({"trim_intermediate_steps": asyncio.sleep}, r"trim_intermediate_steps is .* a function \(def\) of the steps"),
-        ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a text"),
+        ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a string"),
         ({"memory": []}, "memory is .*; make one with BufferMemory"),
     ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
@@ -141,15 +141,18 @@ def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: AgentFinish(anything("no")), r"AgentFinish was given 'no'; write AgentFinish\(\{'output': ...\}\)"),
-        (lambda: AgentFinish(anything(None)), "AgentFinish was given None; write"),
+        (
+            lambda: AgentFinish(anything("no")),
+            r"AgentFinish: return_values='no' is invalid; write AgentFinish\(\{'output': ...\}\)",
+        ),
+        (lambda: AgentFinish(anything(None)), "AgentFinish: return_values=None is invalid; write"),
         (
             lambda: AgentAction(anything(echo), "a"),
-            "AgentAction was given the tool <.*echo.*>; write its name",
+            "AgentAction: tool=<.*echo.*> is invalid; pass the tool's name",
         ),
         (
             lambda: AgentAction("echo", anything(["a"])),
-            r"AgentAction was given the input \['a'\]; write a text",
+            r"AgentAction: tool_input=\['a'\] is invalid; pass a string",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def test_whatever_was_done_before_a_round_done_so_often_is_seen(letters: str, ro
 
 def test_the_same_tool_input_and_result_are_the_same_whatever_else_differs() -> None:
     one = AgentStep(AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
-    same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", told="A, as I said")
+    same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, as I said")
     assert repeated([one, same], 3) == 2
     for other in (
         AgentStep(AgentAction("see", {"at": "a"}), "A"),
@@ -206,7 +206,7 @@ def test_the_model_is_warned_before_it_is_stopped_and_may_think_better_of_it() -
     assert f"Observation: hi\n{warning}" in asked[2]
     # What was observed is what it was.
     assert [step.observation for step in result.steps] == ["hi", "hi"]
-    assert [step.told for step in result.steps] == [None, f"hi\n{warning}"]
+    assert [step.model_text for step in result.steps] == [None, f"hi\n{warning}"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_it_is_warned_and_stopped_after_as_many_times_as_one_says(
     assert isinstance(result.ending, StoppedResponse)
     assert result.ending.limit == Exhausted(REPEATS, stop_after, stop_after)
     assert len(result.steps) == stop_after
-    assert [step.told is not None for step in result.steps].count(True) == warned
+    assert [step.model_text is not None for step in result.steps].count(True) == warned
 
 
 def test_two_steps_in_turn_are_a_repetition() -> None:
@@ -238,7 +238,7 @@ def test_a_run_that_does_something_else_each_time_is_left_alone() -> None:
 
     result = watched(decide).run("q")
     assert isinstance(result.ending, AgentFinish)
-    assert all(step.told is None for step in result.steps)
+    assert all(step.model_text is None for step in result.steps)
 
 
 @tool
@@ -338,5 +338,5 @@ def test_the_node_is_pure_and_keeps_the_inputs() -> None:
     made: Any = graph["notice_repeats"].function
     warned = made(Ready(run))
     assert warned.run.inputs == {"input": "q"}
-    assert run.steps[-1].told is None
+    assert run.steps[-1].model_text is None
     assert made(Ready(run)) == warned

@@ -68,15 +68,15 @@ def test_other_things_than_a_model_and_tools_are_refused(create: Callable[..., A
 
 # Options of one kind have one name in every agent, and are refused in the same words.
 OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "prompt": ((None, 3, b"x", ["x"]), "the prompt is {!r}; give a text"),
-    "question": ((None, 3, b"x", ["x"]), "the question is {!r}; give a text"),
-    "tool_response": ((None, 3, b"x", ["x"]), "the tool_response is {!r}; give a text"),
-    "system": ((None, 3, b"x", ["x"]), "system is {!r}; give a text"),
-    "ai_prefix": ((None, 3, b"x", ["x"]), "ai_prefix is {!r}; give a text"),
+    "prompt": ((None, 3, b"x", ["x"]), "the prompt is {!r}; give a string"),
+    "question": ((None, 3, b"x", ["x"]), "the question is {!r}; give a string"),
+    "tool_response": ((None, 3, b"x", ["x"]), "the tool_response is {!r}; give a string"),
+    "system": ((None, 3, b"x", ["x"]), "system is {!r}; give a string"),
+    "ai_prefix": ((None, 3, b"x", ["x"]), "ai_prefix is {!r}; give a string"),
     "examples": ((None, 3, "x", ["x"]), "examples is {!r}; give a list of WorkedExample(question, calls, answer)"),
-    "stop": ((None, 3, "x", b"x", [3]), "stop is {!r}; give a list of texts"),
+    "stop": ((None, 3, "x", b"x", [3]), "stop is {!r}; give a list of strings"),
     "protocol": ((None, 3, "text", []), "protocol is {!r}; give 'chat' or 'completion'"),
-    "history": ((None, 3, b"x", ["x"]), "history is {!r}; give a text"),
+    "history": ((None, 3, b"x", ["x"]), "history is {!r}; give a string"),
 }
 
 
@@ -143,7 +143,7 @@ def test_a_history_without_a_name_is_refused() -> None:
 def test_the_keys_of_an_agent_of_ones_own_are_a_list(keys: str) -> None:
     made: Any = create_structured_agent(ScriptedModel([]), [echo])
     wrong: Any = {keys: "question"}
-    with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of texts"):
+    with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of strings"):
         chat_agent(made.ask, made.read, ScriptedModel([]), **wrong)
 
 

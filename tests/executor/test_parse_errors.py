@@ -150,7 +150,7 @@ def test_a_policy_that_returns_no_text_is_told_so(run: Callable[[AgentExecutor],
 
 @pytest.mark.parametrize("policy", [None, 0, 1, 3, [True]])
 def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
-    with pytest.raises(InputError, match="give True, False, a text, or a function"):
+    with pytest.raises(InputError, match="give True, False, a string, or a function"):
         AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=policy)
 
 

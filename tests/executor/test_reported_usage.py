@@ -83,9 +83,7 @@ in_every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("value", INVALID_TOKENS, ids=lambda value: "-10**5000" if type(value) is int else repr(value))
 def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: Callable[..., Any]) -> None:
     executor = executor_of(Hostile(replies({field: value}), before=2), max_tokens=10)
-    with pytest.raises(
-        ModelError, match=f"the model Hostile returned a reply whose {field} is .*; give a whole"
-    ) as caught:
+    with pytest.raises(ModelError, match=f"the model Hostile returned a reply with {field}=.*; pass a whole") as caught:
         way(executor)
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
@@ -100,13 +98,13 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
 @pytest.mark.parametrize("cost", INVALID_COSTS, ids=lambda value: "10**5000" if type(value) is int else repr(value))
 def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
     executor = executor_of(Hostile(replies({"cost": cost})), max_cost=1)
-    with pytest.raises(ModelError, match=r"the model Hostile returned a reply whose cost is .*; give a finite number"):
+    with pytest.raises(ModelError, match=r"the model Hostile returned a reply with cost=.*; pass a finite number"):
         way(executor)
 
 
 @pytest.mark.parametrize("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
 def test_usage_of_another_class_is_refused(usage: Any) -> None:
-    with pytest.raises(ModelError, match=r"whose usage is .*; give Usage"):
+    with pytest.raises(ModelError, match=r"with usage=.*; pass Usage"):
         executor_of(Hostile(ModelReply(ACT, usage=usage))).run("go")
 
 
@@ -135,22 +133,22 @@ WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("value", [0.01, None, "3"])
 def test_wrappers_refuse_invalid_usage_of_the_model_inside(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))
-    with pytest.raises(InvalidReplyError, match="the model Hostile returned a reply whose prompt_tokens is "):
+    with pytest.raises(InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
         model.complete(CompletionRequest("?"))
 
 
 def test_price_that_a_float_cannot_hold_is_refused() -> None:
     model = priced(ScriptedModel([ModelReply("a", usage=Usage(10**5000, 0))]), Price(1.5, 1))
-    with pytest.raises(InvalidReplyError, match="whose cost is inf; give a finite number"):
+    with pytest.raises(InvalidReplyError, match="with cost=inf; pass a finite number"):
         model.complete(CompletionRequest("?"))
 
 
 @pytest.mark.parametrize("fields", [{"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan}])
 def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None:
     limits = agent_limits(tokens=10)
-    with pytest.raises(ModelError, match=f"whose {next(iter(fields))} is "):
+    with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):
         run(PROMPTS, Prompt(), make_run_context({CallModel: lambda call: replies(fields)}, limits=limits))
     state = advance(PROMPTS, begin(PROMPTS, Prompt()), limits)
     assert isinstance(state, PendingEffect)
-    with pytest.raises(ModelError, match=f"whose {next(iter(fields))} is "):
+    with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):
         state.reply(replies(fields))

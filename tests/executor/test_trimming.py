@@ -127,5 +127,5 @@ def test_a_way_to_return_directly_that_there_is_not_is_refused(policy: Any) -> N
 
 @pytest.mark.parametrize("policy", [None, 3])
 def test_a_policy_of_parse_errors_that_there_is_not_is_refused(policy: Any) -> None:
-    with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a text, or a func"):
+    with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a string, or a func"):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=policy)

@@ -130,7 +130,7 @@ def test_the_first_executor_is_as_it_was() -> None:
     assert "approve" in guarded.graph
     assert "approve" not in plain.graph
     assert plain.run("q").output == "done"
-    with pytest.raises(MissingHandlerError, match="nobody answers AskHuman; pass handlers="):
+    with pytest.raises(MissingHandlerError, match="no handler answers AskHuman; pass handlers="):
         guarded.run("q")
 
 

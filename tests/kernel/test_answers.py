@@ -197,7 +197,7 @@ def test_it_goes_on_if_that_one_has_finished() -> None:
     limits = Limits(seconds=2)
     done = ended(BOTH, asking(BOTH, Left(1), limits).cut(at=2.0, finished=(Cut(), "yes")), limits)
     assert isinstance(done.outcome, Total)
-    assert done.outcome.text.endswith("status='cut', return_direct=False, told=None, error=None) yes")
+    assert done.outcome.text.endswith("status='cut', return_direct=False, model_text=None, error=None) yes")
 
 
 # ---- what an opaque node returns

@@ -147,10 +147,10 @@ def test_the_error_says_what_was_asked_for_and_what_is_declared() -> None:
         return str(caught.value)
 
     assert text(2, 3) == (
-        "fetch asked for 3 effects in one visit and declares exactly 2; ask for as many, or change asks="
+        "fetch asked for 3 effects in one visit but declares exactly 2; ask for that many, or change asks="
     )
     assert text((1, 2)) == (
-        "fetch asked for 0 effects in one visit and declares 1 to 2; ask for as many, or change asks="
+        "fetch asked for 0 effects in one visit but declares 1 to 2; ask for that many, or change asks="
     )
 
 

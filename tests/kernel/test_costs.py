@@ -84,7 +84,7 @@ def test_small_money_is_told_in_six_figures() -> None:
 
 @pytest.mark.parametrize("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
 def test_invalid_cost_is_refused(cost: Any) -> None:
-    with pytest.raises(InvalidReplyError, match=r"whose cost is .*; give a finite number, 0 or more, or None"):
+    with pytest.raises(InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
         run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), cost))
 
 
@@ -116,8 +116,8 @@ def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: l
 @pytest.mark.parametrize(
     ("cost", "result"),
     [
-        (0, "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"),
-        (0.0, "the limit cost is 0, and what a call costs is known after it; give money above 0, or model_calls=0"),
+        (0, "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"),
+        (0.0, "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"),
         (-1, "the limit cost is -1; give 0 or more"),
         (math.nan, "the limit cost is nan; give 0 or more"),
         (math.inf, "the limit cost is infinite; give None for no limit"),

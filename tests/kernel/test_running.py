@@ -234,7 +234,7 @@ def test_resumed_run_keeps_what_is_spent(way: Way) -> None:
 
 @in_every_way
 def test_effect_without_handler_is_an_error(way: Way) -> None:
-    with pytest.raises(MissingHandlerError, match="nobody answers Question; pass handlers=") as caught:
+    with pytest.raises(MissingHandlerError, match="no handler answers Question; pass handlers=") as caught:
         way(INTERVIEW, Topic("tea"))
     assert caught.value.effect == Question("tea 0 0")
 

@@ -211,7 +211,7 @@ def test_who_forgets_from_is_told_to_write_it() -> None:
 
     machine = graph(edges(forgetful, on(Total, END) | on(Stopped, END)), start=forgetful)
     with pytest.raises(
-        UndeclaredEffectError, match="forgetful yielded a generator, which is no effect; write reply = yield from"
+        UndeclaredEffectError, match="forgetful yielded a generator instead of an effect; write reply = yield from"
     ):
         run(machine, Left(1), served([]))
 
@@ -256,7 +256,7 @@ def test_an_effect_that_nobody_answers_is_said_with_what_to_pass() -> None:
         run_script(lambda: Script(INTERVIEW, Topic("tea"), nobody()))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
-        "nobody answers Question; pass handlers={Question: a function from Question to its reply}"
+        "no handler answers Question; pass handlers={Question: a function from Question to its reply}"
     )
 
 
@@ -278,7 +278,7 @@ BOTH = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
 
 def test_a_batch_of_which_one_has_no_handler_is_not_begun() -> None:
     calls: list[object] = []
-    with pytest.raises(MissingHandlerError, match="nobody answers Fetch"):
+    with pytest.raises(MissingHandlerError, match="no handler answers Fetch"):
         run_script(lambda: Script(BOTH, Left(1), served(calls)))
     assert calls == []
 

@@ -140,11 +140,11 @@ def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(InputError) as raised:
         memory.save({"input": "a", "topic": "b"}, {"output": "c"})
     assert str(raised.value) == (
-        "WindowMemory's input_key is question, which the inputs have not; the keys there are: input, topic; "
+        "WindowMemory's input_key is question, which is missing from the inputs; the keys are: input, topic; "
         "name one of them"
     )
     assert raised.value.missing == ("question",)
-    with pytest.raises(InputError, match="output_key is output, which the outputs have not; the keys there are: none"):
+    with pytest.raises(InputError, match="output_key is output, which is missing from the outputs; the keys are: none"):
         asyncio.run(memory.asave({"question": "a"}, {}))
     assert memory.history.turns() == ()
 

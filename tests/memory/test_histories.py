@@ -149,9 +149,9 @@ def test_processes_that_write_at_once_lose_no_turn_and_readers_see_only_whole_on
         (b"", "it is not JSON"),
         (b"\xff\xfe", "it is not JSON: 'utf-8' codec"),
         (b"[" * 100_000, "it is not JSON"),
-        (b'["in", "out"]', "it has not the texts input and output"),
-        (b'{"input": "in"}', "it has not the texts input and output"),
-        (b'{"input": "in", "output": 7}', "it has not the texts input and output"),
+        (b'["in", "out"]', "it does not have the strings input and output"),
+        (b'{"input": "in"}', "it does not have the strings input and output"),
+        (b'{"input": "in", "output": 7}', "it does not have the strings input and output"),
     ],
 )
 def test_a_line_that_is_no_turn_is_named_and_nothing_is_lost(line: bytes, why: str, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_line_that_is_no_turn_is_named_and_nothing_is_lost(line: bytes, why: s
     file.write_bytes(good + line + b"\n" + good)
     with pytest.raises(InputError) as raised:
         history.turns()
-    assert str(raised.value).startswith(f"{file}, line 2, is no turn: {why}")
+    assert str(raised.value).startswith(f"{file}, line 2, is not a turn: {why}")
     history.add(turn(2))
     assert file.read_bytes().startswith(good + line + b"\n" + good)
     file.write_bytes(file.read_bytes().replace(line + b"\n", b"", 1))
@@ -175,7 +175,7 @@ def test_a_last_line_that_a_crash_cut_short_does_not_spoil_the_next_turn(tmp_pat
     file.write_bytes(b'{"input": "a", "out')
     history.add(turn(2))
     assert file.read_bytes() == b'{"input": "a", "out\n{"input": "in2", "output": "out2"}\n'
-    with pytest.raises(InputError, match="line 1, is no turn"):
+    with pytest.raises(InputError, match="line 1, is not a turn"):
         history.turns()
 
 
@@ -209,7 +209,7 @@ def test_what_is_no_database_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     history = SQLiteHistory(file, conversation="me")
     calls: list[Callable[[], Any]] = [history.turns, lambda: history.add(turn(1)), history.clear]
     for call in calls:
-        with pytest.raises(InputError, match="is no SQLite database: file is not a database; mend it") as raised:
+        with pytest.raises(InputError, match="is not an SQLite database: file is not a database; repair it") as raised:
             call()
         assert str(file) in str(raised.value)
     assert file.read_bytes() == before
@@ -230,10 +230,10 @@ def test_what_the_database_itself_forbids_is_told_in_its_own_words(tmp_path: Pat
 def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path], History], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory; name a file in it"):
         history(tmp_path)
-    with pytest.raises(InputError, match=r"is in no directory that there is; make .*missing first"):
+    with pytest.raises(InputError, match=r"is in a directory that does not exist; create .*missing first"):
         history(tmp_path / "missing" / "turns")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"is in no directory that there is; make .*file first"):
+    with pytest.raises(InputError, match=r"is in a directory that does not exist; create .*file first"):
         history(tmp_path / "file" / "turns")
     with pytest.raises(InputError, match=r"path .*xxx cannot be used: File name too long; name another file"):
         history(tmp_path / ("x" * 300))
@@ -256,7 +256,7 @@ def test_a_path_that_may_not_be_written_to_is_found_out_at_once(
     monkeypatch.setattr(os, "access", may_not)
     (tmp_path / "there").touch()
     for name in ("there", "new"):
-        with pytest.raises(InputError, match=rf"{name} cannot be written to; give this user the right to, or name ano"):
+        with pytest.raises(InputError, match=rf"{name} cannot be written; give this user write permission"):
             history(tmp_path / name)
     assert asked == [tmp_path / "there", tmp_path], "the file itself, or where it is to be made"
 
@@ -266,7 +266,7 @@ def test_a_database_that_cannot_be_opened_any_more_is_named(tmp_path: Path) -> N
     folder.mkdir()
     history = SQLiteHistory(folder / "turns", conversation="me")
     folder.rmdir()
-    with pytest.raises(InputError, match=r"the database .*turns cannot be used: .*; name a file in a folder that can"):
+    with pytest.raises(InputError, match=r"the database .*turns cannot be used: .*; name a file in a writable folder"):
         history.add(turn(1))
 
 
@@ -292,7 +292,7 @@ def test_a_history_that_nobody_wrote_to_has_no_turns_and_makes_no_file_of_lines(
 
 
 def test_a_turn_is_text() -> None:
-    with pytest.raises(InputError, match="Turn's output is of the class int; pass text"):
+    with pytest.raises(InputError, match="Turn's output is of the class int; pass a string"):
         # Wrong on purpose: what a caller without a type checker passes.
         Turn("a", 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

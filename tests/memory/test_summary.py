@@ -75,7 +75,7 @@ def test_older_turns_become_a_summary_and_the_last_stay_as_they_were_said() -> N
     assert told(memory) == "Summary: They met and talked.\nAda: in3\nBot: out3"
     asked = prompt_of(model.requests[1])
     assert "between Ada and Bot" in asked
-    assert "The notes so far:\nThey met.\n\nWhat was said since:\nAda: in2\nBot: out2\n\n" in asked
+    assert "The notes so far:\nThey met.\n\nThe conversation since then:\nAda: in2\nBot: out2\n\n" in asked
     model.assert_complete()
 
     messages = SummaryMemory(model, history=history, summaries=summaries, as_messages=True)
@@ -182,7 +182,7 @@ def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
 def test_a_summary_that_failed_says_why() -> None:
     failed = SummaryFailed(RateLimitError("too many requests"))
     assert str(failed) == (
-        "the summary failed with RateLimitError: too many requests; the turns are told as they were said"
+        "the summary failed with RateLimitError: too many requests; the original turns are used instead"
     )
 
 
@@ -326,7 +326,7 @@ def test_a_save_that_is_cancelled_keeps_its_turn_and_leaves_the_next_one_free_to
     [
         ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
         ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
-        ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has {topic}, which nothing fills"),
+        ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
         ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
     ],
 )

@@ -42,7 +42,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (BufferMemory, {"history": MemoryHistory}, f"BufferMemory has history=MemoryHistory, a class; {A_HISTORY}"),
     *(
-        (BufferMemory, {option: 3}, f"BufferMemory has {option}=3; give a text")
+        (BufferMemory, {option: 3}, f"BufferMemory has {option}=3; give a string")
         for option in ("key", "input_key", "output_key", "human", "ai")
     ),
     (BufferMemory, {"as_messages": "yes"}, "BufferMemory has as_messages='yes'; give True or False"),
@@ -53,7 +53,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (
         partial(SummaryMemory, MODEL),
         {"prompt": 3},
-        "the prompt is 3; give a text",
+        "the prompt is 3; give a string",
     ),
     (
         partial(SummaryMemory, MODEL),
@@ -62,11 +62,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (partial(SummaryMemory, MODEL), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
     *(
-        (make, {"path": wrong}, f"{owner} has path={wrong!r}; give a path, as a text or a Path")
+        (make, {"path": wrong}, f"{owner} has path={wrong!r}; give a path, as a string or a Path")
         for wrong in (3, None, b"turns", "")
         for make, owner in [(FileHistory, "FileHistory"), (partial(SQLiteHistory, conversation="me"), "SQLiteHistory")]
     ),
-    (partial(SQLiteHistory, "turns"), {"conversation": 7}, "SQLiteHistory has conversation=7; give a text"),
+    (partial(SQLiteHistory, "turns"), {"conversation": 7}, "SQLiteHistory has conversation=7; give a string"),
 ]
 
 

@@ -21,7 +21,7 @@ from graphexec.errors import (
 )
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models import Retried, ScriptedModel, retrying
-from graphexec.runtime.threads import in_thread, somebody_waits
+from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from tests.models.actors import HELLO, FakeTime
 from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard, streamed
 
@@ -240,8 +240,8 @@ def test_a_call_that_nobody_waits_for_any_more_is_not_made_again() -> None:
         finally:
             ended.set()
 
-    with somebody_waits() as waiter:
-        future = in_thread(call, waiter)
+    with open_cancel_scope() as waiter:
+        future = start_in_thread(call, waiter)
         assert asked.wait(10)
     # It would sleep for half a minute at least.
     assert ended.wait(10)

@@ -57,10 +57,10 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         f"cached has model=MemoryCache(max_entries=None); {A_MODEL}; "
         f"cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
     ),
-    (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a text"),
+    (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a string"),
     *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
     *(
-        (SQLiteCache, (path,), {}, f"SQLiteCache has path={path!r}; give a path, as a text or")
+        (SQLiteCache, (path,), {}, f"SQLiteCache has path={path!r}; give a path, as a string or")
         for path in (3, None, "")
     ),
     (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
@@ -97,20 +97,20 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     *((priced, (MODEL, wrong), {}, f"priced has prices={wrong!r}; {PRICES}") for wrong in (3, None, {}, {"a": 3})),
     *((ScriptedModel, (wrong,), {}, f"ScriptedModel has replies={wrong!r}; give a list of") for wrong in ("hello", 3)),
     *(
-        (ScriptedModel, ([wrong],), {}, f"ScriptedModel has a reply={wrong!r}; give a text, a ModelReply, a ToolCall")
+        (ScriptedModel, ([wrong],), {}, f"ScriptedModel has a reply={wrong!r}; give a string, a ModelReply, a ToolCall")
         for wrong in (3, None, ["a text"], {"content": "a text"})
     ),
     (ScriptedModel, ([ValueError],), {}, "ScriptedModel has a reply=ValueError, a class; give"),
-    (LocalModel, (3,), {}, "LocalModel has path=3; give a path, as a text or a Path, or None for named weights"),
+    (LocalModel, (3,), {}, "LocalModel has path=3; give a path, as a string or a Path, or None for named weights"),
     (LocalModel, (), {"threads": 0}, f"LocalModel has threads=0; {A_COUNT}"),
     (LocalModel, (), {"context": "big"}, f"LocalModel has context='big'; {A_COUNT}"),
     (LocalModel, (), {"download": "no"}, "LocalModel has download='no'; give True or False"),
 ]
 
 WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
-    ({"model": None}, "model=None; give a name, as a text"),
-    ({"model": " "}, "model=' '; give a name, as a text"),
-    ({"base_url": b"http://127.0.0.1"}, "base_url=b'http://127.0.0.1'; give a text, or None for"),
+    ({"model": None}, "model=None; give a name, as a string"),
+    ({"model": " "}, "model=' '; give a name, as a string"),
+    ({"base_url": b"http://127.0.0.1"}, "base_url=b'http://127.0.0.1'; give a string, or None for"),
     ({"temperature": "hot"}, "temperature='hot'; give a number, 0 or more, or None for the server's"),
     ({"max_tokens": 0}, f"max_tokens=0; {A_COUNT}, or None for"),
     ({"timeout": "3"}, "timeout='3'; give seconds above 0"),
@@ -149,7 +149,7 @@ def test_a_client_of_the_other_kind_is_refused(make: Any) -> None:
 @pytest.mark.parametrize("key", [b"sk-secret", ["sk-secret"]])
 def test_a_key_that_is_no_text_is_shown_nowhere(key: Any) -> None:
     with pytest.raises(
-        InputError, match=r"OpenAICompatible has an api_key of the class (bytes|list); give a text"
+        InputError, match=r"OpenAICompatible has an api_key of the class (bytes|list); give a string"
     ) as it:
         OpenAICompatible("tiny", api_key=key)
     assert "sk-secret" not in str(it.value)

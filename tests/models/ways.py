@@ -11,7 +11,7 @@ import pytest
 
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models import WrappedModel
-from graphexec.runtime.progress import Listener, heard_by
+from graphexec.runtime.progress import Listener, listen_with
 from tests.models.actors import HELLO, FakeTime, whole
 
 Ask = Callable[..., ModelReply]
@@ -48,7 +48,7 @@ both_streams = pytest.mark.parametrize("ask", [streamed, streamed_in_a_loop])
 def overheard() -> Generator[list[object], None, None]:
     """What is reported inside."""
     news: list[object] = []
-    with heard_by(Listener(news.append)):
+    with listen_with(Listener(news.append)):
         yield news
 
 

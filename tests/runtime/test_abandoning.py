@@ -12,7 +12,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, Limits, tool
 from graphexec.errors import AbandonedError
 from graphexec.runtime import IO, RunOptions
-from graphexec.runtime.threads import in_thread, somebody_waits
+from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
 
 # Seconds that a test waits for what has to happen at once.
@@ -113,11 +113,11 @@ def test_whoever_waits_for_a_call_leaves_with_whoever_waits_for_him() -> None:
 
     def inner() -> None:
         begun.set()
-        with somebody_waits() as waiter, waiter.heard_by(left.set):
+        with open_cancel_scope() as waiter, waiter.on_cancel(left.set):
             left.wait(LONG)
 
-    with somebody_waits() as outer:
-        done = in_thread(inner, outer)
+    with open_cancel_scope() as outer:
+        done = start_in_thread(inner, outer)
         assert begun.wait(LONG)
     done.result(LONG)
     assert left.is_set()

@@ -39,7 +39,7 @@ from graphexec import (
 from graphexec.effects import TOOL_CALLS, CallTool
 from graphexec.runtime import IO, Handler, RunContext, arun, astream, current_call, report, run, stream, threads
 from graphexec.runtime.handlers import handlers_for
-from graphexec.runtime.tasks import from_thread
+from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
 from tests.executor.actors import until
 
@@ -77,7 +77,7 @@ def both(name: str, blocking: Callable[[], Any]) -> list[AnyTool]:
     """The tool as `def` and as `async def`."""
 
     async def awaiting() -> Any:
-        return await from_thread(blocking)
+        return await call_in_thread(blocking)
 
     return [named(name, blocking), named(name, awaiting)]
 
@@ -443,7 +443,7 @@ def test_an_instant_failure_takes_in_what_has_just_finished(
         # What is begun in a thread that was used already runs when that is done with the reply.
         while len(pool.running) > (seconds is not None):
             threading.Event().wait(0.001)
-        threads.in_thread(int).result(LONG)
+        threads.start_in_thread(int).result(LONG)
         raise OSError("it broke")
 
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}

@@ -20,7 +20,7 @@ from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import IO, Handler, RunContext, arun, astream, make_run_context, report, run, stream
-from graphexec.runtime.progress import Listener, heard_by, pieces_wanted
+from graphexec.runtime.progress import Listener, listen_with, wants_pieces
 from tests.drivers import LIVE, FakeClock, Script, run_script
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
 
@@ -101,7 +101,7 @@ def test_nobody_listens_to_a_run_that_nobody_watches() -> None:
     wanted: list[bool] = []
 
     def answered(question: Question) -> str:
-        wanted.append(pieces_wanted())
+        wanted.append(wants_pieces())
         report("to nobody")
         return "42"
 
@@ -152,11 +152,11 @@ def test_before_an_exception_what_was_reported_is_seen(how: str, pieces: bool, k
 def test_a_listener_hears_what_is_reported_inside_and_no_longer() -> None:
     heard: list[object] = []
     report("before")
-    with heard_by(Listener(heard.append)):
+    with listen_with(Listener(heard.append)):
         report("inside")
-        with heard_by(Listener(heard.append, pieces=True)):
-            assert pieces_wanted()
-        assert not pieces_wanted()
+        with listen_with(Listener(heard.append, pieces=True)):
+            assert wants_pieces()
+        assert not wants_pieces()
     report("after")
     assert heard == ["inside"]
 

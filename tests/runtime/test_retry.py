@@ -19,7 +19,7 @@ from graphexec.runtime import ASYNC, BLOCKING, IO
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
-from graphexec.runtime.threads import in_thread, somebody_waits
+from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 
 waits = st.floats(0, 1e300)
 
@@ -174,8 +174,8 @@ def test_an_abandoned_thread_makes_no_further_attempt() -> None:
     async def run() -> int:
         return await retry(one, policy(), BLOCKING, announce=leave, sleep=one.sleep)
 
-    with somebody_waits() as waiter:
-        error = in_thread(lambda: run_sync(run()), waiter).exception(10)
+    with open_cancel_scope() as waiter:
+        error = start_in_thread(lambda: run_sync(run()), waiter).exception(10)
     assert isinstance(error, AbandonedError)
     assert (one.made, one.slept) == (1, [])
 

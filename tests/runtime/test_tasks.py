@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, Snapshot, snapshot_of, tool
-from graphexec.runtime.tasks import TaskCrew, abandon, start
+from graphexec.runtime.tasks import CallTaskGroup, abandon, start
 from tests.executor.actors import act, answer, scripted
 
 # Seconds that a test waits for what has to happen at once.
@@ -84,10 +84,10 @@ async def fail() -> None:
 
 def test_failure_that_nobody_takes_is_not_reported() -> None:
     async def main() -> None:
-        async with TaskCrew[None]() as crew:
-            crew.start(0, fail)
-            crew.start(1, fail)
-            await crew.take(None)
+        async with CallTaskGroup[None]() as group:
+            group.start(0, fail)
+            group.start(1, fail)
+            await group.take(None)
 
     assert asyncio.run(reported(main)) == []
 

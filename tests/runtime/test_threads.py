@@ -18,7 +18,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, snapshot_of, tool
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
-from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, in_thread, somebody_waits
+from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
 
 # Seconds for what has to happen at once, and of the deadlines.
@@ -200,10 +200,10 @@ def test_nothing_runs_after_a_thread_error(how: str, left: int, pool: Any, monke
 
 def test_what_nobody_waits_for_is_not_begun(pool: Any) -> None:
     called: list[int] = []
-    with somebody_waits() as waiter:
+    with open_cancel_scope() as waiter:
         pass
     with pytest.raises(AbandonedError):
-        in_thread(lambda: called.append(1), waiter).result(LONG)
+        start_in_thread(lambda: called.append(1), waiter).result(LONG)
     assert called == []
     assert count_abandoned() == 0
 
@@ -214,7 +214,7 @@ def test_what_nobody_waits_for_is_not_begun(pool: Any) -> None:
 def test_threads_are_used_again(pool: Any) -> None:
     idents = set[int]()
     for _ in range(50):
-        idents.add(in_thread(threading.get_ident).result(LONG))
+        idents.add(start_in_thread(threading.get_ident).result(LONG))
     assert len(idents) == 1
     executor = executor_of(lambda: idents.add(threading.get_ident()), max_execution_time=LONG)
     for _ in range(20):
@@ -225,7 +225,7 @@ def test_threads_are_used_again(pool: Any) -> None:
 def test_idle_threads_end(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.001)
     before = graphexec_threads()
-    in_thread(int).result(LONG)
+    start_in_thread(int).result(LONG)
     eventually(lambda: graphexec_threads() <= before)
 
 

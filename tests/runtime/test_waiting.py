@@ -20,8 +20,8 @@ from graphexec.kernel.meters import GRACE
 from graphexec.runtime import arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.loop import TURN
-from graphexec.runtime.tasks import await_all, await_for, from_thread
-from graphexec.runtime.threads import NOT_DONE, in_thread, own_loop, wait_for, wait_for_all
+from graphexec.runtime.tasks import await_all, await_for, call_in_thread
+from graphexec.runtime.threads import NOT_DONE, run_on_own_loop, start_in_thread, wait_for, wait_for_all
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel.machines import (
     INTERVIEW,
@@ -146,7 +146,7 @@ def test_at_most_so_many_run_at_once_and_that_many_do(at_once: int) -> None:
     crowd = Crowd(at_once)
 
     async def together() -> None:
-        await await_all([from_thread(crowd.visit) for _ in range(at_once * 3)], None, at_once=at_once)
+        await await_all([call_in_thread(crowd.visit) for _ in range(at_once * 3)], None, at_once=at_once)
 
     asyncio.run(together())
     assert crowd.most == at_once
@@ -293,7 +293,7 @@ def test_stop_iteration_passes_through_a_thread_as_asyncio_has_it() -> None:
         raise StopIteration
 
     with pytest.raises(RuntimeError, match="raised StopIteration"):
-        asyncio.run(from_thread(fail))
+        asyncio.run(call_in_thread(fail))
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
@@ -363,7 +363,7 @@ def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: t
     async def cancel_and_stay() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: lost.append(context))
-        waiting = asyncio.create_task(from_thread(over.wait))
+        waiting = asyncio.create_task(call_in_thread(over.wait))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -479,7 +479,7 @@ def test_own_loop_raises_what_the_call_raises() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError, match="x"):
-        own_loop(fail)
+        run_on_own_loop(fail)
 
 
 def test_a_thread_that_is_abandoned_does_not_hold_up_the_end_of_the_program() -> None:
@@ -506,7 +506,7 @@ def test_threads_are_daemons_of_a_name() -> None:
         thread = threading.current_thread()
         return thread.daemon, thread.name
 
-    assert in_thread(here).result() == (True, "graphexec-call")
+    assert start_in_thread(here).result() == (True, "graphexec-call")
 
 
 def test_handlers_are_made_of_functions_and_left_alone_if_they_are_handlers() -> None:
@@ -527,7 +527,7 @@ def test_an_async_call_of_a_sync_run_is_cancelled_when_nobody_waits_for_it(sever
             raise
 
     def call() -> None:
-        own_loop(endless)
+        run_on_own_loop(endless)
 
     if several == 1:
         assert wait_for(call, 0.05) is NOT_DONE

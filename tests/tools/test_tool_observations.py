@@ -115,7 +115,7 @@ def gives(returned: object, **settings: Any) -> AnyTool:
 
 def told_of(one: AnyTool, **defaults: Any) -> str | None:
     result = reply_of(make_tool_handler({"give": one}, **defaults), CallTool("give", {}))
-    told: str | None = result.told
+    told: str | None = result.model_text
     return told
 
 
@@ -127,7 +127,7 @@ def test_of_an_observation_that_is_too_long_the_model_is_told_the_beginning() ->
         result = run(AgentExecutor(agent=create_react_agent(model, [one]), tools=[one]))
         assert result.steps[0].observation is page
         cut = "x" * 2_000 + "\n[... 12,345 more characters were cut; ask for less]"
-        assert result.steps[0].told == cut
+        assert result.steps[0].model_text == cut
         assert f"\nObservation: {cut}\nThought: " in prompt(model.requests[1])
 
 
@@ -142,7 +142,7 @@ def test_what_is_told_of_an_object_is_cut_as_its_json() -> None:
     station = Station("north")
     result = reply_of(make_tool_handler({"give": gives(station, max_observation=9)}), CallTool("give", {}))
     assert result.observation is station
-    assert result.told == '{"name":"\n[... 19 more characters were cut; ask for less]'
+    assert result.model_text == '{"name":"\n[... 19 more characters were cut; ask for less]'
 
 
 def in_our_words(error: Exception) -> str:
@@ -158,13 +158,13 @@ def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
 
     result = reply_of(make_tool_handler({"give": give}), CallTool("give", {}))
     assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
-    assert result.told == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
+    assert result.model_text == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
 
 
 def test_what_helps_to_mend_a_call_is_told_whole() -> None:
     handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
-        assert reply_of(handler, call).told is None
+        assert reply_of(handler, call).model_text is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
@@ -172,12 +172,12 @@ def test_what_is_told_is_never_longer_than_asked_for_and_its_note(observation: A
     result = reply_of(make_tool_handler({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
     whole = format_observation(observation)
     assert result.observation is observation
-    assert (result.told is None) == (len(whole) <= most)
-    if result.told is not None:
-        beginning, _, note = result.told.rpartition("\n")
+    assert (result.model_text is None) == (len(whole) <= most)
+    if result.model_text is not None:
+        beginning, _, note = result.model_text.rpartition("\n")
         assert beginning == whole[:most]
         assert note == f"[... {len(whole) - most} more characters were cut; ask for less]"
-        assert result.told.encode()
+        assert result.model_text.encode()
 
 
 @tool

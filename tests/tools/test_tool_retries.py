@@ -18,7 +18,7 @@ from graphexec import AgentExecutor, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import AbandonedError, ToolDefinitionError
 from graphexec.runtime import ASYNC
-from graphexec.runtime.progress import Listener, heard_by
+from graphexec.runtime.progress import Listener, listen_with
 from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
@@ -99,7 +99,7 @@ def test_a_tool_is_called_until_it_answers_and_never_more_often_than_it_may_be(
 ) -> None:
     one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
     news: list[Any] = []
-    with heard_by(Listener(news.append)):
+    with listen_with(Listener(news.append)):
         result = how(one) if how is called else asyncio.run(how(one))
     assert calls == list(range(1, min(retries, failures) + 2))
     assert [(one.tool, str(one.error), one.attempt) for one in news] == [
@@ -118,7 +118,7 @@ def test_the_news_of_a_retry_says_which_tool_what_it_raised_and_when_it_is_calle
     errors = [OSError("a"), OSError("b")]
     one, _ = flaky(*errors, retries=2, retry_wait=0.0001)
     news: list[object] = []
-    with heard_by(Listener(news.append)):
+    with listen_with(Listener(news.append)):
         how(one)
     assert news == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
 
@@ -141,7 +141,7 @@ def test_waits_double_up_to_a_minute() -> None:
         return loop_time()
 
     news: list[Any] = []
-    with heard_by(Listener(news.append)):
+    with listen_with(Listener(news.append)):
         seconds = run_virtually(main())
     assert [one.wait for one in news] == [8, 16, 32, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
     assert seconds == sum(one.wait for one in news)

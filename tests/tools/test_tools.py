@@ -314,9 +314,9 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"name": 3}, "a tool has name=3; give a name, as a text, or None for that of the function"),
-    ({"name": ""}, "a tool has name=''; give a name, as a text, or None for that of the function"),
-    ({"description": 3}, "a tool has description=3; give a text, or None for the docstring"),
+    ({"name": 3}, "a tool has name=3; give a name, as a string, or None for that of the function"),
+    ({"name": ""}, "a tool has name=''; give a name, as a string, or None for that of the function"),
+    ({"description": 3}, "a tool has description=3; give a string, or None for the docstring"),
     ({"return_direct": "no"}, "a tool has return_direct='no'; give True or False"),
     *(
         ({"timeout": wrong}, f"a tool has timeout={wrong}; give seconds above 0, or None for none")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from graphexec._arguments import TEXT, check
+from graphexec._arguments import STRING, validate
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
 from graphexec.agents.prompt import validate_tools
@@ -59,7 +59,7 @@ def create_conversational_agent(
     `{ai_prefix}`: the label before the agent's own words. The other options, and the errors raised, are those of
     `create_react_agent`; an empty `ai_prefix` is an `InputError`.
     """
-    check("", ("ai_prefix", ai_prefix, TEXT))
+    validate("", ("ai_prefix", ai_prefix, STRING))
     label = ai_prefix.strip()
     if not label:
         raise InputError(

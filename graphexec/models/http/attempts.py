@@ -20,7 +20,7 @@ from graphexec.models.http.failures import (
 )
 from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
-from graphexec.runtime.threads import sleep_while_waited_for
+from graphexec.runtime.threads import sleep_unless_cancelled
 
 # Seconds. Half a second lets a server breathe; beyond eight, waiting longer has stopped helping.
 FIRST_WAIT = 0.5
@@ -37,7 +37,7 @@ class Clock:
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = sleep_while_waited_for
+    sleep: Callable[[float], None] = sleep_unless_cancelled
     asleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def wait(self, seconds: float, io: IO) -> None:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
 from typing import ClassVar, Self
 
-from graphexec._arguments import NAME, TEXT, TIMEOUT, Constraint, check, having, maybe, number, whole
+from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, number, optional, validate, whole
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
@@ -19,7 +19,7 @@ from graphexec.models.http.failures import invalid_address_error, invalid_key_er
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 TEMPERATURE = number("a number, 0 or more")
-_CLIENT = having("a client", "build_request", "send")
+_CLIENT = has_methods("a client", "build_request", "send")
 # The two are told apart by how they are closed; one of the user's own may not say.
 _BLOCKING = Constraint(
     "an httpx.Client, or one like it",
@@ -109,20 +109,20 @@ class RemoteModel(ClosableModel):
         clock: Clock = REAL_TIME,
     ) -> None:
         owner, provider = type(self).__name__, self._dialect.provider
-        check(
+        validate(
             owner,
             ("model", model, NAME),
-            ("base_url", base_url, maybe(TEXT, f"{provider.base_url_variable} or the provider's own")),
-            ("temperature", temperature, maybe(TEMPERATURE, "the server's")),
-            ("max_tokens", max_tokens, maybe(whole(1), "the server's")),
+            ("base_url", base_url, optional(STRING, f"{provider.base_url_variable} or the provider's own")),
+            ("temperature", temperature, optional(TEMPERATURE, "the server's")),
+            ("max_tokens", max_tokens, optional(whole(1), "the server's")),
             ("timeout", timeout, TIMEOUT),
             ("max_retries", max_retries, whole(0)),
-            ("client", client, maybe(_BLOCKING, "one of its own")),
-            ("async_client", async_client, maybe(_ASYNC, "one of its own")),
+            ("client", client, optional(_BLOCKING, "one of its own")),
+            ("async_client", async_client, optional(_ASYNC, "one of its own")),
         )
         # What it is instead may hold the key, which is shown nowhere.
-        if not maybe(TEXT).fits(api_key):
-            raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a text, or None")
+        if not optional(STRING).fits(api_key):
+            raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a string, or None")
         self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
         # Tells its replies from another model's, in a cache.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from graphexec._arguments import FLAG, NAME, PATH, TEXT, TIMEOUT, check, maybe, whole
+from graphexec._arguments import FLAG, NAME, PATH, STRING, TIMEOUT, optional, validate, whole
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
 from graphexec.models.http.dialect import Piece, Sampling, bearer
@@ -70,16 +70,16 @@ class LocalModel(ClosableModel):
         chat_template: str | None = None,
         download: bool = True,
     ) -> None:
-        check(
+        validate(
             "LocalModel",
-            ("path", path, maybe(PATH, "named weights")),
+            ("path", path, optional(PATH, "named weights")),
             ("model", model, NAME),
             ("context", context, whole(1)),
             ("threads", threads, whole(1)),
-            ("temperature", temperature, maybe(TEMPERATURE, "llama.cpp's own")),
-            ("max_tokens", max_tokens, maybe(whole(1), "no limit")),
+            ("temperature", temperature, optional(TEMPERATURE, "llama.cpp's own")),
+            ("max_tokens", max_tokens, optional(whole(1), "no limit")),
             ("timeout", timeout, TIMEOUT),
-            ("chat_template", chat_template, maybe(TEXT, "that of the weights")),
+            ("chat_template", chat_template, optional(STRING, "that of the weights")),
             ("download", download, FLAG),
         )
         self._path = None if path is None else Path(path)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from graphexec._arguments import MODEL, PATH, TEXT, check, having, maybe, whole
+from graphexec._arguments import MODEL, PATH, STRING, has_methods, optional, validate, whole
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, load_as, parse_json, to_json_data
 from graphexec.messages import Model, ModelReply, Usage
@@ -44,7 +44,7 @@ class CacheStore(Protocol):
         """Keep an entry, in the place of an earlier one."""
 
 
-STORE = having("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
+STORE = has_methods("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
 
 
 class MemoryCache:
@@ -58,7 +58,7 @@ class MemoryCache:
     __slots__ = ("_entries", "_lock", "_max_entries")
 
     def __init__(self, max_entries: int | None = None) -> None:
-        check("MemoryCache", ("max_entries", max_entries, maybe(whole(1), "no limit")))
+        validate("MemoryCache", ("max_entries", max_entries, optional(whole(1), "no limit")))
         self._max_entries = max_entries
         self._entries: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class SQLiteCache:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         import sqlite3
 
-        check("SQLiteCache", ("path", path, PATH))
+        validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteCache is kept in a file and was given ':memory:'; use MemoryCache() for memory")
         # Absolute: the program may change its directory.
@@ -167,7 +167,9 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     In a store of yours a model's replies are found by its `identity` and `name`; raises `InputError` where both are
     missing. Finding a key costs the length of the conversation.
     """
-    check("cached", ("model", model, MODEL), ("store", store, maybe(STORE, "one of its own")), ("name", name, TEXT))
+    validate(
+        "cached", ("model", model, MODEL), ("store", store, optional(STORE, "one of its own")), ("name", name, STRING)
+    )
     told_apart = [name, identity(model)]
     if store is not None and not any(told_apart):
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from graphexec._arguments import MODEL, Constraint, check
+from graphexec._arguments import MODEL, Constraint, validate
 from graphexec.errors import InputError, ModelError, described
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
@@ -25,7 +25,7 @@ def with_fallbacks(
     They share the call's `timeout`: give a model that may hang a timeout of its own. A stream falls back only until its
     first piece. Raises `InputError` without `others`, and for invalid models.
     """
-    check("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
+    validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:
         raise InputError(f"with_fallbacks was given no model but {model_name(model)}; name the one to ask in its place")
     recoverable = recoverable_errors("with_fallbacks", on)

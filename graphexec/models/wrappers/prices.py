@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphexec._arguments import MODEL, Constraint, check, number
+from graphexec._arguments import MODEL, Constraint, number, validate
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply, Usage, check_reply
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name
@@ -25,7 +25,7 @@ class Price:
     completion: float
 
     def __post_init__(self) -> None:
-        check("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
+        validate("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
 
     def of(self, usage: Usage) -> float:
         """Return what these tokens cost; infinity where a float cannot hold it."""
@@ -53,7 +53,7 @@ def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
     model. A reply of another model raises `InputError`, after the call. The cost of a model that is not `priced` counts
     as zero, and a run with a `max_cost` refuses it. Raises `InputError` for invalid prices.
     """
-    check("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
+    validate("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
     known = prices if isinstance(prices, Price) else dict(prices)
 
     async def flow(call: ModelCall) -> ModelReply:

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 
-from graphexec._arguments import check, maybe, whole
+from graphexec._arguments import optional, validate, whole
 from graphexec.errors import InputError, TurnTimeoutError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
@@ -37,7 +37,7 @@ def rate_limited(
     if all(limit is None for _, limit in limits):
         raise InputError("rate_limited has no limit; give it per_second, per_minute or at_once")
     # Users without a type checker write per_second=0.5.
-    check("rate_limited", *((name, limit, maybe(whole(1), "no limit")) for name, limit in limits))
+    validate("rate_limited", *((name, limit, optional(whole(1), "no limit")) for name, limit in limits))
     gate = None if at_once is None else Gate(at_once)
     pace = Pace([(count, span) for count, span in ((per_second, 1.0), (per_minute, 60.0)) if count is not None])
 

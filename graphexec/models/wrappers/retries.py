@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from graphexec._arguments import SECONDS, check, whole
+from graphexec._arguments import SECONDS, validate, whole
 from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
@@ -35,7 +35,7 @@ def retrying(
     asks for more than 60 s. A stream is retried only until its first piece. The clients of servers retry by themselves:
     give them `max_retries=0`. Raises `InputError` for fewer than one attempt, and for invalid waits.
     """
-    check(
+    validate(
         "retrying",
         ("attempts", attempts, whole(1, "a whole number, 1 or more: the first attempt counts")),
         ("first_wait", first_wait, SECONDS),

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeAlias, final
 
-from graphexec._arguments import MODEL, check
+from graphexec._arguments import MODEL, validate
 from graphexec.errors import InputError, format_value
 from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta, check_reply
 from graphexec.models.http.attempts import REAL_TIME, Clock
@@ -102,7 +102,7 @@ class WrappedModel:
         instant: bool = False,
         clock: Clock = REAL_TIME,
     ) -> None:
-        check(kind, *(("model", model, MODEL) for model in models))
+        validate(kind, *(("model", model, MODEL) for model in models))
         self._kind = kind
         self._models = tuple(models)
         self._flow = flow

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
 
-from graphexec._arguments import check, whole
+from graphexec._arguments import validate, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
 from graphexec.kernel.graph import Graph, require_graph
@@ -133,7 +133,7 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     is not a graph.
     """
     require_graph(graph, "explore(executor.graph, ...)")
-    check("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
+    validate("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
     if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))
     stepping = Stepping(graph, limits, crashes)
