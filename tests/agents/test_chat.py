@@ -15,7 +15,7 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.agents.texts import names, objects, plain
-from tests.executor.actors import echo, messages, told_by_every_driver
+from tests.executor.actors import echo, messages, run_executor
 
 BLOB = '{"action": "search", "action_input": "cats"}'
 
@@ -166,7 +166,7 @@ def test_it_runs_alike_in_every_driver() -> None:
         model = ScriptedModel(['```{"action": "echo", "action_input": "a"}```', "what?", "Final Answer: done"])
         return AgentExecutor(agent=create_chat_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert [step.status for step in told.outcome.steps] == ["ok", "parse_error"]
 
 

@@ -17,7 +17,7 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.agents.texts import names, objects, plain
-from tests.executor.actors import echo, messages, told_by_every_driver
+from tests.executor.actors import echo, messages, run_executor
 
 BLOB = '{"action": "echo", "action_input": "a"}'
 
@@ -117,7 +117,7 @@ def test_the_conversation_is_instructions_question_replies_and_what_tools_return
         )
         return AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors="Again!")
 
-    assert told_by_every_driver(executor).outcome.output == "done"
+    assert run_executor(executor).outcome.output == "done"
     for model in models:
         request = model.requests[-1]
         assert messages(request) == [

@@ -12,7 +12,7 @@ from graphexec.errors import InputError
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.texts import names, plain
-from tests.executor.actors import echo, observations, prompt, told_by_every_driver
+from tests.executor.actors import echo, observations, prompt, run_executor
 
 
 @given(names(), plain())
@@ -85,7 +85,7 @@ def test_the_model_continues_one_text() -> None:
         agent = create_mrkl_agent(models[-1], [echo], prompt="{tools}|{tool_names}|{input}|{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[echo])
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert (told.outcome.output, observations(told)) == ("done", ["a"])
     head = "echo(text: string) - Say it again.|echo|q|"
     for model in models:

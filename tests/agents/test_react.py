@@ -14,7 +14,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, creat
 from graphexec.agents.react import read
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo, fail, observations, prompt, told_by_every_driver
+from tests.executor.actors import echo, fail, observations, prompt, run_executor
 
 
 def decided(text: str) -> AgentAction | AgentFinish:
@@ -233,7 +233,7 @@ def test_the_prompt_is_the_question_the_tools_and_the_scratchpad() -> None:
         )
         return AgentExecutor(agent=agent, tools=[echo, fail])
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert observations(told) == ["{a}"]
     tools = "echo(text: string) - Say it again.\nfail(text: string) - Never work."
     for model in models:

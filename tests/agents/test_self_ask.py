@@ -14,7 +14,7 @@ from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.texts import plain
-from tests.executor.actors import echo, observations, prompt, told_by_every_driver
+from tests.executor.actors import echo, observations, prompt, run_executor
 
 
 @tool(name="Intermediate Answer")
@@ -106,7 +106,7 @@ def test_the_model_continues_its_questions() -> None:
         agent = create_self_ask_agent(models[-1], [search], prompt="{input}{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[search])
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert (told.outcome.output, observations(told)) == ("42", ["What is it? 42."])
     for model in models:
         first, second = model.requests

@@ -16,7 +16,7 @@ from graphexec.agents.structured import decision_schema, read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo, messages, told_by_every_driver
+from tests.executor.actors import echo, messages, run_executor
 
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
 
@@ -126,7 +126,7 @@ def test_the_conversation_is_instructions_examples_question_and_steps() -> None:
         )
         return AgentExecutor(agent=agent, tools=[echo])
 
-    assert told_by_every_driver(executor).outcome.output == "done"
+    assert run_executor(executor).outcome.output == "done"
     head = [
         SystemMessage("Tools: echo(text: string) - Say it again. {}"),
         UserMessage("Say a."),

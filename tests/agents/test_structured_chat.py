@@ -15,7 +15,7 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.texts import names, objects, plain
-from tests.executor.actors import messages, observations, told_by_every_driver
+from tests.executor.actors import messages, observations, run_executor
 
 
 @tool
@@ -94,7 +94,7 @@ def test_a_tool_gets_several_inputs_by_name() -> None:
         models.append(ScriptedModel([f"```\n{BLOB}\n```", finish]))
         return AgentExecutor(agent=create_structured_chat_agent(models[-1], [add]), tools=[add])
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert (told.outcome.output, observations(told)) == ("3", [3])
     for model in models:
         first, second = model.requests

@@ -23,7 +23,7 @@ from graphexec.messages import (
 )
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.executor.actors import call, echo, fail, messages, observations, statuses, told_by_every_driver
+from tests.executor.actors import call, echo, fail, messages, observations, run_executor, statuses
 
 
 def conversations(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[list[Message]]]:
@@ -35,7 +35,7 @@ def conversations(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[l
         agent = create_tool_calling_agent(models[-1], [echo, fail], system="Be good.")
         return AgentExecutor(agent=agent, tools=[echo, fail], **settings)
 
-    outcome = told_by_every_driver(executor)
+    outcome = run_executor(executor)
     first, *others = [[messages(request) for request in model.requests] for model in models]
     assert all(other == first for other in others)
     return outcome, first

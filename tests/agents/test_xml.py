@@ -14,7 +14,7 @@ from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.texts import anything, names
-from tests.executor.actors import echo, observations, prompt, told_by_every_driver
+from tests.executor.actors import echo, observations, prompt, run_executor
 
 TAGGED = st.lists(
     st.sampled_from(
@@ -64,7 +64,7 @@ def test_the_xml_input_is_not_lost() -> None:
         agent = create_xml_agent(models[-1], [echo], prompt="{tools}|{input}|{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[echo])
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert (told.outcome.output, observations(told)) == ("done", ["cats"])
     for model in models:
         first, second = model.requests
@@ -158,7 +158,7 @@ def test_a_parse_error_is_fed_back_and_the_run_goes_on() -> None:
         agent = create_xml_agent(models[-1], [echo], prompt="{tools}{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors="Mend it.")
 
-    assert told_by_every_driver(executor).outcome.output == "done"
+    assert run_executor(executor).outcome.output == "done"
     for model in models:
         assert prompt(model.requests[1]).endswith("again.Hm <tool>\n<observation>Mend it.</observation>\n")
 

@@ -83,19 +83,17 @@ def script_of(executor: AgentExecutor, inputs: Mapping[str, Any] | None = None) 
     return Script(executor.graph, Ready(Run(inputs or {"input": "q"})), executor.run_context)
 
 
-def told_by_every_driver(
-    make: Callable[[], AgentExecutor], *, drivers: Sequence[Driver] = ALL_DRIVERS
-) -> DriverResult[Ending]:
+def run_executor(make: Callable[[], AgentExecutor], *, drivers: Sequence[Driver] = ALL_DRIVERS) -> DriverResult[Ending]:
     """Run a fresh executor with each driver, and return what all of them agree on."""
     return run_script(lambda: script_of(make()), drivers=drivers)
 
 
-def observations(told: DriverResult[Ending]) -> list[Any]:
-    return [step.observation for step in told.outcome.steps]
+def observations(result: DriverResult[Ending]) -> list[Any]:
+    return [step.observation for step in result.outcome.steps]
 
 
-def statuses(told: DriverResult[Ending]) -> list[str]:
-    return [step.status for step in told.outcome.steps]
+def statuses(result: DriverResult[Ending]) -> list[str]:
+    return [step.status for step in result.outcome.steps]
 
 
 def messages(request: ModelRequest) -> list[Message]:

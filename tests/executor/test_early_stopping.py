@@ -42,7 +42,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models import ScriptedModel
-from tests.executor.actors import call, echo, fail, prompt, told_by_every_driver
+from tests.executor.actors import call, echo, fail, prompt, run_executor
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
@@ -148,7 +148,7 @@ def test_a_callable_agent_is_told_to_conclude(kind: str) -> None:
         agent: Any = decide if kind == "def" else decide_too
         return AgentExecutor(agent=agent, tools=[echo], max_iterations=2, early_stopping_method="generate")
 
-    told = told_by_every_driver(make)
+    told = run_executor(make)
     assert isinstance(told.outcome, StoppedResponse)
     assert (told.outcome.output, told.outcome.generated) == ("2 steps", True)
     assert told.spent["model_calls"] == 3
@@ -229,7 +229,7 @@ def test_whatever_limit_stops_it_there_is_one_call_more(limits: dict[str, int], 
     def make() -> AgentExecutor:
         return react(*[ACT] * (calls - 1), DONE, **limits)[0]
 
-    told = told_by_every_driver(make)
+    told = run_executor(make)
     assert isinstance(told.outcome, StoppedResponse)
     assert (told.outcome.output, told.outcome.generated, told.outcome.limit.limit) == ("hi it is", True, limit)
     assert limit.replace("_", " ").removesuffix("s") in told.outcome.reason
@@ -294,7 +294,7 @@ def test_what_the_model_raises_at_the_end_is_raised() -> None:
         return react(ACT, ACT, ModelError("out of order"))[0]
 
     with pytest.raises(ModelError, match="out of order"):
-        told_by_every_driver(make)
+        run_executor(make)
 
 
 class Stuck:

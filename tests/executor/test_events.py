@@ -25,7 +25,7 @@ from graphexec.effects import CallModel, CallTool
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, echo, scripted, told_by_every_driver
+from tests.executor.actors import act, answer, echo, run_executor, scripted
 
 
 def line(event: Event[Ending]) -> str:
@@ -68,7 +68,7 @@ TOOL = [
 
 def test_events_come_in_the_order_of_the_table() -> None:
     replies = ["Action: echo\nAction Input: a", "garbage", "Final Answer: done"]
-    told = told_by_every_driver(lambda: react(*replies, handle_parsing_errors=True))
+    told = run_executor(lambda: react(*replies, handle_parsing_errors=True))
     assert [line(event) for event in told.events] == [
         *PLAN,
         *TOOL,
@@ -82,7 +82,7 @@ def test_events_come_in_the_order_of_the_table() -> None:
 
 
 def test_a_stop_is_told_as_any_other_way_through_the_table() -> None:
-    told = told_by_every_driver(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
+    told = run_executor(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
     assert [line(event) for event in told.events] == [
         *PLAN,
         *TOOL,
@@ -97,7 +97,7 @@ def test_a_stop_is_told_as_any_other_way_through_the_table() -> None:
 
 def test_every_call_is_told_with_what_it_asked_and_what_came() -> None:
     batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
     assert [(one.name, one.tool_input) for one in told.asked if isinstance(one, CallTool)] == [
         ("echo", {"text": "a"}),
         ("nope", {}),
@@ -109,7 +109,7 @@ def test_every_call_is_told_with_what_it_asked_and_what_came() -> None:
 
 
 def test_what_is_spent_grows_event_by_event_up_to_the_end() -> None:
-    told = told_by_every_driver(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
+    told = run_executor(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
     spent = [event.spent for event in told.events if isinstance(event, (Entered, Answered, Done))]
     assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
         (0, 0, 0),

@@ -35,11 +35,11 @@ from tests.executor.actors import (
     fail,
     observations,
     run_async,
+    run_executor,
     run_sync,
     script_of,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
@@ -73,7 +73,7 @@ def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: in
             agent=make(models[-1], tools), tools=tools, max_iterations=allowed, handle_parsing_errors=True
         )
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert [len(model.requests) for model in models] == [allowed] * len(ALL_DRIVERS)
     assert isinstance(told.outcome, StoppedResponse)
     assert told.outcome.limit == Exhausted("iterations", allowed, allowed)
@@ -108,7 +108,7 @@ def scratchless(model: ScriptedModel) -> Agent:
 @pytest.mark.parametrize("limit", ["max_iterations", "max_model_calls"])
 def test_finishing_on_the_last_allowed_iteration_wins(limit: str) -> None:
     limits: dict[str, Any] = {limit: 3}
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a"), act("echo", text="b"), answer()), tools=[echo], **limits
         )
@@ -120,7 +120,7 @@ def test_finishing_on_the_last_allowed_iteration_wins(limit: str) -> None:
 
 def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> None:
     direct = tool(return_direct=True)(echo.function)
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a")), tools=[direct], max_iterations=1, max_tool_calls=1, max_model_calls=1
         )
@@ -131,7 +131,7 @@ def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> Non
 
 def test_no_limit_of_iterations_is_none_and_not_a_large_one() -> None:
     turns = [act("echo", text="a")] * 40
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(*turns, answer()), tools=[echo], max_iterations=None, allow_nonterminating=True
         )
@@ -142,14 +142,14 @@ def test_no_limit_of_iterations_is_none_and_not_a_large_one() -> None:
 
 def test_an_iteration_with_several_actions_counts_once() -> None:
     batch = [act("echo", text=str(number)) for number in range(3)]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
     assert observations(told) == ["0", "1", "2"] * 2
     assert told.spent["tool_calls"] == 6
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 4])
 def test_model_calls_are_limited_exactly(allowed: int) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=50, max_model_calls=allowed
         )
@@ -162,7 +162,7 @@ def test_model_calls_are_limited_exactly(allowed: int) -> None:
 
 @pytest.mark.parametrize(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
 def test_tool_calls_are_limited_exactly_whether_they_work_or_not(allowed: int, name: str) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act(name, text="a")), tools=[echo, fail], max_iterations=50, max_tool_calls=allowed
         )
@@ -197,7 +197,7 @@ def test_tokens_are_compared_before_each_model_call() -> None:
         model = ScriptedModel([reply], repeat_last=True)
         return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_tokens=limit)
 
-    reached = {limit: told_by_every_driver(partial(executor, limit)).outcome for limit in (0, 1, 10, 11, 30)}
+    reached = {limit: run_executor(partial(executor, limit)).outcome for limit in (0, 1, 10, 11, 30)}
     assert {limit: one.limit.reached for limit, one in reached.items() if isinstance(one, StoppedResponse)} == {
         0: 0,
         1: 10,
@@ -209,7 +209,7 @@ def test_tokens_are_compared_before_each_model_call() -> None:
 
 
 def test_a_model_that_reports_no_usage_spends_no_tokens_and_is_still_stopped() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel(["Well."], repeat_last=True), [echo]),
             tools=[echo],

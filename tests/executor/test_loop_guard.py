@@ -27,7 +27,7 @@ from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, repeated
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.verify import check
-from tests.executor.actors import act, answer, echo, prompt, scripted, told_by_every_driver
+from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
 from tests.kernel.machines import CLOCK
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -187,7 +187,7 @@ def watched(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> Agen
 
 
 def test_a_run_that_goes_on_repeating_itself_is_stopped_with_the_reason_in_every_driver() -> None:
-    told = told_by_every_driver(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
+    told = run_executor(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
     ending = told.outcome
     assert isinstance(ending, StoppedResponse)
     assert ending.limit == Exhausted(REPEATS, 3, 3)

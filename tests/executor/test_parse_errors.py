@@ -29,10 +29,10 @@ from tests.executor.actors import (
     observations,
     prompt,
     run_async,
+    run_executor,
     run_sync,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
@@ -76,7 +76,7 @@ def test_false_raises_a_parse_error_that_names_the_remedy_and_keeps_the_run(kind
         assert kept is not None
         assert (kept.node, kept.spent["model_calls"]) == ("parse", 1)
     with pytest.raises(ParseError):
-        told_by_every_driver(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
+        run_executor(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
 
 
 def named(error: ParseError) -> str:
@@ -100,7 +100,7 @@ def test_the_model_is_told_what_it_said_and_what_was_wrong_with_it(kind: str, po
         models.append(ScriptedModel([garbage, good]))
         return AgentExecutor(agent=make(models[-1]), tools=[echo], handle_parsing_errors=handling)
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert told.outcome.output == "done"
     assert statuses(told) == ["parse_error"]
     assert observations(told)[0].startswith(observation)
@@ -156,7 +156,7 @@ def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
 
 @pytest.mark.parametrize("policy", [True, "Mend it!"])
 def test_an_empty_list_of_actions_is_a_parse_error_and_costs_an_iteration(policy: Any) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a"), []), tools=[echo], handle_parsing_errors=policy, max_iterations=3
         )
@@ -168,7 +168,7 @@ def test_an_empty_list_of_actions_is_a_parse_error_and_costs_an_iteration(policy
 
 def test_an_empty_list_of_actions_raises_where_parse_errors_are_not_handled() -> None:
     with pytest.raises(ParseError, match="empty list of actions"):
-        told_by_every_driver(lambda: AgentExecutor(agent=scripted([]), tools=[echo], max_iterations=3))
+        run_executor(lambda: AgentExecutor(agent=scripted([]), tools=[echo], max_iterations=3))
 
 
 def test_an_agent_of_ones_own_that_reads_no_actions_does_not_loop_without_a_word() -> None:
@@ -220,7 +220,7 @@ def test_a_parse_error_inside_a_tool_is_the_tools_failure() -> None:
         """Parse something."""
         raise ParseError("of the tool")
 
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("parses"), answer()), tools=[parses], handle_parsing_errors=True)
     )
     assert statuses(told) == ["error"]

@@ -43,7 +43,7 @@ from graphexec.kernel import rename
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, call, echo, scripted, told_by_every_driver
+from tests.executor.actors import act, answer, call, echo, run_executor, scripted
 
 
 @charged(when_spent=limit_reached, asks=1)
@@ -68,7 +68,7 @@ def test_a_loop_that_the_executors_limits_end_is_accepted() -> None:
         return reviewing(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=AgentFinish)
 
     assert executor().verify().proved
-    done = told_by_every_driver(executor)
+    done = run_executor(executor)
     assert (done.outcome.output, done.spent["model_calls"]) == ("three", 4)
 
 
@@ -167,7 +167,7 @@ def test_a_node_is_replaced() -> None:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
         return plain.replace(rename(quiet, "stopped_response"))
 
-    assert told_by_every_driver(executor).outcome.output == ""
+    assert run_executor(executor).outcome.output == ""
 
 
 def test_a_replacement_is_narrowed() -> None:

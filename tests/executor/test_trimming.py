@@ -13,7 +13,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create
 from graphexec.actions import Steps
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo, prompt, told_by_every_driver
+from tests.executor.actors import echo, prompt, run_executor
 
 ACT = "Thought: hm\nAction: echo\nAction Input: {}"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -88,7 +88,7 @@ def test_a_model_is_told_of_the_last_step_only_in_every_driver() -> None:
         models.append(ScriptedModel([ACT.format("one"), ACT.format("two"), DONE]))
         return AgentExecutor(agent=create_react_agent(models[-1], [echo]), tools=[echo], trim_intermediate_steps=1)
 
-    told = told_by_every_driver(make)
+    told = run_executor(make)
     assert [step.observation for step in told.outcome.steps] == ["one", "two"]
     for model in models:
         last = prompt(model.requests[-1])

@@ -60,10 +60,10 @@ from tests.executor.actors import (
     echo,
     observations,
     run_async,
+    run_executor,
     run_sync,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
@@ -103,11 +103,11 @@ def test_a_guard_that_asks_a_person_is_run_by_every_driver(handling: bool) -> No
         )
         return plain.with_graph(approved(plain.graph))
 
-    yes = told_by_every_driver(lambda: executor("yes"))
+    yes = run_executor(lambda: executor("yes"))
     assert yes.outcome.output == "done"
     assert observations(yes) == ["a", "b"]
     assert [effect.question for effect in yes.asked if isinstance(effect, AskHuman)] == ["Call echo, echo?"]
-    no = told_by_every_driver(lambda: executor("no"))
+    no = run_executor(lambda: executor("no"))
     assert no.outcome.output == "echo, echo was refused"
     assert (no.spent["tool_calls"], no.spent["model_calls"]) == (0, 1)
 
@@ -121,7 +121,7 @@ def test_a_machine_is_changed_before_its_agent_is_known() -> None:
         )
         return plain.with_graph(approved(AGENT_EXECUTOR))
 
-    assert told_by_every_driver(executor).outcome.output == "done"
+    assert run_executor(executor).outcome.output == "done"
 
 
 def test_the_first_executor_is_as_it_was() -> None:
@@ -170,7 +170,7 @@ def test_the_stopped_response_is_a_node_like_any_other() -> None:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
         return plain.with_graph(replace(plain.graph, rename(say_so, "stopped_response")))
 
-    assert told_by_every_driver(executor).outcome.output == "2 steps are enough"
+    assert run_executor(executor).outcome.output == "2 steps are enough"
 
 
 def first_only(acted: Acted) -> Acted:
@@ -185,7 +185,7 @@ def test_a_wrapped_node_sees_what_it_is_given_and_returns_changed(bound: bool) -
         machine = plain.graph if bound else AGENT_EXECUTOR
         return plain.with_graph(wrap(machine, dispatch_tools, before=first_only))
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert observations(told) == ["1"]
 
 
@@ -203,7 +203,7 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
         machine = plain.graph if bound else AGENT_EXECUTOR
         return plain.with_graph(wrap(machine, parse, after=shortened))
 
-    assert observations(told_by_every_driver(executor))[0] == "1"
+    assert observations(run_executor(executor))[0] == "1"
 
 
 @HOW
@@ -236,7 +236,7 @@ def test_a_metered_node_of_ones_own_costs_iterations_too() -> None:
         rows = edges(count, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
         return plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted))
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert statuses(told) == ["ok", "ok"]
     assert (told.spent.iterations, told.spent["model_calls"]) == (5, 3)
 
@@ -276,7 +276,7 @@ def test_a_plan_of_ones_own_may_take_the_place_of_the_executors() -> None:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
         return plain.with_graph(replace(plain.graph, rename(hasty, "plan")))
 
-    told = told_by_every_driver(executor)
+    told = run_executor(executor)
     assert told.outcome.output == "at once"
     assert told.spent["model_calls"] == 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, ParseError
 from graphexec.errors import AgentError
-from tests.executor.actors import act, answer, echo, observations, run_async, run_sync, statuses, told_by_every_driver
+from tests.executor.actors import act, answer, echo, observations, run_async, run_executor, run_sync, statuses
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 
@@ -49,7 +49,7 @@ BOTH = pytest.mark.parametrize("agent", [yielding, yielding_async])
     ],
 )
 def test_actions_add_up_in_their_order(agent: Callable[..., Any], chunks: Any) -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
     assert observations(told) == ["a", "b", "c"]
     # All of them are one decision.
     assert told.spent.iterations == told.spent["model_calls"] == 2
@@ -58,7 +58,7 @@ def test_actions_add_up_in_their_order(agent: Callable[..., Any], chunks: Any) -
 @BOTH
 @pytest.mark.parametrize("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
 def test_one_finish_is_the_finish(agent: Callable[..., Any], chunks: Any) -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
     assert isinstance(told.outcome, AgentFinish)
     assert told.outcome.output == "one"
 
@@ -85,7 +85,7 @@ def test_two_finishes_a_mix_and_nothing_are_agent_errors(run: Any, agent: Any, c
 
 @BOTH
 def test_empty_lists_alone_are_a_parse_error_as_they_are_when_returned(agent: Callable[..., Any]) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=agent([], []), tools=[echo], handle_parsing_errors=True, max_iterations=3)
     )
     assert statuses(told) == ["parse_error"]

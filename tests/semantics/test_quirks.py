@@ -39,9 +39,9 @@ from tests.executor.actors import (
     messages,
     observations,
     prompt,
+    run_executor,
     scripted,
     statuses,
-    told_by_every_driver,
     until,
 )
 from tests.semantics.endings import FINAL, finish_of
@@ -58,7 +58,7 @@ def test_q1_a_timeout_error_of_a_tool_is_not_the_runs_deadline(limit: float | No
         """Fail with a timeout."""
         raise TimeoutError("the socket's")
 
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("connect"), answer()), tools=[connect], max_execution_time=limit)
     )
     assert finish_of(told).output == "done"
@@ -67,7 +67,7 @@ def test_q1_a_timeout_error_of_a_tool_is_not_the_runs_deadline(limit: float | No
 
 def test_q1_a_timeout_error_of_a_model_is_raised_as_it_is() -> None:
     with pytest.raises(TimeoutError, match="the model's"):
-        told_by_every_driver(
+        run_executor(
             lambda: AgentExecutor(agent=create_react_agent(ScriptedModel([TimeoutError("the model's")]), []), tools=[])
         )
 
@@ -105,7 +105,7 @@ def test_q3_generate_works_for_an_agent_made_by_create_and_for_a_function() -> N
         return AgentExecutor(agent=make(), tools=[echo], max_iterations=1, early_stopping_method="generate")
 
     for make in agents.values():
-        told = told_by_every_driver(partial(executor, make))
+        told = run_executor(partial(executor, make))
         assert isinstance(told.outcome, StoppedResponse)
         assert (told.outcome.output, told.outcome.generated) == ("the last word", True)
 
@@ -119,7 +119,7 @@ def test_q3_generate_works_for_an_agent_made_by_create_and_for_a_function() -> N
     ids=["an action is none", "what cannot be read is taken as it is"],
 )
 def test_q4_the_last_word_is_no_raw_action_and_no_parse_error(reply: str, output: str) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel([reply]), [echo]),
             tools=[echo],
@@ -163,12 +163,12 @@ def test_q6_a_stop_in_the_middle_of_a_step_keeps_its_finished_results(run: Runni
 
 def test_q7_one_failing_tool_of_many_takes_no_result_from_its_siblings() -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("echo", text="c")]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
     assert observations(told) == ["a", "fail failed: ValueError: no b", "c"]
 
 
 def test_q8_an_exception_of_a_tool_is_an_observation() -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
     assert isinstance(told.outcome, AgentFinish)
     assert statuses(told) == ["error"]
 
@@ -180,15 +180,13 @@ def test_q9_the_direct_one_of_several_results_may_be_the_answer() -> None:
         return "42"
 
     batch = [act("direct"), act("echo", text="a")]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch), tools=[direct, echo], return_direct="any"))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[direct, echo], return_direct="any"))
     assert (told.outcome.output, finish_of(told).return_direct) == ("42", True)
 
 
 def test_q10_a_parse_error_brings_the_same_events_in_every_run() -> None:
     # The drivers agree on every event.
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2)
-    )
+    told = run_executor(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2))
     assert statuses(told) == ["parse_error"] * 2
 
 
@@ -220,7 +218,7 @@ def test_q13_a_parse_error_of_the_xml_agent_can_be_handled() -> None:
 
 def test_q14_an_agent_of_native_calls_runs_with_one_call_and_with_several() -> None:
     calls = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=create_tool_calling_agent(ScriptedModel([calls[0], calls, "done"]), [echo]), tools=[echo]
         )
@@ -266,15 +264,13 @@ def test_q17_an_exception_of_the_stopped_response_is_raised_by_every_door() -> N
         return AgentExecutor(agent=agent, tools=[], max_iterations=0, early_stopping_method="generate")
 
     with pytest.raises(ServerError, match="the model's"):
-        told_by_every_driver(broken)
+        run_executor(broken)
     with pytest.raises(ServerError, match="the model's"):
         list(broken().stream_chunks("q"))
 
 
 def test_q18_an_empty_list_of_actions_is_a_parse_error() -> None:
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True)
-    )
+    told = run_executor(lambda: AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True))
     assert (observations(told), told.outcome.output) == (["Decide on an action, or finish."], "done")
 
 

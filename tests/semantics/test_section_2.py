@@ -22,9 +22,9 @@ from tests.executor.actors import (
     echo,
     fail,
     observations,
+    run_executor,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 from tests.semantics.endings import STOPPED, finish_of, stop_of
 
@@ -55,7 +55,7 @@ def test_row_1_memory_is_loaded_and_inputs_are_checked_before_the_first_plan(run
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_row_2_a_run_is_stopped_when_its_iterations_are_spent(limit: int) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=limit)
     )
     assert (told.outcome.output, stop_of(told).limit.limit, told.spent.iterations) == (STOPPED, "iterations", limit)
@@ -87,7 +87,7 @@ def test_row_4_a_run_within_its_limits_plans() -> None:
 
 def test_row_5_a_finish_ends_the_run_with_its_values() -> None:
     finish = AgentFinish({"output": "42", "why": "because"}, "I know")
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(finish), tools=[]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(finish), tools=[]))
     assert (finish_of(told).return_values, finish_of(told).log) == (finish.return_values, "I know")
 
 
@@ -112,7 +112,7 @@ def test_row_6_an_action_and_a_list_of_it_are_the_same_and_streamed_before_its_t
 
 
 def test_row_7_a_parse_error_that_is_handled_is_one_step_that_no_tool_ran_for() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=unreadable, tools=[echo], handle_parsing_errors=True, max_iterations=1)
     )
     (step,) = told.outcome.steps
@@ -122,7 +122,7 @@ def test_row_7_a_parse_error_that_is_handled_is_one_step_that_no_tool_ran_for() 
 
 def test_row_8_a_parse_error_that_is_not_handled_is_raised_with_the_remedy_in_its_text() -> None:
     with pytest.raises(ParseError, match="handle_parsing_errors=True"):
-        told_by_every_driver(lambda: AgentExecutor(agent=unreadable, tools=[echo]))
+        run_executor(lambda: AgentExecutor(agent=unreadable, tools=[echo]))
 
 
 def test_row_9_any_other_exception_of_the_agent_goes_through() -> None:
@@ -130,12 +130,12 @@ def test_row_9_any_other_exception_of_the_agent_goes_through() -> None:
         raise ServerError("the model's")
 
     with pytest.raises(ServerError, match="the model's"):
-        told_by_every_driver(lambda: AgentExecutor(agent=broken, tools=[], handle_parsing_errors=True))
+        run_executor(lambda: AgentExecutor(agent=broken, tools=[], handle_parsing_errors=True))
 
 
 def test_row_10_the_steps_of_several_actions_stand_in_the_order_in_which_they_were_asked_for() -> None:
     actions = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(actions, answer()), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(actions, answer()), tools=[echo]))
     assert [step.action for step in told.outcome.steps] == actions
     assert observations(told)[::2] == ["a", "b"]
 
@@ -154,12 +154,12 @@ def test_row_11_a_tool_that_is_to_raise_ends_the_run_and_the_error_keeps_what_wa
 
 def test_row_12_new_steps_stand_behind_those_before() -> None:
     turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer()]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
     assert observations(told) == ["a", "b", "c"]
 
 
 def test_row_13_the_result_of_the_only_call_of_a_direct_tool_is_the_answer_and_its_step_is_kept() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted([act("direct", text="42")]), tools=[direct], max_iterations=1)
     )
     assert (finish_of(told).return_values, finish_of(told).log) == ({"output": "42"}, "")
@@ -168,7 +168,7 @@ def test_row_13_the_result_of_the_only_call_of_a_direct_tool_is_the_answer_and_i
 
 def test_row_14_every_other_step_costs_one_iteration_however_many_actions_it_has() -> None:
     turns = [[act("direct", text="a"), act("echo", text="b"), act("nope")]]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
     assert (told.spent.iterations, len(told.outcome.steps)) == (2, 6)
 
 
@@ -179,7 +179,7 @@ def test_row_15_the_early_stopping_method_makes_the_stopped_response(
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
         return answer(f"after {len(steps)}") if "conclude" in inputs else act("echo", text="a")
 
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=decide, tools=[echo], max_iterations=2, early_stopping_method=method)
     )
     assert stop_of(told).output == output
@@ -219,7 +219,7 @@ def test_row_18_the_time_limit_cuts_what_is_running_in_every_run(run: Running) -
 
 
 def test_an_answer_of_the_last_iteration_wins() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], max_iterations=2)
     )
     assert told.outcome.output == "42"
@@ -227,20 +227,16 @@ def test_an_answer_of_the_last_iteration_wins() -> None:
 
 def test_a_direct_answer_of_the_last_iteration_wins() -> None:
     turns = [act("echo", text="a"), act("direct", text="42")]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
     assert told.outcome.output == "42"
 
 
 def test_a_parse_error_uses_up_one_iteration() -> None:
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=3)
-    )
+    told = run_executor(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=3))
     assert (told.spent.iterations, statuses(told)) == (3, ["parse_error"] * 3)
 
 
 def test_the_checks_run_before_each_plan() -> None:
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1)
-    )
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1))
     entered = [event.node for event in told.events if isinstance(event, Entered)]
     assert entered == ["plan", "parse", "dispatch_tools", "check_return_direct", "plan", "stopped_response"]

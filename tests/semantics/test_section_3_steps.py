@@ -25,9 +25,9 @@ from tests.executor.actors import (
     echo,
     fail,
     observations,
+    run_executor,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 from tests.semantics.endings import finish_of
 
@@ -93,14 +93,14 @@ def test_chunks_of_an_agent_that_yields_are_added_up() -> None:
         yield [act("echo", text="a")]
         yield [act("echo", text="b")]
 
-    told = told_by_every_driver(lambda: AgentExecutor(agent=decide, tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=decide, tools=[echo]))
     assert (observations(told), told.spent.iterations) == (["a", "b"], 2)
 
 
 @pytest.mark.parametrize("returned", [None, "text", {"output": "x"}, [answer()]])
 def test_a_result_that_is_no_action_list_or_finish_is_an_error_that_says_what_to_return(returned: Any) -> None:
     with pytest.raises(AgentError, match="; return a"):
-        told_by_every_driver(lambda: AgentExecutor(agent=lambda steps, inputs: returned, tools=[]))
+        run_executor(lambda: AgentExecutor(agent=lambda steps, inputs: returned, tools=[]))
 
 
 # ---- 3.6 Tools
@@ -108,7 +108,7 @@ def test_a_result_that_is_no_action_list_or_finish_is_an_error_that_says_what_to
 
 def test_lookup_is_exact() -> None:
     turns = [[act("Echo", text="a"), act("echo ", text="a"), act("echo", text="a")], answer()]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
     assert statuses(told) == ["unknown_tool", "unknown_tool", "ok"]
 
 
@@ -121,13 +121,13 @@ def test_lookup_is_exact() -> None:
     ids=["no tools", "two"],
 )
 def test_unknown_tool_is_an_observation_in_langchains_words_and_the_loop_goes_on(tools: Any, observation: str) -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
     assert (observations(told), told.outcome.output) == ([observation], "done")
 
 
 def test_call_a_tool_is_called_with_the_input_by_name_or_with_the_text_of_the_only_argument() -> None:
     turns = [[act("echo", text="a"), AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')], answer()]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
     assert observations(told) == ["a", "b", "c"]
 
 
@@ -138,7 +138,7 @@ def test_observation_is_what_the_tool_returns_not_converted(value: Any) -> None:
         """Give it."""
         return value
 
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[give]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[give]))
     assert observations(told) == [value]
     assert type(observations(told)[0]) is type(value)
 
@@ -163,7 +163,7 @@ def test_tool_raises_and_the_policy_of_the_tool_says_what_becomes_of_it(run: Run
 
 
 def test_tool_is_not_called_with_arguments_that_do_not_fit() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted([act("echo"), act("echo", text=["a"])], answer()), tools=[echo])
     )
     assert statuses(told) == ["bad_arguments"] * 2
@@ -188,7 +188,7 @@ def test_order_the_tools_of_one_step_run_at_once_and_their_steps_are_in_the_orde
 
 def test_one_of_many_fails_and_the_others_have_their_results() -> None:
     batch = [act("fail", text="x"), act("echo", text="a"), act("nope"), act("echo")]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
     assert statuses(told) == ["error", "ok", "unknown_tool", "bad_arguments"]
 
 
@@ -208,7 +208,7 @@ def test_a_coroutine_only_tool_works_in_a_sync_run_too(run: Running) -> None:
 
 
 def test_return_direct_answers_with_exactly_one_new_step_of_a_known_tool_and_keeps_the_step() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a"), [act("direct", text="42")]), tools=[echo, direct])
     )
     assert (finish_of(told).return_values, finish_of(told).log, finish_of(told).return_direct) == (
@@ -222,12 +222,12 @@ def test_return_direct_answers_with_exactly_one_new_step_of_a_known_tool_and_kee
 @pytest.mark.parametrize("order", [1, -1])
 def test_return_direct_is_ignored_when_a_step_has_two_actions_whichever_is_direct(order: int) -> None:
     batch = [act("direct", text="42"), act("echo", text="a")][::order]
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
     assert (told.outcome.output, finish_of(told).return_direct) == ("done", False)
 
 
 def test_return_direct_of_an_agent_that_could_call_several_tools_is_honoured() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=create_tool_calling_agent(ScriptedModel([call("direct", text="42")]), [direct]), tools=[direct]
         )
@@ -236,9 +236,7 @@ def test_return_direct_of_an_agent_that_could_call_several_tools_is_honoured() -
 
 
 def test_return_direct_is_not_for_a_call_that_failed() -> None:
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct])
-    )
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct]))
     assert (statuses(told), told.outcome.output) == (["bad_arguments"], "done")
 
 
@@ -339,7 +337,7 @@ def test_a_finish_has_the_run_with_its_inputs_and_steps() -> None:
 
 def test_two_native_calls_of_one_reply_are_two_steps_of_one_iteration() -> None:
     reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'), ToolCall("2", "echo", '{"text": "b"}')))
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([reply, "done"]), [echo]), tools=[echo])
     )
     assert (observations(told), told.spent.iterations) == (["a", "b"], 2)

@@ -34,9 +34,9 @@ from tests.executor.actors import (
     observations,
     prompt,
     run_async,
+    run_executor,
     scripted,
     statuses,
-    told_by_every_driver,
     until,
 )
 from tests.semantics.endings import FINAL, STOPPED
@@ -218,7 +218,7 @@ NOT_SENT = ParseError("no")
 def test_a_policy_makes_the_observation_and_the_log_is_what_the_model_said(
     policy: Any, error: ParseError, observation: str, log: str
 ) -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
+    told = run_executor(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
     (step,) = told.outcome.steps
     assert (step.action.tool, step.action.tool_input, step.observation) == ("_Exception", observation, observation)
     assert (step.action.log, step.status) == (log, "parse_error")
@@ -226,16 +226,14 @@ def test_a_policy_makes_the_observation_and_the_log_is_what_the_model_said(
 
 def test_false_raises_with_the_remedy_and_what_was_wrong() -> None:
     with pytest.raises(ParseError, match=r"^no; pass handle_parsing_errors=True") as raised:
-        told_by_every_driver(lambda: AgentExecutor(agent=saying(SENT), tools=[]))
+        run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[]))
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
 @pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
 def test_a_function_that_returns_no_text_is_told_so(returned: Any) -> None:
     with pytest.raises(InputError, match="return the text that the model is told"):
-        told_by_every_driver(
-            lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned)
-        )
+        run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned))
 
 
 def test_exceptions_of_a_policy_of_the_agent_and_of_a_trim_function_are_not_parse_errors() -> None:
@@ -255,9 +253,9 @@ def test_exceptions_of_a_policy_of_the_agent_and_of_a_trim_function_are_not_pars
     ]
     for kind, options in wrong:
         with pytest.raises(kind, match="of the"):
-            told_by_every_driver(partial(AgentExecutor, tools=[], **options))
+            run_executor(partial(AgentExecutor, tools=[], **options))
     with pytest.raises(ServerError):
-        told_by_every_driver(
+        run_executor(
             lambda: AgentExecutor(
                 agent=create_react_agent(ScriptedModel([ServerError("busy")]), []),
                 tools=[],
@@ -272,7 +270,7 @@ def test_a_parse_error_inside_a_tool_is_the_tools() -> None:
         """Read something."""
         raise ParseError("of the tool")
 
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("read"), answer()), tools=[read], handle_parsing_errors=True)
     )
     assert (statuses(told), observations(told)) == (["error"], ["read failed: ParseError: of the tool"])
@@ -287,7 +285,7 @@ def test_a_tool_of_the_users_named_exception_has_nothing_to_do_with_parse_errors
         called.append(text)
         return text
 
-    told = told_by_every_driver(lambda: AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
+    told = run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
     assert (told.outcome.output, called) == ("done", [])
 
 

@@ -20,9 +20,9 @@ from tests.executor.actors import (
     echo,
     fail,
     observations,
+    run_executor,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 from tests.semantics.endings import STOPPED, finish_of
 
@@ -51,7 +51,7 @@ def test_dispatch_of_many_actions_is_at_once_or_in_turn_as_one_likes(run: Runnin
 
 
 def test_tool_lookup_may_be_case_insensitive() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("ECHO", text="a"), answer()), tools=[echo], tool_lookup="case_insensitive"
         )
@@ -68,7 +68,7 @@ def test_tool_lookup_that_does_not_look_at_case_refuses_two_names_that_differ_in
 
 
 def test_unknown_tool_has_pythons_text_and_the_closest_name() -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("Echo", text="a"), answer()), tools=[echo]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("Echo", text="a"), answer()), tools=[echo]))
     assert observations(told) == ["Echo is not a valid tool, try one of [echo]. Did you mean echo?"]
 
 
@@ -82,19 +82,19 @@ def test_unknown_tool_has_pythons_text_and_the_closest_name() -> None:
     ],
 )
 def test_return_direct_of_any_is_the_last_direct_result_of_the_new_steps(batch: Any, output: str) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct], return_direct="any")
     )
     assert (told.outcome.output, finish_of(told).return_direct, len(told.outcome.steps)) == (output, True, 2)
 
 
 def test_tool_throws_and_the_model_is_told_what() -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
     assert (observations(told), statuses(told)) == (["fail failed: ValueError: no b"], ["error"])
 
 
 def test_tool_throws_and_a_function_makes_the_observation_as_handle_tool_runtime_errors_does() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("fail", text="b"), answer()),
             tools=[fail],
@@ -105,7 +105,7 @@ def test_tool_throws_and_a_function_makes_the_observation_as_handle_tool_runtime
 
 
 def test_tool_throws_and_nothing_may_be_told_as_it_is_there() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("fail", text="b"), answer()), tools=[fail], handle_tool_errors=lambda error: ""
         )
@@ -130,7 +130,7 @@ def test_observation_is_any_value_and_no_exception() -> None:
         """Give a number."""
         return 3
 
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("number"), answer()), tools=[number]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("number"), answer()), tools=[number]))
     assert (observations(told), statuses(told)) == ([3], ["ok"])
 
 
@@ -162,7 +162,7 @@ def test_stopped_text_is_one(stopped_by: Any) -> None:
 
 
 def test_generate_takes_a_reply_that_cannot_be_read_as_the_answer() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel(["It is 42."]), []),
             tools=[],
@@ -175,7 +175,7 @@ def test_generate_takes_a_reply_that_cannot_be_read_as_the_answer() -> None:
 
 def test_handle_parsing_errors_false_raises_the_parse_error_itself() -> None:
     with pytest.raises(ParseError) as raised:
-        told_by_every_driver(lambda: AgentExecutor(agent=unreadable, tools=[]))
+        run_executor(lambda: AgentExecutor(agent=unreadable, tools=[]))
     assert raised.value.observation == "Say it again."
 
 

@@ -30,10 +30,10 @@ from tests.executor.actors import (
     prompt,
     reply_of,
     run_async,
+    run_executor,
     run_sync,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
@@ -158,9 +158,7 @@ def test_on_error_raise_ends_the_run_with_the_tools_own_exception(
 
 def test_on_error_raise_does_not_raise_for_bad_arguments_or_unknown_tools() -> None:
     strict = tool(on_error="raise")(echo.function)
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict])
-    )
+    told = run_executor(lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict]))
     assert statuses(told) == ["bad_arguments", "unknown_tool"]
 
 
@@ -177,7 +175,7 @@ def direct_failing(text: str) -> str:
 
 
 def test_return_direct_makes_the_result_of_a_single_call_the_answer() -> None:
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
     assert isinstance(told.outcome, AgentFinish)
     assert (told.outcome.output, told.outcome.return_direct, told.outcome.log) == ("42", True, "")
     assert observations(told) == ["42"]
@@ -196,7 +194,7 @@ def test_return_direct_makes_the_result_of_a_single_call_the_answer() -> None:
     ids=["two direct", "one of two", "failed", "bad arguments", "unknown", "another case"],
 )
 def test_return_direct_does_not_answer_with_anything_but_one_successful_call(turn: Any) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(turn, answer("by the agent")), tools=[direct, direct_failing, echo])
     )
     assert told.outcome.output == "by the agent"
@@ -223,7 +221,7 @@ def test_a_return_direct_tool_that_timed_out_is_not_the_answer() -> None:
 
 def test_an_unknown_tool_is_told_with_the_names_there_are() -> None:
     def observed(*tools: AnyTool) -> Any:
-        told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
+        told = run_executor(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
         return observations(told)[0]
 
     assert observed(fail) == " echo  is not a valid tool, try one of [fail]."
@@ -344,7 +342,7 @@ def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -
         """Give it."""
         return returned
 
-    told = told_by_every_driver(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[tool(give)]))
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[tool(give)]))
     assert observations(told) == [returned]
 
 

@@ -14,7 +14,7 @@ from graphexec.actions import Run
 from graphexec.effects import CallTool
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, scripted, told_by_every_driver
+from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, run_executor, scripted
 
 
 def summed_up(run: Run) -> str:
@@ -67,7 +67,7 @@ EACH = pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
 
 @EACH
 def test_a_tool_gets_the_run_as_it_is_when_it_is_called(one: AnyTool) -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()),
             tools=[one, echo],
@@ -119,9 +119,7 @@ def test_a_tool_may_take_nothing_but_the_run() -> None:
         """Count the steps."""
         return len(run.steps)
 
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted(act("steps"), act("steps"), answer()), tools=[steps])
-    )
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("steps"), act("steps"), answer()), tools=[steps]))
     assert observations(told) == [0, 1]
 
 

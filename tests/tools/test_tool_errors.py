@@ -26,10 +26,10 @@ from tests.executor.actors import (
     observations,
     reply_of,
     run_async,
+    run_executor,
     run_sync,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
@@ -63,7 +63,7 @@ def kindly(error: Exception) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_function_makes_the_observation_of_the_exception(kind: str) -> None:
-    told = told_by_every_driver(lambda: executor_with(raising(LookupError("no page"), kind, on_error=kindly)))
+    told = run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=kindly)))
     assert observations(told) == ["that did not work: no page"] * 3
     assert statuses(told) == ["error"] * 3
 
@@ -113,7 +113,7 @@ def test_a_function_that_returns_no_text_is_named_with_its_tool(run: Run) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cancellation_that_a_tool_runs_into_is_no_exception_for_the_function(kind: str) -> None:
-    told = told_by_every_driver(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=kindly)))
+    told = run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=kindly)))
     assert observations(told) == ["raises failed: CancelledError: odd"] * 3
 
 
@@ -130,9 +130,9 @@ class DeclinedError(Exception):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", ["observe", kindly])
 def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any) -> None:
-    result = told_by_every_driver(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
+    result = run_executor(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == ["ValueError"] * 3
-    result = told_by_every_driver(lambda: executor_with(raising(DeclinedError("no"), kind, on_error=policy)))
+    result = run_executor(lambda: executor_with(raising(DeclinedError("no"), kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == [f"{__name__}.DeclinedError"] * 3
 
 

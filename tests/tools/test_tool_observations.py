@@ -30,10 +30,10 @@ from tests.executor.actors import (
     prompt,
     reply_of,
     run_async,
+    run_executor,
     run_sync,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 
@@ -190,7 +190,7 @@ def counting(to: int) -> Iterator[int]:
 
 
 def test_what_a_tool_yields_is_observed_as_a_list_and_can_be_told_again_and_again() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("counting", to=2), act("counting", to=9), answer()), tools=[counting])
     )
     assert observations(told) == [[1, 2], "counting failed: LookupError: I know no more"]

@@ -32,9 +32,9 @@ from tests.executor.actors import (
     observations,
     reply_of,
     run_async,
+    run_executor,
     run_sync,
     scripted,
-    told_by_every_driver,
 )
 
 CALL = CallTool("flaky", {})
@@ -87,7 +87,7 @@ def test_a_tool_that_answers_in_the_end_has_answered(kind: str, timeout: float |
         one, _ = flaky(*errors, kind=kind, timeout=timeout, retries=2)
         return AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one])
 
-    told = told_by_every_driver(make)
+    told = run_executor(make)
     assert observations(told) == [3]
     # The limit of tool calls counts what the model asked for.
     assert told.spent["tool_calls"] == 1

@@ -26,10 +26,10 @@ from tests.executor.actors import (
     echo,
     observations,
     run_async,
+    run_executor,
     run_sync,
     scripted,
     statuses,
-    told_by_every_driver,
 )
 
 
@@ -107,7 +107,7 @@ def test_a_schema_has_defaults_choices_descriptions_and_bounds() -> None:
 
 
 def test_the_function_gets_what_its_annotations_say() -> None:
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(
                 act("paint", wall="north", colour="red", coats="2"),
@@ -364,16 +364,14 @@ def test_a_validator_that_raises_what_pydantic_does_not_expect_is_an_observation
 
     # An annotation of this function's own cannot be resolved from a text.
     take.__annotations__["text"] = Annotated[str, BeforeValidator(picky)]
-    told = told_by_every_driver(
-        lambda: AgentExecutor(agent=scripted(act("take", text="a"), answer()), tools=[tool(take)])
-    )
+    told = run_executor(lambda: AgentExecutor(agent=scripted(act("take", text="a"), answer()), tools=[tool(take)]))
     assert statuses(told) == ["error"]
     assert observations(told)[0].startswith(f"take failed: {error.__name__}: ")
 
 
 def test_a_model_can_mend_a_call_from_what_it_is_told() -> None:
     replies = ["Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}']
-    told = told_by_every_driver(
+    told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel([*replies, "Final Answer: painted"]), [paint]), tools=[paint]
         )
