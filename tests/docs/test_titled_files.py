@@ -1,0 +1,49 @@
+"""The files that pages tell a reader to write do what the pages say, in processes of their own."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Write the blocks of a page that have the title of a file; blocks of one title follow each other."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    files: dict[str, str] = {}
+    for name, code in re.findall(r'```python title="([^"]+)"\n(.*?)```', text, re.DOTALL):
+        files[name] = files.get(name, "") + code
+    for name, code in files.items():
+        (folder / name).write_text(code, encoding="utf-8")
+
+
+def text_block(page: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return text.partition("```text\n")[2].partition("```")[0].splitlines()
+
+
+def run(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("options", [["-k", "not spin"], pytest.param([], marks=pytest.mark.slow)])
+def test_tests_of_the_tutorial_pass(options: list[str], tmp_path: Path) -> None:
+    write_files("tutorial/test.md", tmp_path)
+    printed = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *options)
+    (expected,) = text_block("tutorial/test.md")
+    assert expected in printed.splitlines()
+
+
+def test_memory_outlives_the_process(tmp_path: Path) -> None:
+    write_files("how-to/memory.md", tmp_path)
+    lines = text_block("how-to/memory.md")
+    for command, expected in zip(lines[::2], lines[1::2], strict=True):
+        _, _, *arguments = shlex.split(command)
+        assert run(tmp_path, *arguments).splitlines() == [expected]
