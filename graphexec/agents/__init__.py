@@ -1,4 +1,4 @@
-"""Agents: what to ask a model, and how to read its reply."""
+"""Agents: functions that write the request to a model and parse its reply."""
 
 from graphexec.agents.agent import Agent, AgentFunction, Decision, Runnable, callable_agent, chat_agent
 from graphexec.agents.langchain.chat import create_chat_agent

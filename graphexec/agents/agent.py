@@ -1,4 +1,4 @@
-"""An agent is two pure functions: what to ask the model, and how to read its reply."""
+"""An agent: a pure function that writes the model request, and one that parses the reply."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from graphexec.messages import CompletionRequest, Message, Model, ModelReply, Mo
 
 
 class Runnable(Protocol):
-    """What decides when it is invoked with a run's inputs and its `intermediate_steps`, pairs of both kinds."""
+    """An object with `invoke`, such as a LangChain runnable, that returns the agent's decision.
+
+    Its argument is the run's inputs with `intermediate_steps`: pairs of action and observation.
+    """
 
     def invoke(self, inputs: dict[str, Any], /) -> Any:
-        """Return an action, a list of actions or a finish, of these classes or with the same attributes."""
+        """Return an action, a list of actions or a finish: of our classes, or with the same attributes."""
 
 
 def make_decide(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
-    """Return a function of the steps and the inputs that invokes it; in an async run it gets a thread.
+    """Make a function of the steps and the inputs that invokes the runnable; async runs call it in a thread.
 
-    A parser's error becomes a `ParseError`. The function raises `AgentError` for actions of native tool calls.
+    An error of an output parser becomes a `ParseError`. Actions from native tool calls raise `AgentError`.
     """
     name = type(runnable).__name__
 
@@ -34,7 +37,7 @@ def make_decide(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
         try:
             return _convert_decision(name, runnable.invoke({**inputs, "intermediate_steps": pairs}))
         except ValueError as error:
-            # Any: it is of a class that is not known here.
+            # Any: the class of the error is not known here.
             other: Any = error
             if isinstance(error, ParseError) or not hasattr(other, "llm_output"):
                 raise
@@ -55,7 +58,7 @@ def _convert_decision(name: str, decision: Any) -> Any:
     if getattr(decision, "message_log", None):
         raise AgentError(
             f"{name} decided by native tool calls, {type(decision).__name__}; make the agent with "
-            "create_tool_calling_agent, which tells a model what came of them"
+            "create_tool_calling_agent, which sends the results back to the model"
         )
     if hasattr(decision, "return_values"):
         return AgentFinish(decision.return_values, decision.log)
@@ -66,21 +69,21 @@ def _convert_decision(name: str, decision: Any) -> Any:
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 
-# A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. (What a coroutine
-# function returns cannot be written beside what a function returns without naming both here.)
+# A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
+# `Any`, because it may be a decision, a coroutine or a generator.
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
-_INVOKED = has_methods("an object that is invoked", "invoke")
+_RUNNABLE = has_methods("an object with invoke", "invoke")
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """How a model decides, without the model's being called.
+    """The part of an agent that needs no I/O: how to write the request, and how to parse the reply.
 
-    `ask(run)` makes the question from the inputs and the steps so far; `read(reply)` makes a decision of the answer, or
-    raises `ParseError`. Both are pure. The question goes to `model`, or to `function`, which decides by itself.
-    `input_keys` are the inputs that a run needs, `optional_keys` those that it may have. `conclude(run)` makes the last
-    question of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that finds the final
-    answer in a reply while it streams.
+    `ask(run)` returns the request for the inputs and the steps so far; `read(reply)` returns the decision in the reply,
+    or raises `ParseError`. Both are pure. The request goes to `model`, or to `function`, which decides without a model.
+    A run must have the inputs `input_keys`, and may have the `optional_keys`. `conclude(run)` returns the last request
+    of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that extracts the final answer
+    from a reply while it streams.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -93,7 +96,7 @@ class Agent:
     optional_keys: tuple[str, ...] = ()
 
 
-# What a run that has to answer at once is told: LangChain's sentence.
+# The request for a final answer when a run must stop: LangChain's sentence.
 FINAL = "I now need to return a final answer based on the previous steps:"
 
 
@@ -107,9 +110,9 @@ def chat_agent(
     answer: Callable[[], AnswerReader] | None = None,
     optional_keys: Sequence[str] = (),
 ) -> Agent:
-    """Make an agent of a model and the two functions. Raises `InputError` for an invalid model or list of keys.
+    """Make an agent from a model and the two functions. Raises `InputError` for an invalid model or list of keys.
 
-    Without `conclude`, the last question is the next one with LangChain's sentence, without schema and tool calls.
+    Without `conclude`, the last request is the next request with LangChain's sentence, without schema and tool calls.
     """
     validate("", ("the model", model, MODEL))
 
@@ -132,39 +135,41 @@ def chat_agent(
 
 
 def conclude_request(request: ModelRequest) -> ModelRequest:
-    """Return the question with the sentence that asks for a final answer, which nothing but an answer can follow."""
+    """Return a request that asks for the final answer, without schema and tool calls."""
     if isinstance(request, CompletionRequest):
         return dataclasses.replace(request, prompt=f"{request.prompt}\n\n{FINAL}")
     return dataclasses.replace(request, messages=conclude_messages(request.messages), schema=None, tool_choice="none")
 
 
 def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation at whose end the model is told to give its final answer."""
+    """Return the messages with a request for the final answer at the end."""
     *before, last = messages
     if isinstance(last, UserMessage):
         return (*before, UserMessage(f"{last.content}\n\n{FINAL}"))
     return (*before, last, UserMessage(FINAL))
 
 
-# Where the functions are that make agents, of which some are given uncalled.
-_MAKERS = __name__.rpartition(".")[0]
+# The package of the functions that make agents; users sometimes pass such a function without calling it.
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 def callable_agent(function: AgentFunction | Runnable) -> Agent:
-    """Make an agent of a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
+    """Make an agent from a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
-    Or of a generator, sync or async, that yields these in chunks: actions add up, a finish comes alone. Or of an object
-    with `invoke`, such as LangChain's runnables, which gets the inputs with `intermediate_steps`; its actions and its
-    finish may be of LangChain's classes. Each call counts as a model call. An empty list is a parse error; anything
-    else raises `AgentError`. A run that is stopped and has to answer at once calls the function with the input
-    `conclude`, which is `True`. Raises `InputError` for an invalid function.
+    The function may be a generator, sync or async, that yields decisions in chunks: actions are collected, and a finish
+    must be the only chunk. An object with `invoke`, such as LangChain's runnables, receives the inputs with
+    `intermediate_steps`; it may return actions and a finish of LangChain's classes.
+
+    Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
+    stop and asks for a final answer, the function is called with the input `conclude=True`. Raises `InputError` for an
+    invalid function.
     """
-    # Users without a type checker pass classes, models, and the names of these.
-    if isinstance(function, type) or not (callable(function) or _INVOKED.fits(function)):
+    # Users may pass a class, a model, or a name.
+    if isinstance(function, type) or not (callable(function) or _RUNNABLE.fits(function)):
         raise InputError(
             f"agent is {format_value(function)}; make one with create_react_agent, say, or give a function"
         )
-    if getattr(function, "__module__", "").startswith(_MAKERS):
+    if getattr(function, "__module__", "").startswith(_PACKAGE):
         name = getattr(function, "__name__", "")
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
     decides = function if callable(function) else make_decide(function)
@@ -179,6 +184,7 @@ def _read_decision(reply: ModelReply | Decided) -> Decision:
     assert isinstance(reply, Decided), "CallAgent is answered with Decided"
     decision = reply.decision
     if isinstance(decision, Unreadable):
-        told, raw = decision.observation, decision.llm_output
-        raise ParseError(decision.text, observation=told, llm_output=raw, prose=decision.prose)
+        raise ParseError(
+            decision.text, observation=decision.observation, llm_output=decision.llm_output, prose=decision.prose
+        )
     return decision

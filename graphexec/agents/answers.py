@@ -1,4 +1,4 @@
-"""Which part of a reply is the final answer, told while the reply comes."""
+"""Extract the final answer from a reply while it streams."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-# Takes a reply's text piece by piece, and returns what each piece adds to the final answer.
+# Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
 
 
-# What only the program may say, where it begins a line: as far as it has come.
+# A line that only the program may write.
 _INVENTED = re.compile(r"\n[ \t*_#>]{0,4}(?:intermediate answer|observation)", re.IGNORECASE)
 
-# How much of a line that may become it is held back, in characters.
-_HELD = 40
+# Characters. A longer line cannot become such a line, and is not held back.
+_MAX_HELD = 40
 
 
 def make_label_reader(marker: str) -> AnswerReader:
-    """Read what follows the first marker that begins a line, such as `Final Answer:`, in whatever case.
+    """Make a reader of the text after the first line that begins with `marker`, such as `Final Answer:`, in any case.
 
-    Without the blanks around it, and without an observation that the model makes up, and what follows that.
+    The reader strips surrounding whitespace, and cuts the text before an observation that the model invented.
     """
     marked = re.compile(rf"(?:\A|\n)[ \t]{{0,4}}{re.escape(marker)}", re.IGNORECASE)
-    # Of what comes before, the last line; behind the marker, what is held back.
+    # Before the marker, the last line; after it, the text that is held back.
     waiting = ""
     answering = ended = False
 
@@ -42,9 +42,9 @@ def make_label_reader(marker: str) -> AnswerReader:
         if invented := _INVENTED.search(waiting):
             ended = True
             return waiting[: invented.start()]
-        # Not a last line that may become an observation.
+        # Hold back a last line that may become an observation.
         line = waiting.rfind("\n")
-        held = line >= 0 and len(waiting) - line <= _HELD and _may_be_invented(waiting[line + 1 :])
+        held = line >= 0 and len(waiting) - line <= _MAX_HELD and _may_be_invented(waiting[line + 1 :])
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
@@ -52,55 +52,55 @@ def make_label_reader(marker: str) -> AnswerReader:
 
 
 def strip_blanks(read: AnswerReader) -> AnswerReader:
-    """Return the reader without the blanks around what it tells: those within wait for what follows them."""
+    """Make a reader that strips surrounding whitespace; inner whitespace is held back until more text follows."""
     blanks: list[str] = []
     begun = False
 
     def read_stripped(piece: str) -> str:
         nonlocal begun
         text = read(piece)
-        told = text.rstrip()
-        if told:
+        visible = text.rstrip()
+        if visible:
             before = "".join(blanks)
-            blanks[:] = [text[len(told) :]]
-            told = before + told if begun else told.lstrip()
+            blanks[:] = [text[len(visible) :]]
+            visible = before + visible if begun else visible.lstrip()
             begun = True
         elif begun:
             blanks.append(text)
-        return told
+        return visible
 
     return read_stripped
 
 
 def _last_line(text: str, most: int) -> str:
-    """The line that text ends in, with its beginning; or that there is no beginning that could still matter."""
+    """Return the last line of a text, or `"."` if the line is too long to begin with the marker."""
     line = text[text.rfind("\n") :] if "\n" in text else text
     return line if len(line) <= most else "."
 
 
 def _may_be_invented(line: str) -> bool:
-    said = line.lstrip(" \t*_#>").lower()
-    return any(word.startswith(said) for word in ("intermediate answer", "observation"))
+    beginning = line.lstrip(" \t*_#>").lower()
+    return any(word.startswith(beginning) for word in ("intermediate answer", "observation"))
 
 
 def decision_pattern(action: str, key: str) -> re.Pattern[str]:
-    """Return the pattern of a JSON decision up to where the answer's text begins: the action, and then the `key`."""
+    """Return the pattern of a JSON decision up to the beginning of the answer: the action, then the `key`."""
     gap = r"\s{0,9}"
     return re.compile(gap.join([r"\{", '"action"', ":", f'"{action}"', ",", f'"{key}"', ":", '"']))
 
 
-# More characters than an opening has.
+# Characters. The pattern of a decision matches fewer.
 _LONGEST = 200
 
-# A text of JSON up to its end, or up to an escape that is not whole; and half of a pair of escapes, which waits too.
+# A JSON string up to its end or an incomplete escape; and the first half of a surrogate pair, which needs its second.
 _TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 
 
 def make_json_reader(opened: re.Pattern[str], decides: Callable[[str], bool]) -> AnswerReader:
-    """Read the text of the answer in a JSON decision, where the decision is `opened` so that nothing else can come.
+    """Make a reader of the answer in a JSON decision that begins with the pattern `opened`.
 
-    `decides` says of a reply up to there whether it is the decision, and not some other JSON in the reply.
+    `decides` returns whether the reply up to that point is the decision, and not other JSON in the reply.
     """
     rest = ""
     begun = ended = False
@@ -110,19 +110,19 @@ def make_json_reader(opened: re.Pattern[str], decides: Callable[[str], bool]) ->
         if ended:
             return ""
         if not begun:
-            looked = max(0, len(rest) - _LONGEST)
+            searched = max(0, len(rest) - _LONGEST)
             rest += piece
-            found = opened.search(rest, looked)
+            found = opened.search(rest, searched)
             if found is None:
                 return ""
-            begun, rest, said = True, rest[found.end() :], rest[: found.end()]
-            if not decides(said):
+            begun, rest, beginning = True, rest[found.end() :], rest[: found.end()]
+            if not decides(beginning):
                 ended = True
                 return ""
         else:
             rest += piece
         whole = _TEXT.match(rest)
-        assert whole is not None, "it matches nothing at least"
+        assert whole is not None, "the pattern matches the empty string"
         text = whole.group()
         if half := _HALF.search(text):
             text = text[: half.start()]
@@ -131,7 +131,7 @@ def make_json_reader(opened: re.Pattern[str], decides: Callable[[str], bool]) ->
         try:
             return str(json.loads(f'"{text}"', strict=False))
         except ValueError:
-            # An escape that JSON does not have: the decision cannot be read either.
+            # The string has an escape that is not JSON, so the decision cannot be parsed either.
             ended = True
             return ""
 

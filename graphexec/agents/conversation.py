@@ -1,4 +1,4 @@
-"""A conversation that grows with a run's steps and is not copied at each of them."""
+"""The messages of a run, which are not copied at each step; and the messages of earlier conversations."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCal
 
 
 class Conversation(Sequence[Message]):
-    """The messages of a run: the first ones, and those that its steps are `told` as, made when they are looked at.
+    """The messages of a run: the `head`, then the messages that `to_messages` makes from the steps.
 
-    So a step costs the same however long the conversation is; sending it costs its length.
+    They are made on iteration, so a step takes constant time; sending the conversation takes time linear in its length.
     """
 
-    __slots__ = ("_head", "_steps", "_told")
+    __slots__ = ("_head", "_steps", "_to_messages")
 
-    def __init__(self, head: tuple[Message, ...], steps: Steps, told: Callable[[Steps], Iterator[Message]]) -> None:
+    def __init__(
+        self, head: tuple[Message, ...], steps: Steps, to_messages: Callable[[Steps], Iterator[Message]]
+    ) -> None:
         self._head = head
         self._steps = steps
-        self._told = told
+        self._to_messages = to_messages
 
     def __iter__(self) -> Iterator[Message]:
         yield from self._head
-        yield from self._told(self._steps)
+        yield from self._to_messages(self._steps)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -49,9 +51,9 @@ class Conversation(Sequence[Message]):
 
 
 def history_keys(history: str, variables: Sequence[str]) -> tuple[str, ...]:
-    """The name of the input with an earlier conversation; no name where a template has it as a variable, as text.
+    """Return the name of the input with the earlier messages, or none if a template uses it as a variable.
 
-    Raises `InputError` for what is no name.
+    Raises `InputError` for an invalid name.
     """
     validate("", ("history", history, STRING))
     if not history:
@@ -60,7 +62,7 @@ def history_keys(history: str, variables: Sequence[str]) -> tuple[str, ...]:
 
 
 def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Message]:
-    """Yield the messages in the inputs of these names, as far as they are there. Raises `InputError` for others."""
+    """Yield the messages in those of the named inputs that exist. Raises `InputError` for a value of another type."""
     for key in keys:
         if key in inputs:
             messages = parse_messages(inputs[key])
@@ -73,11 +75,11 @@ def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator
 
 
 def parse_messages(given: Any) -> tuple[Message, ...] | None:
-    """The messages that a value is a sequence of, or `None`.
+    """Return a sequence of messages as a tuple, or `None` for any other value.
 
-    Those of a run that was stored as JSON are objects with a `role`, which will do.
+    Messages that were stored as JSON are accepted, too: objects with a `role`.
     """
-    # Users pass texts, and pairs. A text, which most are, is told first: it costs less.
+    # Most values are strings, so they are checked first.
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Sequence):
         return None
     try:
@@ -87,9 +89,9 @@ def parse_messages(given: Any) -> tuple[Message, ...] | None:
 
 
 def _parse_message(given: Any) -> Message:
-    """A message, or the one that JSON data are. Raises `ValueError` for what is none.
+    """Return a message, or build one from JSON data. Raises `ValueError` for any other value.
 
-    By hand: a run that goes on from JSON reads the messages at every step.
+    This is faster than pydantic; a run that was resumed from JSON parses the messages at every step.
     """
     match given:
         case SystemMessage() | UserMessage() | AssistantMessage() | ToolMessage():
@@ -99,7 +101,7 @@ def _parse_message(given: Any) -> Message:
         case {"role": "user", "content": str(content)}:
             return UserMessage(content)
         case {"role": "assistant", "content": str(content), **others}:
-            # JSON: its values are anything.
+            # Any: values of arbitrary JSON.
             calls: Any = others.get("tool_calls", ())
             if isinstance(calls, (list, tuple)):
                 return AssistantMessage(content, tuple(map(_parse_call, calls)))  # pyright: ignore[reportUnknownArgumentType]
@@ -107,7 +109,7 @@ def _parse_message(given: Any) -> Message:
             return ToolMessage(call_id, content)
         case _:
             pass
-    raise ValueError("it is no message")
+    raise ValueError("not a message")
 
 
 def _parse_call(given: Any) -> ToolCall:
@@ -117,4 +119,4 @@ def _parse_call(given: Any) -> ToolCall:
         case {"id": str(call_id), "name": str(name), "arguments": str(arguments)}:
             return ToolCall(call_id, name, arguments)
         case _:
-            raise ValueError("it is no tool call")
+            raise ValueError("not a tool call")

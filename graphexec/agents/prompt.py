@@ -1,4 +1,4 @@
-"""Prompts: plain templates whose variables are checked when the agent is made."""
+"""Prompts: plain templates, whose variables are validated when the agent is made."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ __all__ = ["Template", "describe_tools", "format_observation", "observation_text
 
 @dataclass(frozen=True)
 class Template:
-    """A text with `{variables}`; `{{` and `}}` are braces. `parts` alternates literal text and variable."""
+    """A text with `{variables}`; `{{` and `}}` stand for braces. `parts` are pairs of literal text and variable."""
 
     parts: tuple[tuple[str, str | None], ...]
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables, each once, in order."""
+        """The names of the variables in order, without repetitions."""
         return tuple(dict.fromkeys(name for _, name in self.parts if name is not None))
 
     def render(self, values: Mapping[str, object], *, ai: str = "AI") -> str:
-        """Return the text with every variable replaced: messages as a memory writes them, with `ai` for the agent.
+        """Return the text with every variable replaced by its value.
 
-        An empty list is no messages, and so no text. Raises `InputError` for a variable without a value.
+        Messages are written as a transcript in which the agent is called `ai`; an empty list becomes an empty string.
+        Raises `InputError` for a variable without a value.
         """
         try:
             return "".join(
@@ -49,9 +50,9 @@ def _format_value(value: object, ai: str) -> str:
 
 
 def parse_template(text: str, *, required: Sequence[str], name: str = "prompt") -> Template:
-    """Read a template, which the user knows by its `name`.
+    """Parse a template; error messages call it `name`.
 
-    Raises `InputError` if a `required` variable is not in it, or if it cannot be read.
+    Raises `InputError` if a `required` variable is missing, or if the text is not a template.
     """
     validate("", (f"the {name}", text, STRING))
     try:
@@ -64,7 +65,9 @@ def parse_template(text: str, *, required: Sequence[str], name: str = "prompt") 
         if variable is not None and (form or conversion or not variable.isidentifier())
     ]
     if odd:
-        raise InputError(f"the {name} has the variable {{{odd[0]}}}, which is no name; write {{{{ and }}}} for braces")
+        raise InputError(
+            f"the {name} has the variable {{{odd[0]}}}, which is not a name; write {{{{ and }}}} for braces"
+        )
     read = Template(tuple((literal, variable) for literal, variable, _, _ in read_parts))
     missing = [variable for variable in required if variable not in read.variables]
     if missing:
@@ -74,17 +77,17 @@ def parse_template(text: str, *, required: Sequence[str], name: str = "prompt") 
 
 
 def describe_tools(tools: Sequence[AnyTool]) -> str:
-    """Describe tools to a model, one on a line: `name(argument: type) - description`."""
+    """Return the tools' descriptions for a model, one on each line: `name(argument: type) - description`."""
     return "\n".join(f"{tool.signature} - {' '.join(tool.description.split())}" for tool in tools)
 
 
 def observation_text(step: AgentStep) -> str:
-    """What a model is told of a step: its observation as text, or what stands for one that is too long."""
+    """Return the text that the model sees of a step: its observation, shortened if it was too long."""
     return format_observation(step.observation) if step.model_text is None else step.model_text
 
 
 def validate_tools(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
-    """Return the tools. Raises `ToolDefinitionError` as `named` does, and for a model in their place."""
+    """Return the tools. Raises `ToolDefinitionError` as `tools_by_name` does, and for a model instead of tools."""
     if MODEL.fits(tools):
         raise ToolDefinitionError(f"tools is the model {format_value(tools)}; give the model first, and then the tools")
     return tuple(tools_by_name(tools).values())

@@ -1,4 +1,4 @@
-"""The ReAct agent: thought, action and observation in plain text (Yao et al. 2022), as LangChain's prompts write it."""
+"""The ReAct agent: thoughts, actions and observations in plain text (Yao et al. 2022), in LangChain's format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Begin!
 Question: {input}
 Thought: {agent_scratchpad}"""
 
-# Reads the answer while its reply comes.
+# Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, "Final Answer:")
 
 STOP = ("\nObservation",)
@@ -51,8 +51,8 @@ def create_react_agent(
     """Make an agent that thinks and acts in plain text.
 
     `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`; its other variables are the inputs
-    of a run. A reply ends before any of the `stop` texts. `protocol` is how the model is asked: as a chat, or to
-    continue the text. Raises `ToolDefinitionError` for invalid tools, and `InputError` for any other invalid argument.
+    of a run. A reply ends before any of the `stop` strings. `protocol` selects a chat request or a completion request.
+    Raises `ToolDefinitionError` for invalid tools, and `InputError` for any other invalid argument.
     """
     asked = make_form(
         prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=format_thoughts
@@ -61,10 +61,10 @@ def create_react_agent(
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read `Action:` with `Action Input:`, or `Final Answer:`.
+    """Parse `Action:` with `Action Input:`, or `Final Answer:`.
 
-    An `Observation:` of the model's own, and everything behind it, is never believed. Raises `ParseError` for neither
-    an action nor an answer, for both, and for an action in a reply that was cut at the token limit.
+    An `Observation:` that the model invented, and everything after it, is ignored. Raises `ParseError` if the reply has
+    neither an action nor an answer, or both, and for an action in a reply that was cut at the token limit.
     """
     text = strip_invention(reply.content)
     return make_decision(text, find_action(text, reply), find_last(FINAL, text))

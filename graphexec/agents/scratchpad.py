@@ -1,4 +1,4 @@
-"""Agents that are asked with one text, in which their steps stand as a scratchpad."""
+"""Agents whose request is one text with the steps as a scratchpad, or instructions and a question."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ from graphexec.tools import AnyTool
 
 Scratchpad: TypeAlias = Callable[[Steps], str]
 
-# How a model is asked with one text: as the message of a chat, or to continue it.
+# The request for one text: a chat with one message, or a completion.
 TextProtocol: TypeAlias = Literal["chat", "completion"]
 _PROTOCOL = Constraint("'chat' or 'completion'", lambda value: value in get_args(TextProtocol))
 
 SCRATCHPAD = "agent_scratchpad"
 
-# What legacy chat agents are told before their steps: LangChain's sentence.
+# The sentence before the steps in LangChain's older chat agents.
 PREVIOUS_WORK = (
     "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
 )
 
 
 def format_thoughts(steps: Steps) -> str:
-    """The steps as the text that the model continues: what it said, and what was observed."""
+    """Format the steps as a text that the model continues: its replies and the observations."""
     return "".join(f"{step.action.log}\nObservation: {observation_text(step)}\nThought: " for step in steps)
 
 
 def format_legacy_thoughts(steps: Steps) -> str:
-    """The steps as LangChain's older agents have them: without a blank behind `Thought:`."""
+    """Format the steps as LangChain's older agents do: without a space after `Thought:`."""
     return "".join(f"{step.action.log}\nObservation: {observation_text(step)}\nThought:" for step in steps)
 
 
 def format_previous_work(steps: Steps) -> str:
-    """The steps as text that the user hands to the model, which has no memory of them."""
+    """Format the steps as a part of the user's message."""
     return PREVIOUS_WORK + format_legacy_thoughts(steps) if steps else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a run is written as one text: a template, what is the same in every run, and what the steps look like."""
+    """The format of a run as one text: a template, the values that are the same in every run, and the scratchpad."""
 
     text: Template
     fixed: Mapping[str, str]
     scratchpad: Scratchpad
-    # What the agent is called where the text has messages.
+    # The name of the agent in transcripts of messages.
     ai: str = "AI"
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The variables that a run has to supply."""
+        """The variables that the inputs of a run must supply."""
         return tuple(name for name in self.text.variables if name not in self.fixed and name != SCRATCHPAD)
 
     def render(self, run: Run) -> str:
-        """Return the text for a run. No input can take the place of the tools or of the scratchpad."""
+        """Return the text for a run. Inputs cannot replace the tools or the scratchpad."""
         values: Mapping[str, object] = {**run.inputs, **self.fixed} if self.fixed else run.inputs
         if SCRATCHPAD in self.text.variables:
             values = {**values, SCRATCHPAD: self.scratchpad(run.steps)}
@@ -85,7 +85,7 @@ def make_form(
     scratchpad: Scratchpad = format_legacy_thoughts,
     name: str = "prompt",
 ) -> Form:
-    """Read a prompt, with `{tools}` and `{tool_names}` filled in. Raises `InputError` as `template` does."""
+    """Parse a prompt and set `{tools}` and `{tool_names}`. Raises `InputError` as `parse_template` does."""
     text = parse_template(prompt, required=required, name=name)
     fixed = {"tools": describe_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
     return Form(text, fixed, scratchpad)
@@ -100,9 +100,9 @@ def make_text_agent(
     protocol: TextProtocol,
     answer: Callable[[], AnswerReader],
 ) -> Agent:
-    """Make an agent that is asked with one text, as a chat or to continue it; `answer` tells its answer as it comes.
+    """Make an agent whose request is one text; `answer` makes the reader of a streamed answer.
 
-    Raises `InputError` for another protocol, for stop texts that are none, and for what is no model.
+    Raises `InputError` for an invalid protocol, invalid stop strings and an invalid model.
     """
     validate("", ("protocol", protocol, _PROTOCOL))
     stops = validate_each("stop", stop, str, "strings")
@@ -131,16 +131,16 @@ def make_instructed_agent(  # noqa: PLR0913
     schema: Mapping[str, Any] | None = None,
     last_schema: Mapping[str, Any] | None = None,
 ) -> Agent:
-    """Make an agent that is asked with instructions and a question, between them the messages in the input `history`.
+    """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
-    The steps are in the question's scratchpad, or they are the messages that `steps` makes of them. `answer` reads the
-    answer as it comes. `last_schema` is that of the last question of a run that is stopped. Raises `InputError` for an
-    invalid name of an input, invalid stop texts and an invalid model.
+    The steps are in the question's scratchpad, or `steps` makes messages from them. `answer` makes the reader of a
+    streamed answer. `last_schema` is the schema of the last request of a run that is stopped. Raises `InputError` for
+    an invalid name of an input, invalid stop strings and an invalid model.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
     before = history_keys(history, inputs)
-    # Mostly the same in every run.
+    # The instructions are usually the same in every run.
     depends = instructions.inputs or SCRATCHPAD in instructions.text.variables
     constant = None if depends else SystemMessage(instructions.text.render(instructions.fixed, ai=instructions.ai))
 

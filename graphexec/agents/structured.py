@@ -1,7 +1,7 @@
-"""The structured agent: one JSON decision per step, under a schema with a branch per tool.
+"""The structured agent: one JSON decision per step, constrained by a schema with a branch per tool.
 
-For models that cannot call tools: the schema leaves them nothing else to say. It has no field for a thought on purpose:
-on 40 tool tasks, a model of 135 million parameters got 43 % right without one and 10 % with it.
+It is for models without native tool calls: the schema allows nothing but a decision. It has no field for a thought on
+purpose: on 40 tool tasks, a model with 135 million parameters solved 43 % without the field and 10 % with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Reply with one JSON object, and nothing else: either
 
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """A question worked through: tool calls as `(tool, arguments, observation)`, and the answer."""
+    """A question with its solution: tool calls as `(tool, arguments, observation)`, and the answer."""
 
     question: str
     calls: tuple[tuple[str, Mapping[str, Any], str], ...]
@@ -52,15 +52,17 @@ def create_structured_agent(
     examples: Sequence[WorkedExample] = (),
     history: str = "chat_history",
 ) -> Agent:
-    """Make an agent that decides by one JSON object per step.
+    """Make an agent whose replies are one JSON object per step.
 
-    `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message. Their other
-    variables are the inputs of a run. About five worked `examples` that use these tools make a small model twice as
-    good. `history`, and the errors raised, are those of `create_chat_agent`.
+    `prompt` is the template of the instructions, with `{tools}`; `question` is the template of the user's message.
+    Their other variables are the inputs of a run. With about five worked `examples` that use these tools, a small model
+    solves twice as many tasks. `history` and the errors raised are as in `create_chat_agent`.
     """
     tools = validate_tools(tools)
     if any(tool.name == FINAL_ANSWER for tool in tools):
-        raise ToolDefinitionError(f"a tool is named {FINAL_ANSWER}, as the answer is; rename it with @tool(name=...)")
+        raise ToolDefinitionError(
+            f"a tool is named {FINAL_ANSWER}, which stands for the answer; rename it with @tool(name=...)"
+        )
     several = validate_each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
     return make_instructed_agent(
         model,
@@ -72,7 +74,7 @@ def create_structured_agent(
         steps=_step_messages,
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools),
-        # It leaves nothing but an answer to say.
+        # This schema allows only an answer.
         last_schema=decision_schema(()),
     )
 
@@ -92,7 +94,7 @@ def _example_messages(example: WorkedExample) -> Iterator[Message]:
 
 
 def decision_schema(tools: Sequence[AnyTool]) -> dict[str, Any]:
-    """The JSON schema of a decision: one branch per tool with that tool's arguments, and one for the answer."""
+    """Return the JSON schema of a decision: one branch per tool with its arguments, and one for the answer."""
     definitions: dict[str, Any] = {}
     branches: list[dict[str, Any]] = []
     for tool in tools:
@@ -133,14 +135,14 @@ _ANSWER = decision_pattern(FINAL_ANSWER, "(?:answer|action_input)")
 
 
 def make_answer_reader() -> AnswerReader:
-    """Return what reads the answer while its reply comes, if the decision begins with the action."""
-    return make_json_reader(_ANSWER, lambda said: _ANSWER.fullmatch(said.strip()) is not None)
+    """Make a reader that extracts the answer while the reply streams, if the decision begins with the action."""
+    return make_json_reader(_ANSWER, lambda beginning: _ANSWER.fullmatch(beginning.strip()) is not None)
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the decision; the answer may stand as `action_input`, too.
+    """Parse the decision; the answer may also be the `action_input`.
 
-    Raises `ParseError` for what is not one: constrained output, too, can be cut short.
+    Raises `ParseError` for an invalid decision: even constrained output can be cut short.
     """
     text = reply.content.strip()
     try:

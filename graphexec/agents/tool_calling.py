@@ -1,4 +1,4 @@
-"""The tool-calling agent: the model's native tool calls, several at once."""
+"""The tool-calling agent: the model's native tool calls, also several in one reply."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def create_tool_calling_agent(
     prompt: str = "{input}",
     history: str = "chat_history",
 ) -> Agent:
-    """Make an agent of a model that calls tools natively.
+    """Make an agent from a model with native tool calls.
 
-    `system` are the instructions, a text that is no template; `prompt` is the template of the user's message, whose
-    variables are the inputs of a run. A reply without tool calls is the answer. `history` is that of
-    `create_chat_agent`.
+    `system` is the text of the instructions, not a template; `prompt` is the template of the user's message, and its
+    variables are the inputs of a run. A reply without tool calls is the answer. `history` is as in `create_chat_agent`.
 
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
     invalid argument.
@@ -38,7 +37,7 @@ def create_tool_calling_agent(
     specs = tuple(tool.spec for tool in validate_tools(tools))
     validate("", ("system", system, STRING))
     question = Form(parse_template(prompt, required=()), {}, format_thoughts)
-    # Elsewhere the prompt is the instructions: a question would be lost without a word.
+    # In other agents the prompt is the instructions; here such a prompt would silently drop the question.
     if not question.inputs:
         raise InputError(
             "the prompt has no variable, so no input is used; write {input} in it, and pass instructions as system=..."
@@ -48,9 +47,9 @@ def create_tool_calling_agent(
 
 
 def step_messages(steps: Steps) -> Iterator[Message]:
-    """The steps as messages: each reply of the model once, with the calls that steps answer, then their results.
+    """Yield the steps as messages: each reply of the model once, with the calls that have results, then the results.
 
-    A step without a native call, such as a parse error, is told as what the model said and what it was answered.
+    A step without a native call, such as a parse error, becomes the model's reply and a user message.
     """
     position = 0
     while position < len(steps):
@@ -68,7 +67,7 @@ def step_messages(steps: Steps) -> Iterator[Message]:
 
 
 def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:
-    """The calls of one reply that the steps from `position` on answer. The same reply given again is another one."""
+    """Return the calls of one reply with their steps, from `position` on. An equal reply later is a separate one."""
     message = steps[position].action.message
     calls = iter(message.tool_calls if message else ())
     answered: list[tuple[ToolCall, AgentStep]] = []
@@ -82,21 +81,21 @@ def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentSt
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the tool calls, or the text as the answer. Raises `ParseError` if a call's arguments are not JSON."""
+    """Parse the tool calls, or the text as the answer. Raises `ParseError` if a call's arguments are not JSON."""
     if not reply.tool_calls:
         return AgentFinish({"output": reply.content}, reply.content)
     message = reply.message
-    said = f"responded: {reply.content}\n" if reply.content else "\n"
+    content = f"responded: {reply.content}\n" if reply.content else "\n"
     actions: list[AgentAction] = []
     for call in reply.tool_calls:
         arguments = _arguments(call, reply)
-        log = f"\nInvoking: `{call.name}` with `{arguments}`\n{said}\n"
+        log = f"\nInvoking: `{call.name}` with `{arguments}`\n{content}\n"
         actions.append(AgentAction(call.name, arguments, log, call.id, message))
     return tuple(actions)
 
 
 def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
-    """A call's arguments. Never a guess at what was meant: truncated JSON is not completed and not executed."""
+    """Parse the arguments of a call. Truncated JSON is an error; it is not completed by guessing."""
     try:
         return read_object(call.arguments or "{}")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Tools: `@tool`, and how they are called."""
+"""Tools: the `@tool` decorator and the classes that describe a tool."""
 
 from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, ToolRetried, tool, tools_by_name
 

@@ -1,4 +1,4 @@
-"""A function's arguments as pydantic sees them: validated by name, and described as a JSON schema."""
+"""Read a function's signature with pydantic, to validate its arguments and to describe them as a JSON schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphexec.kernel.signatures import resolve_hints
 
 
 class Arguments(NamedTuple):
-    """A tool's `arguments`, and the parameters that no model gives: those for the run, and that for the call."""
+    """A tool's `arguments`, and the parameters that the model does not set: those for the run and for the call."""
 
     arguments: TypeAdapter[Any]
     given_the_run: tuple[str, ...]
@@ -27,7 +27,7 @@ class Arguments(NamedTuple):
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Arguments:
-    """Return the arguments as a typed dict, which pydantic validates to a dict and describes as an object."""
+    """Return the arguments of a function as a typed dict, which pydantic validates and describes as an object."""
     try:
         hints = resolve_hints(function, extras=True)
     except NameError as error:
@@ -57,7 +57,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
         if parameter.default is not parameter.empty:
             kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(parameter.default))]]
         fields[parameter.name] = kind
-    # A typed dict made at run time, which no checker can follow.
+    # The typed dict is built at run time, which type checkers cannot follow.
     make: Any = TypedDict
     arguments = with_config(ConfigDict(extra="forbid"))(make(name, fields))
     try:

@@ -1,4 +1,4 @@
-"""Arithmetic from text, safe on any text: it calculates, or says what is wrong and how to write it."""
+"""Evaluate arithmetic expressions safely; an error says what is wrong and how to write it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 Number: TypeAlias = int | float
 
-# Characters. Long enough for any sum that is written by hand, short enough that no nesting troubles the parser.
+# Characters. Long enough for anything a person types, short enough that deep nesting cannot exhaust the parser.
 LONGEST = 300
-# As far as floats reach, so that whole numbers and fractions always mix.
+# The range of floats, so that integers and floats can always be mixed.
 LARGEST = 10**308
-# The power is refused before it is calculated; 1024 bits are what LARGEST has.
+# Powers are checked before they are calculated; LARGEST has 1024 bits.
 _BITS = 1024
 _DECIMALS = 30
 
@@ -23,10 +23,10 @@ SYNTAX = "+ - * / // % ** ( ), sqrt, abs, round, min, max, pi and e"
 
 
 class ExpressionError(ValueError):
-    """A text is not arithmetic, or its value is none; the message says how to write it."""
+    """A string is not an arithmetic expression or has no value; the message says how to write it."""
 
 
-# What people write, and models copy, for what Python writes otherwise. What stands behind `=` is a guess at the value.
+# Spellings that people and models use, and Python's. The text after `=` is a guess at the value and is dropped.
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), spelled)
     for pattern, spelled in (
@@ -43,7 +43,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
 _CALL = re.compile(r"[a-z]\s*\(", re.IGNORECASE)
-# What may stand in an expression: so the parser never sees Python's other syntax, nor warns of it.
+# The tokens of an expression. Python's parser never sees other syntax, so it cannot warn about it.
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<name>[A-Za-z]\w*)|\*\*|//|[-+*/%(),])\s*",
     re.ASCII,
@@ -51,14 +51,15 @@ _TOKEN = re.compile(
 
 
 def evaluate(text: str) -> Number:
-    """Calculate the value of `text`, in the precedence of Python's operators.
+    """Return the value of the expression `text`, with the precedence of Python's operators.
 
-    Other common spellings are read, too: `37 x 48`, `2^10`, `15% of 80`, `1,234`, `2 + 2 = ?`. Raises
-    `ExpressionError` for what is not arithmetic or has no value (`1 / 0`), and for numbers beyond 10**308. Never slow.
+    Other common spellings are accepted, too: `37 x 48`, `2^10`, `15% of 80`, `1,234`, `2 + 2 = ?`. Raises
+    `ExpressionError` if the text is not arithmetic or has no value (`1 / 0`), and for numbers beyond 10**308. The time
+    is bounded for every input.
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has {len(text)} characters; write at most {LONGEST}")
-    # Text from a page has spaces of other kinds.
+    # Text copied from a web page may contain other kinds of spaces.
     spelled = _normalize(" ".join(text.split()))
     _check(spelled)
     try:
@@ -71,13 +72,13 @@ def evaluate(text: str) -> Number:
     except OverflowError:
         raise ExpressionError("the number is too large; stay below 10**308") from None
     except (MemoryError, RecursionError):
-        # What Python's parser raises for too deep a nesting.
+        # Python's parser raises these if the nesting is too deep.
         raise ExpressionError("the expression is nested too deeply; write it with fewer parentheses") from None
 
 
 def write(number: Number) -> str:
-    """Write a number as a person would: whole ones without a point, others with at most 12 significant digits."""
-    # Beyond 2**53 a float no longer knows its last digits.
+    """Return a number as text: integers without a decimal point, others with at most 12 significant digits."""
+    # Beyond 2**53 the last digits of a float are not exact.
     if isinstance(number, int) or (number.is_integer() and abs(number) < 2**53):
         return str(int(number))
     return f"{number:.12g}"
@@ -183,7 +184,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Mod: lambda left, right: left % right,
 }
 _CONSTANTS: Mapping[str, float] = {"pi": math.pi, "e": math.e}
-# With the fewest and the most numbers that each takes.
+# Each function with its minimum and maximum number of arguments.
 _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, float]] = {
     "sqrt": (_sqrt, 1, 1),
     "abs": (_abs, 1, 1),

@@ -1,4 +1,4 @@
-"""Calling tools: the handler of `CallTool`. Whatever goes wrong is an observation that helps the model to mend it."""
+"""Call tools: the handler of `CallTool`. Failures become observations that help the model to correct its call."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from graphexec.tools.tool import (
     ToolRetried,
 )
 
-# Sets, because a checker that narrowed to the class would not know what is in it.
+# Sets, because a type checker that narrows to the class would not know its type arguments.
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
 
-# What comes of an attempt.
+
 AttemptResult: TypeAlias = ToolResult | ToolRaisedError
 
-# Whether the name of a tool must be called as it is written.
+# How a called name is matched with the names of the tools.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
 _LOOKUP = Constraint("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
 
@@ -47,13 +47,13 @@ def make_tool_handler(
     lookup: Lookup = "exact",
     max_observation: int | None = None,
 ) -> Handler:
-    """Answer `CallTool` with these tools: unknown names, bad arguments and exceptions are observations.
+    """Make the handler that calls these tools: unknown names, bad arguments and exceptions become observations.
 
-    `on_error` and `max_observation` (characters) are the defaults of the tools. In an async run a blocking tool gets a
-    thread; in a sync run an async tool gets an event loop. Raises `InputError` for an invalid option, and
-    `ToolDefinitionError` for two tools whose names differ only in case where the lookup ignores it.
+    `on_error` and `max_observation` (characters) are defaults for the tools. In an async run a blocking tool runs in a
+    thread; in a sync run an async tool runs in an event loop. Raises `InputError` for an invalid option, and
+    `ToolDefinitionError` if the lookup ignores case and two names differ only in case.
     """
-    # The names are those that the executor's options have.
+    # These are the names of the executor's options.
     validate(
         "",
         ("handle_tool_errors", on_error, POLICY),
@@ -69,40 +69,40 @@ def make_tool_handler(
         )
         for one in tools.values()
     ]
-    known = _by_name(with_defaults, lookup)
+    known = _index_by_name(with_defaults, lookup)
 
-    # Written as one function: each call in between is one more for every step of a run.
+    # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
         tool = known.get(effect.name if exact else effect.name.casefold())
         if tool is None:
-            return ToolResult(_unknown(effect.name, tools), "unknown_tool")
+            return ToolResult(_describe_unknown(effect.name, tools), "unknown_tool")
         try:
             arguments = tool.read(effect.tool_input)
         except InvalidArgumentsError as error:
             return ToolResult(str(error), "bad_arguments")
-        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything, as a tool may
-            return _failed(tool, error)
+        except Exception as error:  # noqa: BLE001 - a user's validator may raise any exception, as a tool may
+            return _handle_error(tool, error)
         if tool.given_the_run:
             arguments.update(dict.fromkeys(tool.given_the_run, Run({}) if effect.run is None else effect.run))
         if tool.call_parameter is not None:
             arguments[tool.call_parameter] = call
         if tool.timeout is None and tool.retry is None:
-            came = await _call(tool, arguments, io)
+            result = await _call(tool, arguments, io)
         else:
-            came = await _retry(tool, arguments, io)
-        if type(came) is not ToolRaisedError:
-            return came
+            result = await _retry(tool, arguments, io)
+        if type(result) is not ToolRaisedError:
+            return result
         try:
-            return _failed(tool, came.error)
+            return _handle_error(tool, result.error)
         finally:
-            # From Python 3.13 on the traceback of the error holds this frame, too.
-            del came
+            # Since Python 3.13 the traceback of the error refers to this frame, too.
+            del result
 
-    wanted = {kind for one in known.values() for kind in one.context_types}
-    return Handler(answer, context_types=tuple(wanted))
+    context_types = {kind for one in known.values() for kind in one.context_types}
+    return Handler(answer, context_types=tuple(context_types))
 
 
-def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
+def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
     if lookup == "exact":
         return {one.name: one for one in tools}
     folded: dict[str, AnyTool] = {}
@@ -116,7 +116,7 @@ def _by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
     return folded
 
 
-def _unknown(requested: str, names: Iterable[str]) -> str:
+def _describe_unknown(requested: str, names: Iterable[str]) -> str:
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."
     folded = {name.casefold(): name for name in names}
     closest = close_names(requested.casefold(), folded)
@@ -128,18 +128,18 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptRes
         return await _attempt(tool, arguments, io)
 
     async def attempt() -> ToolResult:
-        came = await _attempt(tool, arguments, io)
-        if isinstance(came, ToolRaisedError):
+        result = await _attempt(tool, arguments, io)
+        if isinstance(result, ToolRaisedError):
             try:
-                raise came
+                raise result
             finally:
-                # Its traceback holds this frame, which is not to hold it.
-                del came
-        return came
+                # The traceback of the error refers to this frame; this avoids a reference cycle.
+                del result
+        return result
 
     def announce(raised: Exception, attempt: int, wait: float) -> None:
-        assert isinstance(raised, ToolRaisedError), "nothing else may pass"
-        assert isinstance(raised.error, Exception), "only such classes are called again after"
+        assert isinstance(raised, ToolRaisedError), "no other error is retried"
+        assert isinstance(raised.error, Exception), "retry_on has subclasses of Exception only"
         report(ToolRetried(tool.name, raised.error, attempt, wait))
 
     try:
@@ -151,16 +151,16 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptRes
 async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
     if tool.timeout is None:
         return await _call(tool, arguments, io)
-    came = await io.within(partial(_call, tool, arguments, io), tool.timeout)
-    if isinstance(came, NotDone):
-        late = f"{tool.name} timed out: it did not answer within {tool.timeout:g} seconds."
-        return ToolResult(late, "timed_out", error=qualified_name(TimeoutError))
-    return came
+    result = await io.within(partial(_call, tool, arguments, io), tool.timeout)
+    if isinstance(result, NotDone):
+        observation = f"{tool.name} timed out: it did not answer within {tool.timeout:g} seconds."
+        return ToolResult(observation, "timed_out", error=qualified_name(TimeoutError))
+    return result
 
 
 def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
     if not io.blocking and (tool.is_async or tool.async_function is not None):
-        # Not through `io.either`, whose coroutine each waiting call would keep.
+        # `io.either` would keep another coroutine for each waiting call.
         return _await_tool(tool, arguments)
     return io.call(_call_tool, tool, arguments)
 
@@ -170,13 +170,13 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
         if tool.is_async:
             return _make_result(tool, run_on_own_loop(partial(tool.function, **arguments)))
         observation: Any = tool.function(**arguments)
-        # A decorator may hide that the function is `async def`.
+        # The function may be an `async def` inside a decorator.
         is_coroutine = type(observation) in _COROUTINES
         return _make_result(tool, run_on_own_loop(lambda: observation) if is_coroutine else observation)
     except BaseException as error:
         from asyncio import CancelledError
 
-        # Nobody cancels a blocking call: a cancellation is one that the tool ran into by itself.
+        # Blocking calls are not cancelled, so a CancelledError comes from the tool's own code.
         if not isinstance(error, (Exception, CancelledError)):
             raise
         return ToolRaisedError(error)
@@ -189,37 +189,36 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult
         from asyncio import CancelledError, current_task
 
         if isinstance(error, GeneratorExit):
-            # Closed, perhaps when there is no loop any more.
+            # The coroutine is being closed, perhaps after its event loop.
             raise
-        # Our own cancellation goes on; one that the tool ran into by itself is its failure.
+        # The run's own cancellation is passed on; a CancelledError from the tool's own code is a failure of the tool.
         task = current_task()
-        ran_into = isinstance(error, CancelledError) and task is not None and not task.cancelling()
-        if not isinstance(error, Exception) and not ran_into:
+        is_from_tool = isinstance(error, CancelledError) and task is not None and not task.cancelling()
+        if not isinstance(error, Exception) and not is_from_tool:
             raise
         return ToolRaisedError(error)
 
 
-# Any: whatever a tool returned.
+# Any: the value that the tool returned.
 def _make_result(tool: AnyTool, returned: Any) -> ToolResult:
-    # A tool that yields is still at work; what it yields can be read only once, and the model reads it in every prompt.
+    # A generator can be read only once, but every prompt contains the observation.
     observation: Any = list(returned) if type(returned) in _GENERATORS else returned
     most = tool.max_observation
-    told = None if most is None else shorten_observation(observation, most)
-    return ToolResult(observation, "ok", tool.return_direct, told)
+    shortened = None if most is None else shorten_observation(observation, most)
+    return ToolResult(observation, "ok", tool.return_direct, shortened)
 
 
-def _failed(tool: AnyTool, error: BaseException) -> ToolResult:
+def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
     policy = tool.on_error
     if policy == "raise":
         raise error
     observation: object = f"{tool.name} failed: {described(error)}"
-    # A cancellation that the tool ran into by itself is no Exception, which is what the function takes.
+    # CancelledError is not an Exception, so it is not passed to the function.
     if callable(policy) and isinstance(error, Exception):
         observation = policy(error)
-        # Users without a type checker return what they like.
         if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                f"on_error of {tool.name} returned {observation!r}; return the text that the model is told"
+                f"on_error of {tool.name} returned {observation!r}; return the observation for the model as a string"
             )
-    told = shorten_observation(observation, tool.max_observation)
-    return ToolResult(observation, "error", model_text=told, error=qualified_name(type(error)))
+    shortened = shorten_observation(observation, tool.max_observation)
+    return ToolResult(observation, "error", model_text=shortened, error=qualified_name(type(error)))

@@ -1,4 +1,4 @@
-"""Tools for everyday questions: a calculator, units, and the date. They need no network and no key."""
+"""Tools for everyday questions: a calculator, a unit converter and the date. They need no network and no API key."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _format_number(number: float) -> str:
 
 
 def make_today(clock: Callable[[], dt.date]) -> Tool[[], str]:
-    """Make the tool that tells the date by `clock`."""
+    """Make a tool that returns the date given by `clock`."""
 
     @tool
     def today() -> str:
         """Tell today's date and weekday."""
         date = clock()
-        # Not strftime: its names of weekdays are those of the process's locale.
+        # The weekday names of strftime depend on the locale of the process.
         return f"{_WEEKDAYS[date.weekday()]}, {date.isoformat()}"
 
     return today

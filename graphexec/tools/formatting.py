@@ -1,4 +1,4 @@
-"""What a tool returned or raised, as text: whole, or its beginning where that is too long for a model."""
+"""Convert observations to text for a model, and shorten those that are too long."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pydantic_core import to_json
 
 
 def format_observation(observation: Any) -> str:
-    """An observation as text for a model: text as it is, everything else as JSON, or as Python shows it."""
+    """Return an observation as text for a model: a string unchanged, any other value as JSON or else as its `repr`."""
     if isinstance(observation, str):
         return observation
     with suppress(ValueError):
         return to_json(observation, fallback=str).decode()
-    # Bytes that are no text, a list that contains itself: JSON cannot represent them.
+    # JSON cannot represent bytes that are not UTF-8, or a list that contains itself.
     try:
         return repr(observation)
-    except Exception:  # noqa: BLE001 - an object of the user's may fail at that, too
+    except Exception:  # noqa: BLE001 - a user's __repr__ may raise any exception
         return f"<{type(observation).__name__}>"
 
 
 def shorten_observation(observation: Any, most: int | None) -> str | None:
-    """Return the first `most` characters with the number of missing ones; `None` for an observation that fits."""
+    """Return the first `most` characters and the number of omitted ones; `None` if the observation fits."""
     if most is None:
         return None
     text = format_observation(observation)

@@ -22,13 +22,13 @@ from graphexec.runtime.retry_policy import RetryPolicy
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-# Seconds. Waits double; beyond a minute, waiting longer has stopped helping.
+# Seconds. The waits double up to one minute; a longer wait rarely helps.
 LONGEST_WAIT = 60.0
 
 
 @final
 class ToolRaisedError(Exception):
-    """What a tool raised: `error`. So it cannot be mistaken for what is raised around the tool."""
+    """A tool raised `error`. The wrapper separates errors of the tool from errors of the code that calls it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -38,7 +38,7 @@ class ToolRaisedError(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class ToolRetried:
-    """News: `tool` raised `error` at this `attempt` (the first is 1), and is called again after `wait` seconds."""
+    """Progress: `tool` raised `error` at this `attempt` (the first is 1), and is called again after `wait` seconds."""
 
     tool: str
     error: Exception
@@ -54,17 +54,16 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
-# What an exception in a tool becomes: an observation that tells the model, in our words or in those that a function
-# makes of it, or the end of the run.
+# Decides if an exception in a tool becomes an observation, which a function may write, or ends the run.
 ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str]
 
 
-# How many faults of a call the model is told: a long list with one mistake per item is not to fill its context.
-_FAULTS = 5
+# The model sees this many errors of one call, so that a long list with an error in each item does not fill its context.
+_MAX_ERRORS = 5
 
 
 POLICY = Constraint(
-    "'observe', 'raise', or a function (def) from the exception to a text",
+    "'observe', 'raise', or a function (def) from the exception to a string",
     lambda value: value in ("observe", "raise") or (callable(value) and not inspect.iscoroutinefunction(value)),
 )
 _LIST = Constraint(
@@ -76,18 +75,19 @@ LENGTH = whole(1, "a whole number of characters, 1 or more")
 
 
 class InvalidArgumentsError(ValueError):
-    """A call's arguments do not fit the tool; the text tells the model what to mend."""
+    """The arguments of a call do not fit the tool; the message tells the model what to correct."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R_co]):
-    """A function as a model sees it; calling the tool calls the function.
+    """A function that a model may call. Calling the tool calls the function.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments; the parameters `given_the_run` get the run so far, and the
-    `call_parameter` the `CallContext`, whose context must be one of each of `context_types`. `on_error` and
-    `max_observation` (characters): `None` is the executor's default. An `async_function` is called instead in async
-    runs. `nested` is what the runs charge that a call starts, of a tool that runs an executor.
+    `parameters` is the JSON schema of the arguments. The parameters in `given_the_run` receive the run so far; the
+    `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
+    `on_error` and `max_observation` (characters), `None` means the executor's default. Async runs call the
+    `async_function`, if there is one, instead of `function`. For a tool that runs an executor, `nested` describes what
+    its nested runs charge.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Tool(Generic[P, R_co]):
     nested: NestedRuns | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function itself: no validation, no timeout, and its exceptions are raised."""
+        """Call the function directly: without validation or timeout, and its exceptions are raised."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class Tool(Generic[P, R_co]):
 
     @property
     def signature(self) -> str:
-        """The call as one would write it: `convert(value: number, unit?: string)`."""
+        """The signature as a model sees it: `convert(value: number, unit?: string)`."""
         properties: Mapping[str, Mapping[str, Any]] = self.parameters["properties"]
         required = self.parameters.get("required", ())
         shown = ", ".join(
@@ -132,32 +132,32 @@ class Tool(Generic[P, R_co]):
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as it is told to a model."""
+        """The tool's part of a model request."""
         return ToolSpec(self.name, self.description, self.parameters)
 
     def read(self, tool_input: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Return the validated arguments by name. Text is the one (required) argument, or a JSON object with all.
+        """Return the validated arguments by name.
 
-        Raises `InvalidArgumentsError`.
+        A string is the only (required) argument, or a JSON object with all arguments. Raises `InvalidArgumentsError`.
         """
-        *likelier, last = self._readings(tool_input) if isinstance(tool_input, str) else (tool_input,)
+        *preferred, last = self._interpretations(tool_input) if isinstance(tool_input, str) else (tool_input,)
         validate = self.arguments.validator.validate_python
-        for reading in likelier:
+        for arguments in preferred:
             with contextlib.suppress(ValidationError):
-                return dict(validate(reading))
+                return dict(validate(arguments))
         try:
             return dict(validate(last))
         except ValidationError as error:
-            faults = [
-                f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
-                for fault in error.errors(include_url=False)
+            errors = [
+                f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}"
+                for detail in error.errors(include_url=False)
             ]
-            more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
-            what = "; ".join(faults[:_FAULTS]) + more
+            more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
+            what = "; ".join(errors[:_MAX_ERRORS]) + more
             raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it as {self.signature}.") from None
 
-    def _readings(self, text: str) -> tuple[Mapping[str, Any], ...]:
-        """What text as a whole can mean, the likelier first."""
+    def _interpretations(self, text: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the arguments that a string can stand for, the more likely ones first."""
         names = self.names
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
@@ -175,22 +175,22 @@ class Tool(Generic[P, R_co]):
                 f"Call it as {self.signature}."
             )
         as_text = {alone: text}
-        # A list or an object for an argument that is one.
+        # The JSON may be the value of an argument that is a list or an object.
         return (as_text,) if decoded is None else (as_text, {alone: decoded})
 
 
-# A tool whatever its function: how sets of tools are typed. A parameter list cannot be erased but by `...`.
+# A tool with any function, for collections of tools. Only `...` erases a parameter list.
 AnyTool: TypeAlias = Tool[..., Any]
 
 
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
-    """Return the tools by name. Raises `ToolDefinitionError` for what is no tool, and for a name given twice."""
+    """Return the tools by name. Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name."""
     if isinstance(tools, Tool):
         raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
     validate("", ("tools", tools, _LIST), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
     for one in tools:
-        # Users without a type checker pass functions.
+        # Users may pass plain functions.
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             name = getattr(one, "__name__", repr(one))
             raise ToolDefinitionError(f"{name} is not a tool; decorate the function with @tool")
@@ -216,7 +216,7 @@ def tool(
     max_observation: int | None = None,
     async_function: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-# One keyword per setting is what people know from other decorators of tools.
+# One keyword for each setting, as in the decorators of other libraries.
 def tool(  # noqa: PLR0913
     function: Callable[..., Any] | None = None,
     /,
@@ -232,24 +232,25 @@ def tool(  # noqa: PLR0913
     max_observation: int | None = None,
     async_function: Callable[..., Any] | None = None,
 ) -> Any:
-    """Make a tool of a typed function, `def` or `async def`.
+    """Make a tool from a typed function, `def` or `async def`.
 
-    Its name is the function's, its description the docstring, its schema what pydantic makes of the annotations
-    (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` gets the run so far,
-    and one annotated `CallContext[User]` the call's `CallContext`: its id, the run's `context`, the seconds left.
+    The tool's name is the function's name, its description is the docstring, and pydantic derives its schema from the
+    annotations (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` receives
+    the run so far. A parameter annotated `CallContext[User]` receives the call's `CallContext`: its id, the run's
+    `context` and the remaining seconds.
 
-    An exception becomes an observation; `on_error` may be "raise", or a function from the exception to the observation.
-    Before, the function is called up to `retries` more times where it raises `retry_on`: `retry_wait` seconds later,
-    then twice that, up to a minute. `timeout` is in seconds, for one attempt, and ends the attempts. All attempts count
-    as one tool call. The model sees the first `max_observation` characters of an observation. An `async_function` with
-    the same parameters is called instead in async runs.
+    If the function raises one of `retry_on`, it is called up to `retries` more times: after `retry_wait` seconds, then
+    after twice as long each time, up to one minute. `timeout` is in seconds, for one attempt; after a timeout there are
+    no further attempts. All attempts count as one tool call. An exception becomes an observation, unless `on_error` is
+    "raise" or a function from the exception to the observation. The model sees the first `max_observation` characters
+    of an observation. Async runs call the `async_function`, which has the same parameters, if there is one.
 
     Raises `ToolDefinitionError` for an argument without an annotation or a schema, for `*args` and `**kwargs`, for a
     missing description, and for an invalid option.
     """
     if isinstance(function, str):
         raise ToolDefinitionError(
-            f"tool was given the text {format_value(function)}; write @tool(name={format_value(function)}), say"
+            f"tool was given the string {format_value(function)}; write @tool(name={format_value(function)}), say"
         )
     subject = name if isinstance(name, str) and name else "a tool"
     validate(
@@ -282,7 +283,7 @@ def tool(  # noqa: PLR0913
 
 
 def _format_schema(schema: Mapping[str, Any]) -> str:
-    """A JSON schema in a word or two: `string`, `"C" | "F"`, `list of number`, the name of a class."""
+    """Return a short form of a JSON schema: `string`, `"C" | "F"`, `list of number`, or the name of a class."""
     match schema:
         case {"enum": [*values]}:
             return " | ".join(json.dumps(value) for value in values)
@@ -303,11 +304,10 @@ def _make_retry_policy(
 ) -> RetryPolicy | None:
     classes = on if isinstance(on, tuple) else (on,)
     for one in classes:
-        # Users without a type checker give texts, and classes that are no Exception.
         if not (isinstance(one, type) and issubclass(one, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
     if not times and (wait or classes != (Exception,)):
-        raise ToolDefinitionError(f"{name} says how to retry, but not to; add retries=2, say")
+        raise ToolDefinitionError(f"{name} has retry_on or retry_wait but no retries; add retries=2, say")
     if not times:
         return None
     return RetryPolicy(
@@ -327,7 +327,7 @@ def _make_tool(function: Callable[..., Any], name: str | None, description: str 
     described = description or inspect.getdoc(function)
     if not described:
         raise ToolDefinitionError(f"{called} has no docstring, so no model knows what it does; write one line")
-    # pydantic, which reads the annotations, is loaded by those who make tools.
+    # Loads pydantic, which programs without tools do not need.
     from graphexec.tools.arguments import read_signature
 
     read = read_signature(function, called)

@@ -1,4 +1,4 @@
-"""Units of measurement: how they are spelled, and what they are in each other."""
+"""Units of measurement: their spellings and the conversions between them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from graphexec.errors import close_names
 
 
 class UnknownUnitError(ValueError):
-    """A unit is not known, or two do not measure the same; the message names those that would do."""
+    """A unit is unknown, or two units have different dimensions; the message suggests other units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of `dimension`: 1 of it is `factor` of the dimension's first unit, from `zero` of that one on.
+    """A unit of a `dimension`: `value` of it is `value * factor + zero` in the dimension's first unit.
 
-    `names` begins with its symbol; then the plural that people read, then other spellings.
+    `names` are its symbol, the plural that messages use, and other spellings.
     """
 
     dimension: str
@@ -30,17 +30,17 @@ class Unit:
 
     @property
     def symbol(self) -> str:
-        """The symbol, which stands behind a number."""
+        """The symbol, which follows a number."""
         return self.names[0]
 
     @property
     def plural(self) -> str:
-        """The name that people read."""
+        """The name that messages use."""
         return self.names[1]
 
 
 def convert(value: float, source: Unit, target: Unit) -> float:
-    """Return `value` of `source` in `target`, rounded; raise `UnknownUnitError` if they do not measure the same."""
+    """Return `value` of `source` in `target`, as a float. Raises `UnknownUnitError` if their dimensions differ."""
     if source.dimension != target.dimension:
         raise UnknownUnitError(
             f"{source.plural} measure {source.dimension} and {target.plural} {target.dimension}; convert to one of "
@@ -57,8 +57,8 @@ def convert(value: float, source: Unit, target: Unit) -> float:
 
 
 def find_unit(name: str) -> Unit:
-    """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnitError` with those that are close."""
-    # The case tells Mb from MB, so it is looked at first.
+    """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnitError` with similar names."""
+    # The exact case is tried first: Mb and MB are different units.
     key = _normalize(name)
     found = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
     if found is None:
@@ -70,8 +70,8 @@ def find_unit(name: str) -> Unit:
 
 
 def _normalize(name: str) -> str:
-    """A spelling without what does not matter: `degrees`, `°`, dots, the form of `per` and of exponents."""
-    # The compatible form has ³ as 3, and one µ for the two that there are.
+    """Return a spelling in its normal form: without `degrees`, `°` and dots, with one form of `per` and exponents."""
+    # NFKC replaces ³ by 3, and the two characters for µ by one.
     name = unicodedata.normalize("NFKC", name)
     name = re.sub(r"°|\bdegrees?\b|\bdeg\b|\.", " ", name, flags=re.IGNORECASE)
     name = name.replace("^", "").replace("_", " ")
@@ -80,7 +80,7 @@ def _normalize(name: str) -> str:
 
 
 def _units(table: str) -> Iterable[Unit]:
-    """Read lines such as `0.3048 ft feet foot`; blanks in a name are written `_`, a zero behind `@`."""
+    """Read lines such as `0.3048 ft feet foot`; `_` stands for a space in a name, and the `zero` follows `@`."""
     dimension = ""
     for line in table.strip().splitlines():
         factor, *names = line.split()
@@ -91,8 +91,8 @@ def _units(table: str) -> Iterable[Unit]:
         yield Unit(dimension, Fraction(size), tuple(name.replace("_", " ") for name in names), Fraction(zero or 0))
 
 
-# The first of each dimension is the one that the others are measured in. A singular without the plural's s need not be
-# listed. A year is the common one: who asks for the hours of a year means 365 days. A month has no length.
+# The factors of a dimension refer to its first unit. A singular that is the plural without its s is not listed. A year
+# has 365 days, which is what people expect of hours in a year. There is no month, because its length varies.
 UNITS: tuple[Unit, ...] = tuple(
     _units("""
 length
@@ -175,8 +175,8 @@ def _spellings() -> dict[str, Unit]:
     lower: dict[str, Unit] = {}
     for one in UNITS:
         for name in one.names:
-            # The singulars of the regular plurals, `miles/hour` among them.
-            name = _normalize(name)  # noqa: PLW2901 - the degree sign is none in a spelling
+            # Adds the singular of regular plurals, also in `miles/hour`.
+            name = _normalize(name)  # noqa: PLW2901 - lookups are normalized, too
             for spelling in (name, re.sub(r"(?<=\w\w)s(?=/|\Z)", "", name)):
                 exact.setdefault(spelling, one)
                 lower.setdefault(spelling.lower(), one)

@@ -175,7 +175,7 @@ def test_a_prompt_without_tools_or_scratchpad_and_a_tool_named_as_the_answer_is_
         create_chat_agent(ScriptedModel([]), [echo], prompt="Be good.")
     with pytest.raises(InputError, match=r"the question lacks \{agent_scratchpad\}"):
         create_chat_agent(ScriptedModel([]), [echo], question="{input}")
-    with pytest.raises(ToolDefinitionError, match="a tool is named Final Answer, as the answer is; rename it"):
+    with pytest.raises(ToolDefinitionError, match="a tool is named Final Answer, which stands for the answer"):
         create_chat_agent(ScriptedModel([]), [tool(name="Final Answer")(echo.function)])
     nothing: Any = [len]
     with pytest.raises(ToolDefinitionError, match="len is not a tool"):

@@ -87,5 +87,5 @@ def test_a_prompt_that_lacks_a_variable_is_refused(missing: str) -> None:
 
 
 def test_an_empty_prefix_is_refused() -> None:
-    with pytest.raises(InputError, match="ai_prefix is ' '; give the word"):
+    with pytest.raises(InputError, match="ai_prefix is ' '; give the label"):
         create_conversational_agent(ScriptedModel([]), [], ai_prefix=" ")

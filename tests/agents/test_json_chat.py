@@ -141,7 +141,7 @@ def test_variables_are_checked_when_the_agent_is_made() -> None:
             create_json_chat_agent(model, [echo], prompt=prompt)
     with pytest.raises(InputError, match=r"the tool_response lacks \{observation\}"):
         create_json_chat_agent(model, [echo], tool_response="Well?")
-    with pytest.raises(InputError, match=r"tool_response has the variable \{mood\}; only \{observation\}"):
+    with pytest.raises(InputError, match=r"tool_response has the variable \{mood\}; it can only have \{observation\}"):
         create_json_chat_agent(model, [echo], tool_response="{observation} {mood}")
-    with pytest.raises(ToolDefinitionError, match="a tool is named Final_Answer, as the answer is"):
+    with pytest.raises(ToolDefinitionError, match="a tool is named Final_Answer, which stands for the answer"):
         create_json_chat_agent(model, [tool(name="Final_Answer")(echo.function)])

@@ -156,7 +156,7 @@ def test_the_instructions_have_inputs_too() -> None:
 
 
 def test_a_tool_named_as_the_answer_is_and_a_prompt_without_tools_are_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, as the answer is; rename it"):
+    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, which stands for the answer"):
         create_structured_agent(ScriptedModel([]), [tool(name="final_answer")(echo.function)])
     with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):
         create_structured_agent(ScriptedModel([]), [echo], prompt="Be good.")

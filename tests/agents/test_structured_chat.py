@@ -118,5 +118,5 @@ def test_a_prompt_that_lacks_a_variable_is_refused(prompt: str, question: str, m
 
 
 def test_a_tool_named_as_the_answer_is_is_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, as the answer is"):
+    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, which stands for the answer"):
         create_structured_chat_agent(ScriptedModel([]), [tool(name="final_answer")(add.function)])

@@ -128,7 +128,7 @@ def test_a_prompt_that_would_lose_the_question_is_refused() -> None:
 @EACH
 def test_a_template_that_cannot_be_read_is_called_by_its_name(create: Callable[..., Agent]) -> None:
     for option in {"prompt", "question", "tool_response"} & {*inspect.signature(create).parameters}:
-        with pytest.raises(InputError, match=rf"the {option} has the variable \{{a b\}}, which is no name"):
+        with pytest.raises(InputError, match=rf"the {option} has the variable \{{a b\}}, which is not a name"):
             create(ScriptedModel([]), tools_for(create), **{option: "{a b}"})
         with pytest.raises(InputError, match=f"the {option} is not a template"):
             create(ScriptedModel([]), tools_for(create), **{option: "{"})

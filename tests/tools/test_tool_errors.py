@@ -107,7 +107,9 @@ def test_a_function_that_returns_no_text_is_named_with_its_tool(run: Run) -> Non
         return None
 
     silent: Any = silently
-    with pytest.raises(InputError, match="on_error of raises returned None; return the text that the model is told"):
+    with pytest.raises(
+        InputError, match="on_error of raises returned None; return the observation for the model as a string"
+    ):
         run(executor_with(raising(LookupError("no"), on_error=silent)))
 
 

@@ -364,8 +364,8 @@ def test_a_tool_is_called_once_unless_it_says_otherwise() -> None:
         ({"retries": 1, "retry_wait": float("nan")}, "flaky has retry_wait=nan; give seconds"),
         ({"retries": 1, "retry_wait": float("inf")}, "flaky has retry_wait=inf; give seconds"),
         ({"retries": 1, "retry_wait": "1"}, "flaky has retry_wait='1'; give seconds"),
-        ({"retry_wait": 1}, "flaky says how to retry, but not to; add retries=2, say"),
-        ({"retry_on": OSError}, "flaky says how to retry, but not to; add retries=2, say"),
+        ({"retry_wait": 1}, "flaky has retry_on or retry_wait but no retries; add retries=2, say"),
+        ({"retry_on": OSError}, "flaky has retry_on or retry_wait but no retries; add retries=2, say"),
     ],
 )
 def test_retries_that_cannot_be_are_refused_with_the_remedy(settings: dict[str, Any], says: str) -> None:

@@ -307,7 +307,7 @@ REFUSED: list[tuple[Any, str]] = [
     (defaulted, r"defaulted has Field\(...\) as the default of text, .*; write text: Annotated\[..., Field"),
     (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
     (Calls(), "Calls is not a function; write one, with def, that calls it"),
-    ("search", r"tool was given the text 'search'; write @tool\(name='search'\), say"),
+    ("search", r"tool was given the string 'search'; write @tool\(name='search'\), say"),
     (3, "tool was given 3; write @tool above a function, with def"),
     (object(), "tool was given <object object at .*>; write @tool above a function, with def"),
     (search, "search is a tool already; write @tool once"),

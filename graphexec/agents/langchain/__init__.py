@@ -1,1 +1,1 @@
-"""LangChain's other agents, with its prompts and its parsers: `graphexec.agents` exports them."""
+"""LangChain's other agents, with compatible prompts and parsers: `graphexec.agents` exports them."""

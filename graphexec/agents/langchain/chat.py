@@ -37,7 +37,7 @@ Final Answer: the answer to the question"""
 
 CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
-# Reads the answer while its reply comes.
+# Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, "Final Answer:")
 
 STOP = ("Observation:",)
@@ -52,14 +52,14 @@ def create_chat_agent(
     stop: Sequence[str] = STOP,
     history: str = "chat_history",
 ) -> Agent:
-    """Make an agent that thinks in plain text and acts by a JSON object in a fence.
+    """Make an agent that writes thoughts in plain text and actions as a JSON object in a fence.
 
-    `prompt` is the template of the instructions, with `{tools}`; `question` that of the user's message, with
-    `{agent_scratchpad}`. Their other variables are the inputs of a run. A reply ends before any of the `stop` texts.
-    Messages in the input `history` come between the instructions and the question: those of a memory with
-    `as_messages=True`, say; a template that names it has them as text.
+    `prompt` is the template of the instructions, with `{tools}`; `question` is the template of the user's message, with
+    `{agent_scratchpad}`. Their other variables are the inputs of a run. A reply ends before any of the `stop` strings.
+    Messages in the input `history`, for example of a memory with `as_messages=True`, are sent between the instructions
+    and the question; if a template has `{history}` as a variable, they are written there as text.
 
-    Raises `ToolDefinitionError` for invalid tools and for one with the answer's name, and `InputError` for any other
+    Raises `ToolDefinitionError` for invalid tools and for a tool with the answer's name, and `InputError` for any other
     invalid argument.
     """
     tools = validate_tools(tools)
@@ -72,15 +72,15 @@ def create_chat_agent(
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the JSON object that is the action, or `Final Answer:`.
+    """Parse the JSON object that is the action, or `Final Answer:`.
 
-    Raises `ParseError` for neither, for both, for two actions, and for JSON that is cut short.
+    Raises `ParseError` for neither, for both, for two actions, and for truncated JSON.
     """
     text = strip_invention(reply.content)
-    final = find_last(FINAL, _without_blobs(text))
+    final = find_last(FINAL, _without_json(text))
     if final:
         around = (*find_json(text[: final.start()]), *find_json(text[final.end() :]))
-        if any(is_action(blob) for blob in around):
+        if any(is_action(part) for part in around):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
         return AgentFinish({"output": text[final.end() :].strip()}, text)
     found = find_json(text)
@@ -91,10 +91,10 @@ def read(reply: ModelReply) -> Decision:
     return read_decision(found[0], text, reply)
 
 
-def _without_blobs(text: str) -> str:
+def _without_json(text: str) -> str:
     parts: list[str] = []
     position = 0
-    for blob in find_json(text):
-        parts += (text[position : blob.start], " " * (blob.end - blob.start))
-        position = blob.end
+    for part in find_json(text):
+        parts += (text[position : part.start], " " * (part.end - part.start))
+        position = part.end
     return "".join(parts) + text[position:]

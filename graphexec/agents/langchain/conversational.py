@@ -1,4 +1,4 @@
-"""The conversational agent: a talk with a person, with tools at hand where the talk needs one."""
+"""The conversational agent: it talks with a person, and uses tools if necessary."""
 
 from __future__ import annotations
 
@@ -53,26 +53,24 @@ def create_conversational_agent(
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "completion",
 ) -> Agent:
-    """Make an agent that talks, and knows the earlier conversation from the input `chat_history`, a text or messages.
+    """Make an agent that talks; the input `chat_history` is the earlier conversation, as a string or as messages.
 
-    `prompt` is a template with `{tools}`, `{tool_names}`, `{chat_history}` and `{agent_scratchpad}`, and perhaps
-    `{ai_prefix}`: the label before the agent's own words. The other options, and the errors raised, are those of
+    `prompt` is a template with `{tools}`, `{tool_names}`, `{chat_history}` and `{agent_scratchpad}`, and optionally
+    `{ai_prefix}`: the label before the agent's own words. The other options and the errors raised are as in
     `create_react_agent`; an empty `ai_prefix` is an `InputError`.
     """
     validate("", ("ai_prefix", ai_prefix, STRING))
     label = ai_prefix.strip()
     if not label:
-        raise InputError(
-            f"ai_prefix is {ai_prefix!r}; give the word that stands before what the agent says, such as AI"
-        )
+        raise InputError(f"ai_prefix is {ai_prefix!r}; give the label before the agent's words, such as AI")
     asked = make_form(
         prompt, validate_tools(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad")
     )
     asked = replace(asked, fixed={**asked.fixed, "ai_prefix": ai_prefix}, ai=label)
-    said = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
+    answer_label = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
     return make_text_agent(
         model,
-        lambda reply: read(reply, said),
+        lambda reply: read(reply, answer_label),
         asked,
         stop=stop,
         protocol=protocol,
@@ -80,13 +78,13 @@ def create_conversational_agent(
     )
 
 
-_SAID = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")
+_ANSWER_LABEL = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")
 
 
-def read(reply: ModelReply, said: re.Pattern[str] = _SAID) -> Decision:
-    """Read `Action:` with `Action Input:`, or what stands behind the first line that begins with `AI:`.
+def read(reply: ModelReply, answer_label: re.Pattern[str] = _ANSWER_LABEL) -> Decision:
+    """Parse `Action:` with `Action Input:`, or the text after `AI:` at the beginning of a line.
 
     Raises `ParseError` if there is neither, or both, and for an action in a reply that was cut at the token limit.
     """
     text = strip_invention(reply.content)
-    return make_decision(text, find_action(text, reply), said.search(text))
+    return make_decision(text, find_action(text, reply), answer_label.search(text))

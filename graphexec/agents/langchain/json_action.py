@@ -1,4 +1,4 @@
-"""An action as a JSON object in a text, in a fence or without one."""
+"""Find and parse an action that is a JSON object in a text, with or without a fence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphexec.tools import AnyTool
 
 @dataclass(frozen=True, slots=True)
 class JSONText:
-    """JSON in a text, as far as one can see, and where it starts and ends there, with its fence."""
+    """A part of a reply that looks like JSON, and its position with the fence."""
 
     text: str
     start: int
@@ -29,19 +29,19 @@ class JSONText:
 
 _FENCE = "```"
 _OPENING = re.compile(r"```[\w+#.-]{0,20}\s*")
-# In a JSON string, fences and brackets are text. One that does not end takes the rest: no text is looked at twice.
+# Fences and brackets in a JSON string are text. An unterminated string takes the rest, so the search is linear.
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"?'
 _STRING_OR_FENCE = re.compile(rf"{_STRING}|{_FENCE}", re.DOTALL)
 _STRING_OR_BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
-# Prose may begin with a bracket; an object begins with a quote, or is empty.
+# Prose may begin with a brace, too; in an object, a quote or the closing brace follows.
 _OBJECT = re.compile(r"\s*(?:\[\s{0,99})?\{\s{0,99}(?:[\"'}]|\Z)")
 
 
 def find_json(text: str) -> list[JSONText]:
-    """Return the JSON with which a text begins, or what is behind `Action:`, and the JSON in fences.
+    """Return the JSON at the beginning of a text or after `Action:`, and the JSON in fences.
 
-    What does not end reaches to the end: the JSON in a fence may be whole all the same.
+    JSON or a fence without an end extends to the end of the text: the JSON in an unclosed fence may be complete.
     """
     fence = text.find(_FENCE)
     label = ACTION.search(text, 0, fence if fence >= 0 else len(text))
@@ -81,32 +81,32 @@ def _find_fenced(text: str, position: int) -> Iterator[JSONText]:
         position = end + len(_FENCE)
 
 
-def read_decision(blob: JSONText, said: str, reply: ModelReply) -> Decision:
-    """Read the decision in a blob: an action, or the action `Final Answer`, whose input is the answer.
+def read_decision(part: JSONText, log: str, reply: ModelReply) -> Decision:
+    """Parse the decision in a JSON text: an action, or the action `Final Answer`, whose input is the answer.
 
-    A missing input is an empty object; the only item of a list is the decision. Raises `ParseError` for anything else.
+    A missing input is an empty object; a list with one item is that item. Raises `ParseError` for anything else.
     """
     try:
-        value = read_container(blob.text)
+        value = read_container(part.text)
     except ValueError as error:
         cut = reply.finish_reason == "length"
-        raise action_error("it was cut at the token limit" if cut else f"it is not JSON: {error}", said) from None
+        raise action_error("it was cut at the token limit" if cut else f"it is not JSON: {error}", log) from None
     match [value] if isinstance(value, dict) else value:
         case [{"action": str(action), **others}]:
-            # JSON: its values are anything.
+            # Any: values of arbitrary JSON.
             given: Any = others.get("action_input")
         case [_]:
-            raise action_error("it is not an object with an action", said)
+            raise action_error("it is not an object with an action", log)
         case several:
-            raise action_error(f"it is a list of {len(several)}; decide on one action at a time", said)
+            raise action_error(f"it is a list of {len(several)}; decide on one action at a time", log)
     if _is_answer(action):
-        return AgentFinish({"output": "" if given is None else format_observation(given)}, said)
+        return AgentFinish({"output": "" if given is None else format_observation(given)}, log)
     tool_input: ToolInput = {} if given is None else given if _is_input(given) else format_observation(given)
-    return (AgentAction(action.strip(), tool_input, said),)
+    return (AgentAction(action.strip(), tool_input, log),)
 
 
 def _is_input(given: Any) -> TypeGuard[ToolInput]:
-    # The keys of a JSON object are texts.
+    # The keys of a JSON object are strings.
     return isinstance(given, (dict, str))
 
 
@@ -114,40 +114,42 @@ _ANSWER = decision_pattern(r"\s{0,9}(?i:final[ _]answer)\s{0,9}", "action_input"
 
 
 def make_answer_reader() -> AnswerReader:
-    """Return what reads the answer while its reply comes, if the only JSON there so far begins with the action."""
+    """Make a reader that extracts the answer while the reply streams, if its only JSON begins with the action."""
     return make_json_reader(_ANSWER, _is_decision)
 
 
-def _is_decision(said: str) -> bool:
-    if strip_invention(said) != said:
+def _is_decision(beginning: str) -> bool:
+    if strip_invention(beginning) != beginning:
         return False
-    match find_json(said):
-        case [blob]:
-            # The only item of a list, perhaps.
-            return _ANSWER.fullmatch(blob.text.removeprefix("[").lstrip()) is not None
+    match find_json(beginning):
+        case [part]:
+            # The decision may be the only item of a list.
+            return _ANSWER.fullmatch(part.text.removeprefix("[").lstrip()) is not None
         case _:
             return False
 
 
-def is_action(blob: JSONText) -> bool:
-    """Whether a blob is an action that is not the answer."""
+def is_action(part: JSONText) -> bool:
+    """Return whether a JSON text is an action and not the answer."""
     try:
-        return not isinstance(read_decision(blob, "", ModelReply("")), AgentFinish)
+        return not isinstance(read_decision(part, "", ModelReply("")), AgentFinish)
     except ParseError:
         return False
 
 
 def reject_answer_tool(tools: Sequence[AnyTool]) -> None:
-    """Raise `ToolDefinitionError` if a tool has the name by which an answer is given."""
+    """Raise `ToolDefinitionError` if a tool has the name that stands for the answer."""
     for tool in tools:
         if _is_answer(tool.name):
-            raise ToolDefinitionError(f"a tool is named {tool.name}, as the answer is; rename it with @tool(name=...)")
+            raise ToolDefinitionError(
+                f"a tool is named {tool.name}, which stands for the answer; rename it with @tool(name=...)"
+            )
 
 
-def action_error(why: str, said: str) -> ParseError:
-    """Return the error that says to people and to the model what is wrong."""
+def action_error(why: str, text: str) -> ParseError:
+    """Return the error for a reply without exactly one valid action; its observation repeats the format."""
     form = 'To act, write one JSON object, {"action": "<tool>", "action_input": <its input>}.'
-    return unreadable_error(why, said, form, prose="{" not in said)
+    return unreadable_error(why, text, form, prose="{" not in text)
 
 
 def _is_answer(action: str) -> bool:

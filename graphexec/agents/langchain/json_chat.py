@@ -1,4 +1,4 @@
-"""The JSON chat agent: a conversation in which the model says nothing but JSON objects."""
+"""The JSON chat agent: a conversation in which each reply of the model is a JSON object."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def create_json_chat_agent(
     stop: Sequence[str] = STOP,
     history: str = "chat_history",
 ) -> Agent:
-    """Make an agent that converses in JSON objects.
+    """Make an agent whose replies are JSON objects.
 
-    `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
-    message; `tool_response`, with `{observation}` and no other variable, that of the user's message after each action.
-    The other options, and the errors raised, are those of `create_chat_agent`.
+    `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` is the template of the
+    user's message. `tool_response` is the template of the user's message after each action, with `{observation}` as its
+    only variable. The other options and the errors raised are as in `create_chat_agent`.
     """
     tools = validate_tools(tools)
     reject_answer_tool(tools)
@@ -68,7 +68,7 @@ def create_json_chat_agent(
     asked = Form(parse_template(question, required=(), name="question"), {}, format_thoughts)
     response = parse_template(tool_response, required=("observation",), name="tool_response")
     if others := [name for name in response.variables if name != "observation"]:
-        raise InputError(f"the tool_response has the variable {{{others[0]}}}; only {{observation}} is known there")
+        raise InputError(f"the tool_response has the variable {{{others[0]}}}; it can only have {{observation}}")
 
     def messages(steps: Steps) -> Iterator[Message]:
         for step in steps:
@@ -81,7 +81,7 @@ def create_json_chat_agent(
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the one JSON object of the reply; a list of one action is that action. Raises `ParseError` for others."""
+    """Parse the only JSON object of the reply; a list with one action is that action. Otherwise raises `ParseError`."""
     text = strip_invention(reply.content)
     found = find_json(text)
     if len(found) != 1:

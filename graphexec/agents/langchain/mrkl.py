@@ -1,4 +1,4 @@
-"""The zero-shot MRKL agent (Karpas et al. 2022): LangChain's first one, which continues a text."""
+"""The zero-shot MRKL agent (Karpas et al. 2022): LangChain's first agent, which uses completions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Here it begins.
 Question: {input}
 Thought:{agent_scratchpad}"""
 
-# Reads the answer while its reply comes.
+# Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, "Final Answer:")
 
 STOP = ("\nObservation:", "\n\tObservation:")
@@ -51,18 +51,18 @@ def create_mrkl_agent(
 ) -> Agent:
     """Make a zero-shot agent that continues a text of thoughts, actions and observations.
 
-    `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`. The options, and the errors raised,
-    are those of `create_react_agent`.
+    `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`. The options and the errors raised
+    are as in `create_react_agent`.
     """
     asked = make_form(prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"))
     return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read `Action:` with `Action Input:`, or `Final Answer:`; an answer before an action is the answer.
+    """Parse `Action:` with `Action Input:`, or `Final Answer:`; an answer before an action has priority.
 
-    Such an answer ends at the next blank line, at the latest where the action begins. Raises `ParseError` for neither,
-    for an answer behind the action, and for an action in a reply that was cut at the token limit.
+    Such an answer ends at the next blank line or at the action. Raises `ParseError` for neither, for an answer after
+    the action, and for an action in a reply that was cut at the token limit.
     """
     text = strip_invention(reply.content)
     first = FINAL.search(text)

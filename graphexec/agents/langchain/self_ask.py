@@ -1,4 +1,4 @@
-"""The self-ask agent (Press et al. 2022): it asks itself follow-up questions, which one tool answers."""
+"""The self-ask agent (Press et al. 2022): it writes follow-up questions, which one tool answers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ So the final answer is: the Black Sea
 Question: {input}
 Are follow up questions needed here:{agent_scratchpad}"""
 
-# Reads the answer while its reply comes.
+# Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, "So the final answer is:")
 
 STOP = ("\nIntermediate answer:",)
 
-# The name that the one tool has to have.
+# The required name of the only tool.
 INTERMEDIATE_ANSWER = "Intermediate Answer"
 
 _INVENTED = make_invention_pattern("Intermediate answer")
@@ -57,10 +57,10 @@ def create_self_ask_agent(
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:
-    """Make an agent that takes a question apart into follow-up questions and looks each of them up.
+    """Make an agent that divides a question into follow-up questions and looks up each of them.
 
-    `tools` is one tool, named "Intermediate Answer"; `InputError` is raised for others. `prompt` is a template with
-    `{agent_scratchpad}`. The options, and the errors raised, are those of `create_react_agent`.
+    `tools` is a list of one tool, named "Intermediate Answer"; otherwise raises `InputError`. `prompt` is a template
+    with `{agent_scratchpad}`. The options and the other errors raised are as in `create_react_agent`.
     """
     tools = validate_tools(tools)
     names = [tool.name for tool in tools]
@@ -75,14 +75,14 @@ def create_self_ask_agent(
 
 
 def format_scratchpad(steps: Steps) -> str:
-    """The steps as the text that the model continues: its questions, and the answers to them."""
+    """Format the steps as a text that the model continues: its questions and their answers."""
     return "".join(f"{step.action.log}\nIntermediate answer: {observation_text(step)}\n" for step in steps)
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the last line that is not blank: a follow-up question, or the final answer.
+    """Parse the last line that is not blank: a follow-up question, or the final answer.
 
-    Raises `ParseError` if the line is neither or both, for a blank question, and for one cut at the token limit.
+    Raises `ParseError` if the line is neither or both, for a blank question, and if it was cut at the token limit.
     """
     text = strip_invention(reply.content, _INVENTED)
     line = text.strip().rpartition("\n")[2]
@@ -94,8 +94,8 @@ def read(reply: ModelReply) -> Decision:
         return AgentFinish({"output": line[finish.end() :].strip()}, text)
     question = line[follow_up.end() :].strip() if follow_up else ""
     if not question:
-        told = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
+        observation = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
         prose = _FOLLOW_UP.search(text) is None
-        raise ParseError(f"Could not parse LLM output: `{text}`", observation=told, llm_output=text, prose=prose)
+        raise ParseError(f"Could not parse LLM output: `{text}`", observation=observation, llm_output=text, prose=prose)
     reject_cut_reply(reply, text)
     return (AgentAction(INTERMEDIATE_ANSWER, question, text),)

@@ -1,4 +1,4 @@
-"""The structured chat agent: actions of several inputs by name, as a JSON object; prose is the answer."""
+"""The structured chat agent: actions with several named inputs as a JSON object; other text is the answer."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def create_structured_chat_agent(
     stop: Sequence[str] = STOP,
     history: str = "chat_history",
 ) -> Agent:
-    """Make an agent that calls tools of several inputs by a JSON object.
+    """Make an agent that calls tools with several inputs by a JSON object.
 
-    `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` that of the user's
-    message, with `{agent_scratchpad}`. The options, and the errors raised, are those of `create_chat_agent`.
+    `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` is the template of the
+    user's message, with `{agent_scratchpad}`. The options and the errors raised are as in `create_chat_agent`.
     """
     tools = validate_tools(tools)
     reject_answer_tool(tools)
@@ -70,9 +70,9 @@ def create_structured_chat_agent(
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read the JSON object that is the action or the answer; a text without one is the answer as it stands.
+    """Parse the JSON object that is the action or the answer; a text without JSON is the answer.
 
-    Raises `ParseError` for an empty text, several objects, an invalid decision, and JSON that is cut short.
+    Raises `ParseError` for an empty text, several objects, an invalid decision, and truncated JSON.
     """
     text = strip_invention(reply.content)
     found = find_json(text)

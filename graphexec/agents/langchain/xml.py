@@ -1,4 +1,4 @@
-"""The XML agent: tools, inputs and answers in tags, for models that are good at these."""
+"""The XML agent: tools, inputs and answers in tags, for models that are good at XML."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ STOP = ("</tool_input>",)
 
 _NAMES = "(?i:tool|tool_input|observation|final_answer)"
 _TAG = re.compile(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
-# What may come first.
+# A tag that decides what the reply is.
 _FIRST = ("tool", "final_answer", "observation")
 _TOOL = re.compile(r"(?i)<tool[ \t]{0,3}>")
 
-# What begins a tag of ours, and what stands for it: `&lt;`, with one `amp;` more each time it is escaped.
+# The `<` of one of the agent's tags, and its escaped form: `&lt;`, with one more `amp;` for each further escape.
 _BEHIND = rf"(?=/?{_NAMES}[ \t]{{0,3}}>)"
 _PLAIN = re.compile(rf"(<|&(?:amp;)*lt;){_BEHIND}")
 _ESCAPED = re.compile(rf"&((?:amp;)*)lt;{_BEHIND}")
@@ -54,9 +54,9 @@ def create_xml_agent(
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:
-    """Make an agent that acts and answers in tags.
+    """Make an agent that writes actions and answers in tags.
 
-    `prompt` is a template with `{tools}` and `{agent_scratchpad}`. The options, and the errors raised, are those of
+    `prompt` is a template with `{tools}` and `{agent_scratchpad}`. The options and the errors raised are as in
     `create_react_agent`.
     """
     asked = make_form(
@@ -66,7 +66,7 @@ def create_xml_agent(
 
 
 def format_scratchpad(steps: Steps) -> str:
-    """The steps in tags. The stop text took the end of each action, which is written again."""
+    """Format the steps in tags. The end of each action, which the stop string cut off, is added again."""
     return "".join(
         f"{_format_step(step)}\n<observation>{escape_tags(observation_text(step))}</observation>\n" for step in steps
     )
@@ -82,43 +82,43 @@ def _format_step(step: AgentStep) -> str:
 
 
 def read(reply: ModelReply) -> Decision:
-    """Read `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
+    """Parse `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
 
     Raises `ParseError` for neither or both, for two actions, and for an input that was cut at the token limit.
     """
-    said = reply.content
-    tags = list(_TAG.finditer(said))
+    text = reply.content
+    tags = list(_TAG.finditer(text))
     names = [tag[1].lower() for tag in tags]
     first = next((at for at, name in enumerate(names) if name in _FIRST), None)
     if first is None or names[first] == "observation":
-        raise _unreadable("it has neither a <tool> nor a <final_answer>", said)
+        raise _unreadable("it has neither a <tool> nor a <final_answer>", text)
     action = names[first] == "tool"
     if action and names[first : first + 3] != ["tool", "/tool", "tool_input"]:
-        raise _unreadable("its <tool> is not followed by </tool> and <tool_input>", said)
+        raise _unreadable("its <tool> is not followed by </tool> and <tool_input>", text)
     begin = first + 2 if action else first
     endings = ("/tool_input", "observation") if action else ("/final_answer",)
     end = next((at for at in range(begin + 1, len(names)) if names[at] in endings), None)
-    inner = unescape_tags(said[tags[begin].end() : len(said) if end is None else tags[end].start()].strip())
-    # Without its end, everything is inside, and what is tagged there is more.
-    _reject_more(names[begin + 1 if end is None else end :], said, action=action)
+    inner = unescape_tags(text[tags[begin].end() : len(text) if end is None else tags[end].start()].strip())
+    # Without the closing tag, the element extends to the end, and tags inside it count as further decisions.
+    _reject_more(names[begin + 1 if end is None else end :], text, action=action)
     if not action:
-        return AgentFinish({"output": inner}, said)
+        return AgentFinish({"output": inner}, text)
     if end is None:
-        reject_cut_reply(reply, said)
-    tool = unescape_tags(said[tags[first].end() : tags[first + 1].start()].strip())
-    return (AgentAction(tool, inner, said if end is None else said[: tags[end].start()]),)
+        reject_cut_reply(reply, text)
+    tool = unescape_tags(text[tags[first].end() : tags[first + 1].start()].strip())
+    return (AgentAction(tool, inner, text if end is None else text[: tags[end].start()]),)
 
 
-# What may become a tag or an escaped one, at the end of what has come so far; a tag has at most 18 characters, and what
-# is escaped a hundred times over is not waited for.
+# The end of the received text, if it may become a tag or an escaped tag. A tag has at most 18 characters; text that is
+# escaped more than a hundred times is not held back.
 _BEGUN = re.compile(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]{0,17})?)\Z")
 _LONGEST = 18
 
 
 def make_answer_reader() -> AnswerReader:
-    """Return what reads the answer while its reply comes: what stands in the first `<final_answer>`.
+    """Make a reader that extracts the first `<final_answer>` while the reply streams.
 
-    Nothing where a tool or an observation comes before it.
+    It returns nothing if a tool or an observation precedes the answer.
     """
     waiting = ""
     inside = ended = False
@@ -147,24 +147,24 @@ def make_answer_reader() -> AnswerReader:
     return strip_blanks(read)
 
 
-def _reject_more(names: Sequence[str], said: str, *, action: bool) -> None:
+def _reject_more(names: Sequence[str], text: str, *, action: bool) -> None:
     before = names[: names.index("observation")] if "observation" in names else names
     if ("final_answer" if action else "tool") in before:
-        raise ParseError(f"{BOTH}: {said}", llm_output=said)
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if action and "tool" in before:
-        raise _unreadable("it has several actions; use one tool at a time", said)
+        raise _unreadable("it has several actions; use one tool at a time", text)
 
 
 def escape_tags(text: str) -> str:
-    """Text in which no tag is one of the agent's: their `<` is written `&lt;`."""
+    """Return a text without the agent's tags: their `<` is replaced by `&lt;`."""
     return _PLAIN.sub(lambda found: "&lt;" if found[1] == "<" else f"&amp;{found[1][1:]}", text)
 
 
 def unescape_tags(text: str) -> str:
-    """The text of which `escaped` made this."""
+    """Return the original of a text that `escape_tags` returned."""
     return _ESCAPED.sub(lambda found: f"&{found[1].removeprefix('amp;')}lt;" if found[1] else "<", text)
 
 
-def _unreadable(why: str, said: str) -> ParseError:
+def _unreadable(why: str, text: str) -> ParseError:
     form = "Write <tool>the tool</tool><tool_input>its input</tool_input>, or <final_answer>the answer</final_answer>."
-    return unreadable_error(why, said, form, prose=_TAG.search(said) is None)
+    return unreadable_error(why, text, form, prose=_TAG.search(text) is None)
